@@ -1,0 +1,161 @@
+//! `libris serve`: serves sources over stdio or HTTP.
+
+use std::io::{self, IsTerminal as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use libris::wire::http::{self, Endpoint};
+use libris::wire::{Limits, stdio};
+use libris::{Server, Source as _};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Served, What};
+use crate::terminal::{advice, shown};
+
+/// The address that is served where none is named. If it is taken, any free port is.
+const ADDRESS: &str = "127.0.0.1:4747";
+
+/// Serve folders and data as MCP resources
+///
+/// Without --stdio and --http it speaks stdio when a program runs it, and HTTP on this machine when
+/// you run it in a terminal.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  libris serve ./docs                          a folder, in the terminal: over HTTP
+  libris serve ./docs --stdio                  a folder, run by an MCP client
+  libris serve --config libris.toml            what a configuration file says
+  libris serve ./docs --http 127.0.0.1:0       over HTTP on a free port")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    what: What,
+    /// Speak over standard input and output
+    #[arg(long, conflicts_with = "http")]
+    stdio: bool,
+    /// Speak HTTP on this address; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<SocketAddr>,
+    /// Also speak the HTTP+SSE transport of 2024-11-05, at `/sse`
+    #[arg(long, conflicts_with = "stdio")]
+    sse: bool,
+    /// A host name under which the server may be asked, beside `localhost` and IP addresses
+    #[arg(long, value_name = "NAME", conflicts_with = "stdio")]
+    allow_host: Vec<String>,
+    /// An origin whose pages may ask, beside local ones, as in `https://app.example`
+    #[arg(long, value_name = "ORIGIN", conflicts_with = "stdio")]
+    allow_origin: Vec<String>,
+    /// Serve other machines although there is no authentication
+    #[arg(long, conflicts_with = "stdio")]
+    allow_remote: bool,
+}
+
+/// Serves until the client leaves, or until the process is told to stop.
+pub(crate) async fn run(options: Options) -> Result<()> {
+    let served = options.what.open()?;
+    let config = &served.config.server;
+    let server = Arc::new(Server::new(
+        served.catalog.clone(),
+        libris::Config {
+            name: config.name.clone(),
+            title: config.title.clone(),
+            description: config.description.clone(),
+            instructions: match &config.instructions {
+                Some(instructions) => Some(instructions.clone()),
+                None => Some(instructions(&served).await?),
+            },
+            page: config.page_size,
+            ..libris::Config::default()
+        },
+    ));
+    let stop = CancellationToken::new();
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        signal().await;
+        stopped.cancel();
+    });
+    if options.stdio || (options.http.is_none() && !io::stdin().is_terminal()) {
+        return tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout()) => {
+                ended.context("standard input or output failed")
+            }
+        };
+    }
+    let listener = bind(&options).await?;
+    let address = listener.local_addr().context("could not tell the address")?;
+    let mut hosts = served.config.http.allow_hosts.clone();
+    hosts.extend(options.allow_host);
+    let mut origins = served.config.http.allow_origins.clone();
+    origins.extend(options.allow_origin);
+    let endpoint = Endpoint::new(
+        server,
+        http::Config { hosts, origins, sse: options.sse, ..http::Config::default() },
+    );
+    eprintln!("listening on http://{address}/mcp");
+    if io::stderr().is_terminal() {
+        snippet(&served, address);
+    }
+    http::serve(listener, endpoint, stop).await.context("the server failed")
+}
+
+async fn bind(options: &Options) -> Result<TcpListener> {
+    let Some(address) = options.http else {
+        if let Ok(listener) = TcpListener::bind(ADDRESS).await {
+            return Ok(listener);
+        }
+        return TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1");
+    };
+    if !address.ip().is_loopback() && !options.allow_remote {
+        return Err(advice(
+            format!("`{address}` can be reached from other machines, and anybody could read what is served"),
+            "serve 127.0.0.1 instead, or add --allow-remote if that is what you want",
+        ));
+    }
+    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+}
+
+/// Shows what to write into a client's configuration.
+fn snippet(served: &Served, address: SocketAddr) {
+    let name = shown(&served.config.server.name);
+    eprintln!(
+        "\nTo use it, add this to your client's MCP configuration:\n\n  \
+         {{ \"mcpServers\": {{ \"{name}\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n\n\
+         Press Ctrl-C to stop."
+    );
+}
+
+/// What a model should know: what is here, and how to get at it.
+async fn instructions(served: &Served) -> Result<String> {
+    // Hosts cut instructions at about 2 KB, so only so many sources are named.
+    const NAMED: usize = 12;
+    let templates = served.catalog.templates().await?;
+    let mut text = String::from(
+        "This server holds documents and data as resources. Before you answer a question about them, \
+         read the ones that bear on it: list the resources, or fill in a template, then read the URI.",
+    );
+    for template in templates.iter().take(NAMED) {
+        let about = template.description.as_deref().or(template.title.as_deref()).unwrap_or(&template.name);
+        text.push_str(&format!("\n- {}: {about}", template.uri));
+    }
+    if templates.len() > NAMED {
+        text.push_str(&format!("\n- and {} more templates", templates.len() - NAMED));
+    }
+    Ok(text)
+}
+
+#[cfg(unix)]
+async fn signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+#[cfg(not(unix))]
+async fn signal() {
+    let _ = tokio::signal::ctrl_c().await;
+}

@@ -1,0 +1,77 @@
+//! What is shown to a person.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// An error with advice on what to do next.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Advice {
+    message: String,
+    hint: String,
+}
+
+/// An error with advice on what to do next.
+pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
+    Advice { message: message.into(), hint: hint.into() }.into()
+}
+
+/// Shows why the command failed, and gives the exit code for it.
+pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    let mut text = format!("error: {error}");
+    for cause in error.chain().skip(1) {
+        let _ = write!(text, "\n  because: {cause}");
+    }
+    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Advice>());
+    if let Some(Advice { hint, .. }) = hint {
+        let _ = write!(text, "\nhint: {hint}");
+    }
+    eprintln!("{}", shown(&text));
+    ExitCode::FAILURE
+}
+
+/// Text from outside, with everything a terminal could take for a command made visible.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let harmless = character == '\n' || character == '\t';
+        let hidden = character.is_control() || ('\u{202a}'..='\u{202e}').contains(&character)
+            || ('\u{2066}'..='\u{2069}').contains(&character);
+        if hidden && !harmless {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// A number of bytes as people say it.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, shown};
+
+    #[test]
+    fn escapes_do_not_reach_the_terminal() {
+        assert_eq!(shown("a\u{1b}[31mb\u{202e}c\r\n"), "a\\u{1b}[31mb\\u{202e}c\\r\n");
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)], ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]);
+    }
+}

@@ -1,0 +1,17 @@
+//! What a source says happened.
+
+use crate::Uri;
+
+/// Something that happened to a source's resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// The content or the metadata of a resource is different now.
+    Updated(Uri),
+    /// A resource is there that was not.
+    Added(Uri),
+    /// A resource that was there is gone.
+    Removed(Uri),
+    /// Changes were missed. Whoever keeps something about this source must look again.
+    Lost,
+}

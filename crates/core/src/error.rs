@@ -1,0 +1,64 @@
+//! Why something could not be had.
+
+use crate::Uri;
+
+/// The result of asking a source for something.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why something could not be had.
+///
+/// The messages of [`Invalid`](Error::Invalid), [`TooLarge`](Error::TooLarge) and
+/// [`Unavailable`](Error::Unavailable) are shown to callers, so they must not name a path, a query or
+/// a secret. The cause of [`Failed`](Error::Failed) is logged and never shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing is at this URI.
+    #[error("nothing is at `{0}`")]
+    NotFound(Uri),
+    /// It is there, but not for this caller. Callers cannot tell this from not found.
+    #[error("`{0}` is not for this caller")]
+    Denied(Uri),
+    /// The question makes no sense; the text says why.
+    #[error("{0}")]
+    Invalid(String),
+    /// Nothing can stand below this URI.
+    #[error("`{0}` is not a directory")]
+    NotDirectory(Uri),
+    /// More than may be read at once.
+    #[error("`{uri}` has {size} bytes, more than the {limit} that are read at once")]
+    TooLarge {
+        /// What was read.
+        uri: Uri,
+        /// Its size in bytes.
+        size: u64,
+        /// The most that is read at once.
+        limit: u64,
+        /// How to read a part of it.
+        hint: Option<String>,
+    },
+    /// The source cannot be reached now; the text says what may help.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Something went wrong on our side.
+    #[error("could not {doing}")]
+    Failed {
+        /// What was being done, as in "could not …".
+        doing: &'static str,
+        /// What went wrong.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl Error {
+    /// An [`Error::Failed`]: `doing` completes the sentence "could not …".
+    pub fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Failed { doing, cause: cause.into() }
+    }
+
+    /// An [`Error::Invalid`] with this explanation.
+    pub fn invalid(why: impl Into<String>) -> Self {
+        Self::Invalid(why.into())
+    }
+}

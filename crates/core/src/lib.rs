@@ -1,0 +1,23 @@
+//! What an MCP resource is, and what a place that resources come from must do.
+//!
+//! A [`Source`] lists [`Resource`]s, reads their [`Content`], offers [`Template`]s and says what
+//! [`Change`]d. Everything else in Libris is built on this trait. This crate has no runtime and no
+//! network code: it is what authors of sources depend on.
+
+mod change;
+mod content;
+#[cfg(feature = "contract")]
+pub mod contract;
+mod error;
+mod resource;
+mod source;
+mod uri;
+pub mod uri_template;
+
+pub use change::Change;
+pub use content::{Body, Cache, Content, Contents, Scope};
+pub use error::{Error, Result};
+pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
+pub use source::{Completion, Context, Page, Partial, Progress, Source};
+pub use uri::Uri;
+pub use uri_template::UriTemplate;

@@ -1,0 +1,168 @@
+//! Absolute URIs, normalised so that equal resources have equal bytes.
+
+mod parse;
+pub(crate) mod percent;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Error, Result};
+
+pub(crate) use parse::{authority, excerpt, path};
+
+/// An absolute URI (RFC 3986) in normal form, cheap to clone.
+///
+/// Two URIs are equal, and sort, by the bytes of their normal form: the scheme is in lower case,
+/// escapes are in upper case, escapes of unreserved characters are decoded, and dot segments are gone
+/// (also those written as `%2e`), so nothing that holds a `Uri` ever sees a `..` between its slashes.
+///
+/// The host is in lower case only where the authority really is a host: `http`, `https`, `ws`, `wss`,
+/// `ftp` and `file`. Elsewhere, as in `docs://{doc_id}`, it is an identifier whose case means something.
+/// The default ports of `http` and `https` are dropped, and their empty path is `/`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uri(Arc<str>);
+
+impl Uri {
+    /// The longest URI that is accepted, in bytes.
+    pub const LIMIT: usize = 8 * 1024;
+
+    /// Parses and normalises; [`Error::Invalid`] says what is wrong and where.
+    pub fn parse(text: &str) -> Result<Self> {
+        parse::normalise(text).map(|normal| Self(normal.into()))
+    }
+
+    /// The whole URI.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What stands before the first `:`.
+    pub fn scheme(&self) -> &str {
+        self.0.split_once(':').map_or("", |(scheme, _)| scheme)
+    }
+
+    /// What stands between `//` and the path; `None` where there is no `//`.
+    pub fn authority(&self) -> Option<&str> {
+        let rest = self.hierarchy().strip_prefix("//")?;
+        Some(rest.split_once('/').map_or(rest, |(authority, _)| authority))
+    }
+
+    /// The path, which may be empty. Still percent-encoded.
+    pub fn path(&self) -> &str {
+        let hierarchy = self.hierarchy();
+        match hierarchy.strip_prefix("//") {
+            Some(rest) => rest.find('/').map_or("", |slash| &rest[slash..]),
+            None => hierarchy,
+        }
+    }
+
+    /// What stands between `?` and `#`. Still percent-encoded.
+    pub fn query(&self) -> Option<&str> {
+        self.before_fragment().split_once('?').map(|(_, query)| query)
+    }
+
+    /// What stands after `#`. Still percent-encoded.
+    pub fn fragment(&self) -> Option<&str> {
+        self.0.split_once('#').map(|(_, fragment)| fragment)
+    }
+
+    /// This URI up to its query, and so without its fragment too.
+    pub fn without_query(&self) -> Self {
+        match self.0.find(['?', '#']) {
+            Some(end) => Self(self.0[..end].into()),
+            None => self.clone(),
+        }
+    }
+
+    /// Any bytes as one path segment, escaped so that the result is in normal form.
+    ///
+    /// The segments `.` and `..` cannot be written in a normal URI, since escaping a dot changes nothing;
+    /// they come back as they are, and the caller must not build a path of them.
+    pub fn encode_segment(bytes: &[u8]) -> String {
+        let mut out = String::with_capacity(bytes.len());
+        for &byte in bytes {
+            if percent::segment(byte) {
+                out.push(char::from(byte));
+            } else {
+                percent::escape(byte, &mut out);
+            }
+        }
+        out
+    }
+
+    /// The bytes that percent-encoded text stands for; `None` if an escape is malformed.
+    pub fn decode_segment(text: &str) -> Option<Vec<u8>> {
+        let mut bytes = text.bytes();
+        let mut out = Vec::with_capacity(text.len());
+        while let Some(byte) = bytes.next() {
+            out.push(match byte {
+                b'%' => percent::hex(bytes.next()?)? << 4 | percent::hex(bytes.next()?)?,
+                plain => plain,
+            });
+        }
+        Some(out)
+    }
+
+    fn before_fragment(&self) -> &str {
+        self.0.split_once('#').map_or(&*self.0, |(before, _)| before)
+    }
+
+    fn hierarchy(&self) -> &str {
+        let before = self.before_fragment();
+        let before = before.split_once('?').map_or(before, |(before, _)| before);
+        before.split_once(':').map_or("", |(_, hierarchy)| hierarchy)
+    }
+}
+
+impl FromStr for Uri {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::parse(text)
+    }
+}
+
+impl AsRef<str> for Uri {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+// Sound because equality, order and hash are those of the text.
+impl Borrow<str> for Uri {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{}>", self.0)
+    }
+}
+
+impl Serialize for Uri {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uri {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests;

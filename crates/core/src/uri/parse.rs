@@ -1,0 +1,261 @@
+//! The grammar of RFC 3986, and the normal form of its section 6.2.2.
+
+use std::net::Ipv6Addr;
+
+use super::percent::{self, hex, segment};
+use crate::{Error, Result, Uri};
+
+/// Checks the whole text against the grammar and gives its normal form.
+pub(super) fn normalise(text: &str) -> Result<String> {
+    if text.len() > Uri::LIMIT {
+        return Err(Error::Invalid(format!(
+            "a URI of {} bytes is longer than the {} that are accepted",
+            text.len(),
+            Uri::LIMIT
+        )));
+    }
+    Parser { text }.normalise().map_err(|wrong| wrong.of(text))
+}
+
+/// What is wrong with a text, and at which byte.
+struct Wrong {
+    what: String,
+    at: usize,
+}
+
+impl Wrong {
+    fn new(what: impl Into<String>, at: usize) -> Self {
+        Self { what: what.into(), at }
+    }
+
+    fn of(self, text: &str) -> Error {
+        Error::Invalid(format!("not a URI: {} at byte {} of `{}`", self.what, self.at, excerpt(text)))
+    }
+}
+
+/// The beginning of a text from outside, short and without control characters.
+pub(crate) fn excerpt(text: &str) -> String {
+    const LIMIT: usize = 60;
+    let mut out = String::new();
+    for (count, character) in text.chars().enumerate() {
+        // One character can escape to ten, so the length of the output counts too.
+        if count == LIMIT || out.len() > LIMIT + 20 {
+            out.push('…');
+            break;
+        }
+        out.extend(character.escape_debug());
+    }
+    out
+}
+
+struct Parser<'a> {
+    text: &'a str,
+}
+
+impl Parser<'_> {
+    fn normalise(&self) -> Result<String, Wrong> {
+        let text = self.text;
+        let colon = self.scheme()?;
+        let mut out = String::with_capacity(text.len() + 1);
+        out.push_str(&text[..=colon]);
+        out.make_ascii_lowercase();
+        let host = authority::is_host(&out[..colon]);
+        let web = authority::is_web(&out[..colon]);
+
+        let fragment = text.find('#').unwrap_or(text.len());
+        let query = text[..fragment].find('?').unwrap_or(fragment);
+        let mut path = colon + 1;
+        let rooted = text[path..query].starts_with("//");
+        if rooted {
+            let start = path + 2;
+            path = text[start..query].find('/').map_or(query, |slash| start + slash);
+            out.push_str("//");
+            self.authority(start, path, host, &mut out)?;
+        }
+
+        let segments = self.component(path, query, |byte| byte == b'/' || segment(byte), "a path")?;
+        let segments = path::remove_dots(&segments);
+        if segments.is_empty() && rooted && web {
+            out.push('/');
+        } else if !rooted && segments.starts_with("//") {
+            // Without the dot, the path would read as an authority.
+            out.push_str("/.");
+        }
+        out.push_str(&segments);
+
+        let tail = |byte| matches!(byte, b'/' | b'?') || segment(byte);
+        if query < fragment {
+            out.push('?');
+            out.push_str(&self.component(query + 1, fragment, tail, "a query")?);
+        }
+        if fragment < text.len() {
+            out.push('#');
+            out.push_str(&self.component(fragment + 1, text.len(), tail, "a fragment")?);
+        }
+        Ok(out)
+    }
+
+    fn scheme(&self) -> Result<usize, Wrong> {
+        for (at, byte) in self.text.bytes().enumerate() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' => {}
+                b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
+                b':' if at > 0 => return Ok(at),
+                b':' | b'/' | b'?' | b'#' => return Err(Wrong::new("no scheme", at)),
+                _ => return Err(self.unexpected(at, "a scheme")),
+            }
+        }
+        Err(Wrong::new("no scheme", self.text.len()))
+    }
+
+    fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), Wrong> {
+        let text = self.text;
+        let mut at = start;
+        if let Some(sign) = text[start..end].find('@') {
+            let user = |byte| byte != b'@' && segment(byte);
+            out.push_str(&self.component(start, start + sign, user, "user information")?);
+            out.push('@');
+            at = start + sign + 1;
+        }
+        let host_end = if text[at..end].starts_with('[') {
+            let Some(bracket) = text[at..end].find(']') else {
+                return Err(Wrong::new("a `[` that is not closed", at));
+            };
+            let literal = &text[at + 1..at + bracket];
+            if literal.parse::<Ipv6Addr>().is_err() && !authority::is_future(literal) {
+                return Err(Wrong::new("a malformed IP address", at + 1));
+            }
+            out.push_str(&cased(&text[at..=at + bracket], host));
+            at + bracket + 1
+        } else {
+            let host_end = text[at..end].find(':').map_or(end, |colon| at + colon);
+            let name = |byte| !matches!(byte, b':' | b'@') && segment(byte);
+            self.component(at, host_end, name, "a host")?;
+            out.push_str(&percent::normalise(&text[at..host_end], host));
+            host_end
+        };
+        if host_end == end {
+            return Ok(());
+        }
+        if text.as_bytes()[host_end] != b':' {
+            return Err(self.unexpected(host_end, "an authority after `]`"));
+        }
+        let port = &text[host_end + 1..end];
+        if let Some(bad) = port.bytes().position(|byte| !byte.is_ascii_digit()) {
+            return Err(self.unexpected(host_end + 1 + bad, "a port"));
+        }
+        let scheme_end = out.find(':').unwrap_or(0);
+        if !authority::is_default_port(&out[..scheme_end], port) {
+            out.push(':');
+            out.push_str(port);
+        }
+        Ok(())
+    }
+
+    /// Checks every byte of a component and gives it with its escapes in normal form.
+    fn component(
+        &self,
+        start: usize,
+        end: usize,
+        allowed: impl Fn(u8) -> bool,
+        place: &str,
+    ) -> Result<String, Wrong> {
+        let bytes = self.text.as_bytes();
+        let mut at = start;
+        while at < end {
+            if bytes[at] == b'%' {
+                if at + 2 >= end || hex(bytes[at + 1]).is_none() || hex(bytes[at + 2]).is_none() {
+                    return Err(Wrong::new("`%` without two hexadecimal digits", at));
+                }
+                at += 3;
+            } else if allowed(bytes[at]) {
+                at += 1;
+            } else {
+                return Err(self.unexpected(at, place));
+            }
+        }
+        Ok(percent::normalise(&self.text[start..end], false))
+    }
+
+    fn unexpected(&self, at: usize, place: &str) -> Wrong {
+        let what = match self.text[at..].chars().next() {
+            Some(' ') => "a space".into(),
+            Some(control) if control.is_control() => {
+                format!("the control character U+{:04X}", u32::from(control))
+            }
+            Some(other) => format!("`{}`", other.escape_debug()),
+            None => "the end".into(),
+        };
+        Wrong::new(format!("{what} cannot be in {place}:"), at)
+    }
+}
+
+fn cased(text: &str, lower: bool) -> String {
+    if lower { text.to_ascii_lowercase() } else { text.into() }
+}
+
+/// Authorities.
+pub(crate) mod authority {
+    use crate::uri::percent::segment;
+
+    /// Whether the authority of this scheme is a host, whose case means nothing.
+    pub(crate) fn is_host(scheme: &str) -> bool {
+        matches!(scheme, "http" | "https" | "ws" | "wss" | "ftp" | "file")
+    }
+
+    /// Whether an empty path of this scheme is the same as `/`.
+    pub(crate) fn is_web(scheme: &str) -> bool {
+        matches!(scheme, "http" | "https")
+    }
+
+    /// Whether leaving this port out changes nothing.
+    pub(crate) fn is_default_port(scheme: &str, port: &str) -> bool {
+        matches!((scheme, port), ("http", "80" | "") | ("https", "443" | ""))
+    }
+
+    /// The `IPvFuture` of the grammar.
+    pub(super) fn is_future(literal: &str) -> bool {
+        let Some((version, address)) = literal.strip_prefix(['v', 'V']).and_then(|rest| rest.split_once('.'))
+        else {
+            return false;
+        };
+        !version.is_empty()
+            && version.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !address.is_empty()
+            && address.bytes().all(|byte| byte != b'@' && segment(byte))
+    }
+}
+
+/// Paths.
+pub(crate) mod path {
+    /// The path without its `.` and `..` segments (RFC 3986, 5.2.4).
+    pub(crate) fn remove_dots(path: &str) -> String {
+        let mut out = String::with_capacity(path.len());
+        let mut rest = path;
+        // A leading `./` or `../` names nothing.
+        loop {
+            match rest.strip_prefix("../").or_else(|| rest.strip_prefix("./")) {
+                Some(after) => rest = after,
+                None if matches!(rest, "." | "..") => return out,
+                None => break,
+            }
+        }
+        while !rest.is_empty() {
+            let end = rest[1..].find('/').map_or(rest.len(), |slash| slash + 1);
+            let (segment, after) = rest.split_at(end);
+            match segment {
+                "/." | "/.." => {
+                    if segment == "/.." {
+                        out.truncate(out.rfind('/').unwrap_or(0));
+                    }
+                    if after.is_empty() {
+                        out.push('/');
+                    }
+                }
+                segment => out.push_str(segment),
+            }
+            rest = after;
+        }
+        out
+    }
+}

@@ -1,0 +1,67 @@
+//! The values found so far.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::uri::percent;
+use crate::uri_template::pattern::Place;
+use crate::uri_template::variables::{Value, Variables};
+
+/// The values found so far. Each method gives `None` where the value cannot be: it is not UTF-8, or the
+/// variable has another one elsewhere.
+#[derive(Default)]
+pub(super) struct Bindings(BTreeMap<String, Bound>);
+
+struct Bound {
+    value: Value,
+    /// Whether there may be more of it than was seen.
+    prefix: bool,
+}
+
+impl Bindings {
+    pub(super) fn text(&mut self, place: &Place, raw: &str) -> Option<()> {
+        let value = Value::Text(percent::decode(raw)?);
+        self.bind(&place.name, Bound { value, prefix: place.limit.is_some() })
+    }
+
+    pub(super) fn list<'a>(&mut self, place: &Place, raw: impl Iterator<Item = &'a str>) -> Option<()> {
+        let value = Value::List(raw.map(percent::decode).collect::<Option<_>>()?);
+        self.bind(&place.name, Bound { value, prefix: false })
+    }
+
+    pub(super) fn map(&mut self, place: &Place, raw: &[(&str, &str)]) -> Option<()> {
+        let pair = |&(name, value): &(&str, &str)| Some((percent::decode(name)?, percent::decode(value)?));
+        let value = Value::Map(raw.iter().map(pair).collect::<Option<_>>()?);
+        self.bind(&place.name, Bound { value, prefix: false })
+    }
+
+    fn bind(&mut self, name: &str, new: Bound) -> Option<()> {
+        match self.0.entry(name.into()) {
+            Entry::Vacant(entry) => {
+                entry.insert(new);
+            }
+            Entry::Occupied(mut entry) => {
+                let old = entry.get_mut();
+                if old.prefix && new.extends(old) {
+                    *old = new;
+                } else if old.value != new.value && !(new.prefix && old.extends(&new)) {
+                    return None;
+                }
+            }
+        }
+        Some(())
+    }
+
+    pub(super) fn into_variables(self) -> Variables {
+        self.0.into_iter().map(|(name, bound)| (name, bound.value)).collect()
+    }
+}
+
+impl Bound {
+    fn extends(&self, prefix: &Self) -> bool {
+        match (&self.value, &prefix.value) {
+            (Value::Text(text), Value::Text(prefix)) => text.starts_with(prefix.as_str()),
+            _ => false,
+        }
+    }
+}

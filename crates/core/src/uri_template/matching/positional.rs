@@ -1,0 +1,90 @@
+//! Expressions whose values stand in order, without names.
+
+use super::binding::Bindings;
+use super::text::{Text, Window};
+use super::{Row, filled};
+use crate::uri_template::pattern::Places;
+
+pub(super) struct Positional<'a> {
+    places: &'a Places,
+    /// For each place, what a value that begins here leads to.
+    values: Vec<Row>,
+    /// For each place, what can be had from here if no place before it is filled.
+    fresh: Vec<Row>,
+    /// The same if one is, so that a separator comes first.
+    going: Vec<Row>,
+}
+
+impl<'a> Positional<'a> {
+    pub(super) fn new(places: &'a Places, text: &Text<'_>, next: &Row) -> Self {
+        let mut plan = Self { places, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
+        let operator = places.operator;
+        for place in places.places.iter().rev() {
+            let after = plan.going.last().unwrap_or(next);
+            let skipped = plan.fresh.last().unwrap_or(next);
+            let mut value = vec![0; next.len()];
+            let mut window = Window::new(place);
+            for at in text.boundaries().rev() {
+                value[at] = window.push(after[at], text.after(at, place.span).is_some());
+            }
+            let mut fresh = skipped.clone();
+            let mut going = after.clone();
+            for at in text.boundaries() {
+                let first = match operator.first() {
+                    None => value[at],
+                    Some(mark) if text.is(at, mark) => value[at + 1],
+                    Some(_) => 0,
+                };
+                fresh[at] = fresh[at].max(filled(first));
+                if text.is(at, operator.separator()) {
+                    going[at] = going[at].max(filled(value[at + 1]));
+                }
+            }
+            plan.values.push(value);
+            plan.fresh.push(fresh);
+            plan.going.push(going);
+        }
+        plan.values.reverse();
+        plan.fresh.reverse();
+        plan.going.reverse();
+        plan
+    }
+
+    pub(super) fn entry(&self) -> &Row {
+        &self.fresh[0]
+    }
+
+    pub(super) fn walk(
+        &self,
+        text: &Text<'_>,
+        next: &Row,
+        mut at: usize,
+        bindings: &mut Bindings,
+    ) -> Option<usize> {
+        let operator = self.places.operator;
+        let mut mark = operator.first();
+        let mut rows = &self.fresh;
+        for (index, place) in self.places.places.iter().enumerate() {
+            let start = match mark {
+                None => at,
+                Some(mark) if text.is(at, mark) => at + 1,
+                Some(_) => continue,
+            };
+            let score = self.values[index][start];
+            if score == 0 || filled(score) != rows[index][at] {
+                continue;
+            }
+            let after = self.going.get(index + 1).unwrap_or(next);
+            at = text.longest(place, start, after, score)?;
+            let value = text.slice(start, at);
+            if place.explode {
+                bindings.list(place, value.split(char::from(operator.separator())))?;
+            } else {
+                bindings.text(place, value)?;
+            }
+            mark = Some(operator.separator());
+            rows = &self.going;
+        }
+        Some(at)
+    }
+}

@@ -1,0 +1,211 @@
+//! A template made ready to be matched: its literals are in normal form, and each place knows what it takes.
+
+use super::parse::{Expression, Modifier, Operator, Part};
+use crate::uri::{authority, path, percent};
+
+/// What a URI is matched against, step by step.
+pub(super) struct Pattern {
+    pub(super) steps: Vec<Step>,
+}
+
+pub(super) enum Step {
+    Literal(String),
+    Expression(Places),
+}
+
+/// The places for variables that one expression has.
+pub(super) struct Places {
+    pub(super) operator: Operator,
+    pub(super) places: Vec<Place>,
+}
+
+/// A place for one variable.
+pub(super) struct Place {
+    pub(super) name: String,
+    /// The name as it stands in a normal URI.
+    pub(super) key: String,
+    /// The most characters that are taken.
+    pub(super) limit: Option<usize>,
+    pub(super) explode: bool,
+    pub(super) span: Span,
+}
+
+/// Which unescaped characters a value may hold: a bit for each that it may not.
+#[derive(Clone, Copy)]
+pub(super) struct Span(u128);
+
+impl Span {
+    fn without(bytes: &[u8]) -> Self {
+        Self(bytes.iter().fold(0, |bits, byte| bits | 1 << byte))
+    }
+
+    pub(super) fn allows(self, byte: u8) -> bool {
+        byte.is_ascii() && self.0 >> byte & 1 == 0
+    }
+}
+
+impl Pattern {
+    pub(super) fn new(parts: &[Part]) -> Self {
+        let expressions: Vec<_> = parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Literal(_) => None,
+                Part::Expression(expression) => Some(expression),
+            })
+            .collect();
+        let skeleton: String = parts
+            .iter()
+            .map(|part| match part {
+                Part::Literal(literal) => literal.as_str(),
+                Part::Expression(_) => HOLE,
+            })
+            .collect();
+        let operators: Vec<_> = expressions.iter().map(|expression| expression.operator).collect();
+        let skeleton = normalise(&skeleton, &operators);
+
+        let mut steps = Vec::new();
+        let mut expressions = expressions.into_iter();
+        let mut rest = skeleton.as_str();
+        let mut queried = false;
+        while !rest.is_empty() {
+            let end = rest.find(HOLE).unwrap_or(rest.len());
+            let (literal, after) = rest.split_at(end);
+            if !literal.is_empty() {
+                queried |= literal.contains('?');
+                steps.push(Step::Literal(literal.into()));
+            }
+            if let Some(expression) = expressions.next().filter(|_| !after.is_empty()) {
+                let later = Later {
+                    query: after.contains('?') || has(expressions.as_slice(), Operator::Query),
+                    fragment: after.contains('#') || has(expressions.as_slice(), Operator::Fragment),
+                };
+                steps.push(Step::Expression(places(expression, queried, later)));
+                queried |= expression.operator == Operator::Query;
+            }
+            rest = after.strip_prefix(HOLE).unwrap_or(after);
+        }
+        Self { steps }
+    }
+}
+
+fn has(expressions: &[&Expression], operator: Operator) -> bool {
+    expressions.iter().any(|expression| expression.operator == operator)
+}
+
+/// What the template begins after some place.
+struct Later {
+    query: bool,
+    fragment: bool,
+}
+
+fn places(expression: &Expression, queried: bool, later: Later) -> Places {
+    let operator = expression.operator;
+    let places = expression
+        .variables
+        .iter()
+        .map(|variable| {
+            let explode = variable.modifier == Modifier::Explode;
+            let stops: &[u8] = match operator {
+                Operator::Reserved | Operator::Fragment => match later {
+                    Later { query: true, fragment: true } => b"?#",
+                    Later { query: true, fragment: false } => b"?",
+                    Later { query: false, fragment: true } => b"#",
+                    Later { query: false, fragment: false } => b"",
+                },
+                Operator::Path if explode => b"?#",
+                Operator::Simple | Operator::Label if queried => b"/?#&",
+                Operator::Simple | Operator::Label | Operator::Path => b"/?#",
+                Operator::Parameter => b"/?#;",
+                Operator::Query | Operator::Continuation => b"#&",
+            };
+            Place {
+                name: variable.name.clone(),
+                key: percent::normalise(&variable.name, false),
+                limit: match variable.modifier {
+                    Modifier::Prefix(length) => Some(length),
+                    Modifier::None | Modifier::Explode => None,
+                },
+                explode,
+                span: Span::without(stops),
+            }
+        })
+        .collect();
+    Places { operator, places }
+}
+
+/// Stands for an expression. The parser lets no such character into a literal.
+const HOLE: &str = "\0";
+
+/// Does to the literals of a template what parsing does to a [`Uri`](crate::Uri), as far as that can be
+/// known before the holes are filled.
+fn normalise(skeleton: &str, operators: &[Operator]) -> String {
+    let Some(colon) = skeleton.find([':', '/', '?', '#', '\0']).filter(|&at| skeleton[at..].starts_with(':'))
+    else {
+        return percent::normalise(skeleton, false);
+    };
+    let scheme = skeleton[..colon].to_ascii_lowercase();
+    let mut out = format!("{scheme}:");
+    let mut path = colon + 1;
+    let mut closed = false;
+    if skeleton[path..].starts_with("//") {
+        let start = path + 2;
+        path = end(skeleton, start, operators, |byte, operator| {
+            matches!(byte, b'/' | b'?' | b'#')
+                || matches!(
+                    operator,
+                    Some(Operator::Reserved | Operator::Path | Operator::Query | Operator::Fragment)
+                )
+        });
+        let reserved = operator_at(skeleton, path, operators) == Some(Operator::Reserved);
+        closed = !reserved && operator_at(skeleton, path, operators) != Some(Operator::Path);
+        out.push_str("//");
+        out.push_str(&normal_authority(&scheme, &skeleton[start..path], reserved));
+    }
+    let tail = end(skeleton, path, operators, |byte, operator| {
+        matches!(byte, b'?' | b'#') || matches!(operator, Some(Operator::Query | Operator::Fragment))
+    });
+    let segments = percent::normalise(&skeleton[path..tail], false);
+    if segments.is_empty() && closed && authority::is_web(&scheme) {
+        out.push('/');
+    }
+    // A dot segment after a hole may remove what fills the hole, so it stays, and nothing matches it.
+    let fixed = match segments.find(HOLE) {
+        Some(hole) => segments[..hole].rfind('/').map_or(0, |slash| slash + 1),
+        None => segments.len(),
+    };
+    out.push_str(&path::remove_dots(&segments[..fixed]));
+    out.push_str(&segments[fixed..]);
+    out.push_str(&percent::normalise(&skeleton[tail..], false));
+    out
+}
+
+/// `open` says that what follows may still belong to it.
+fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
+    let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
+    let host = match host.rsplit_once(':') {
+        Some((name, port)) if !open && authority::is_default_port(scheme, port) => name,
+        _ => host,
+    };
+    percent::normalise(user, false) + &percent::normalise(host, authority::is_host(scheme))
+}
+
+/// Where the first byte or hole stands, from `start` on, that `stops`.
+fn end(
+    skeleton: &str,
+    start: usize,
+    operators: &[Operator],
+    stops: impl Fn(u8, Option<Operator>) -> bool,
+) -> usize {
+    let bytes = skeleton.as_bytes();
+    (start..bytes.len())
+        .find(|&at| stops(bytes[at], operator_at(skeleton, at, operators)))
+        .unwrap_or(bytes.len())
+}
+
+/// The operator of the hole that stands here.
+fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
+    if !skeleton[at..].starts_with(HOLE) {
+        return None;
+    }
+    operators.get(skeleton[..at].matches(HOLE).count()).copied()
+}

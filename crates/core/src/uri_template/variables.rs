@@ -1,0 +1,109 @@
+//! The values that fill a template in.
+
+use std::collections::BTreeMap;
+
+/// The values that fill a template in, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variables(BTreeMap<String, Value>);
+
+impl Variables {
+    /// No variables.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The value of this name, if it is a text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name)? {
+            Value::Text(text) => Some(text),
+            Value::List(_) | Value::Map(_) => None,
+        }
+    }
+
+    /// The value of this name.
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// Sets a value, and gives back the one it replaces.
+    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
+        self.0.insert(name.into(), value.into())
+    }
+
+    /// The names and values in the order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
+    /// How many variables have a value.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no variable has a value.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Variables {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(values: I) -> Self {
+        Self(values.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+impl<N: Into<String>, V: Into<Value>> Extend<(N, V)> for Variables {
+    fn extend<I: IntoIterator<Item = (N, V)>>(&mut self, values: I) {
+        self.0.extend(values.into_iter().map(|(name, value)| (name.into(), value.into())));
+    }
+}
+
+impl IntoIterator for Variables {
+    type Item = (String, Value);
+    type IntoIter = std::collections::btree_map::IntoIter<String, Value>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The value of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// One text.
+    Text(String),
+    /// Several texts. An empty list counts as not defined.
+    List(Vec<String>),
+    /// Pairs, in their order. An empty map counts as not defined.
+    Map(Vec<(String, String)>),
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<&String> for Value {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(list: Vec<String>) -> Self {
+        Self::List(list)
+    }
+}
+
+impl From<Vec<(String, String)>> for Value {
+    fn from(map: Vec<(String, String)>) -> Self {
+        Self::Map(map)
+    }
+}

@@ -1,0 +1,156 @@
+//! All sources joined into one.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Cache, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template, Uri,
+};
+
+/// All sources joined into one, which is a source itself.
+///
+/// Where two sources have the same URI, the one that was added first is listed and read.
+pub struct Catalog {
+    sources: Vec<Arc<dyn Source>>,
+}
+
+impl Catalog {
+    /// A catalog of these sources.
+    pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
+        Self { sources }
+    }
+
+    /// The sources that may have `uri`, the one that means it most closely first.
+    fn candidates(&self, uri: &Uri) -> Vec<&Arc<dyn Source>> {
+        let mut found: Vec<_> =
+            self.sources.iter().filter_map(|source| Some((source.covers(uri)?, source))).collect();
+        // The sort is stable, so equals stay in the order they were added.
+        found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
+        found.into_iter().map(|(_, source)| source).collect()
+    }
+}
+
+#[async_trait]
+impl Source for Catalog {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.sources.iter().filter_map(|source| source.covers(uri)).max()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let mut pages = Vec::with_capacity(self.sources.len());
+        for source in &self.sources {
+            pages.push(source.list(after, limit).await?);
+        }
+        Ok(merge(pages, limit))
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        for source in self.candidates(uri) {
+            match source.read(uri, context).await {
+                Err(Error::NotFound(_)) => {}
+                Ok(mut contents) => {
+                    contents.cache.get_or_insert_with(|| source.cache());
+                    return Ok(contents);
+                }
+                failed => return failed,
+            }
+        }
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        let mut templates = Vec::new();
+        for source in &self.sources {
+            templates.extend(source.templates().await?);
+        }
+        templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
+        templates.dedup_by(|one, other| one.uri == other.uri);
+        Ok(templates)
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        for source in &self.sources {
+            if source.templates().await?.iter().any(|template| template.uri == *asked.template) {
+                return source.complete(asked).await;
+            }
+        }
+        Err(Error::invalid(format!("unknown template `{}`", asked.template)))
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        for source in self.candidates(uri) {
+            match source.children(uri, after, limit).await {
+                Err(Error::NotFound(_)) => {}
+                answered => return answered,
+            }
+        }
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    fn cache(&self) -> Cache {
+        self.sources.iter().map(|source| source.cache()).reduce(Cache::and).unwrap_or_default()
+    }
+}
+
+/// Merges pages that begin at the same place into the one page that begins there.
+fn merge(pages: Vec<Page>, limit: usize) -> Page {
+    // Past the end of a page that was cut short, nothing is known of that source, so the merged page
+    // must not go beyond it. Each such page has `limit` resources, so the merged one is full by then.
+    let more = pages.iter().any(|page| page.more);
+    let mut resources: Vec<Resource> = Vec::with_capacity(pages.iter().map(|page| page.resources.len()).sum());
+    let end = pages
+        .iter()
+        .filter(|page| page.more)
+        .filter_map(|page| page.resources.last())
+        .map(|last| last.uri.clone())
+        .min();
+    let mut cut = more;
+    for page in pages {
+        for resource in page.resources {
+            if end.as_ref().is_some_and(|end| resource.uri > *end) {
+                cut = true;
+                break;
+            }
+            resources.push(resource);
+        }
+    }
+    resources.sort_by(|one, other| one.uri.cmp(&other.uri));
+    resources.dedup_by(|one, other| one.uri == other.uri);
+    if resources.len() > limit {
+        resources.truncate(limit);
+        cut = true;
+    }
+    Page { resources, more: cut }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::merge;
+    use libris_core::{Page, Resource, Uri};
+
+    fn page(names: &[&str], more: bool) -> Page {
+        let resources = names
+            .iter()
+            .map(|name| Resource::new(Uri::parse(&format!("a:{name}")).unwrap(), *name))
+            .collect();
+        Page { resources, more }
+    }
+
+    fn names(page: &Page) -> Vec<&str> {
+        page.resources.iter().map(|resource| &*resource.name).collect()
+    }
+
+    #[test]
+    fn a_merged_page_goes_no_further_than_is_known() {
+        let merged = merge(vec![page(&["b", "c"], true), page(&["a", "d"], false)], 2);
+        assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
+
+        // A source may give less than it was asked for; what it has further on is not known.
+        let merged = merge(vec![page(&["b"], true), page(&["a", "d"], false)], 9);
+        assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
+
+        let merged = merge(vec![page(&["b"], false), page(&["a", "b"], false)], 9);
+        assert_eq!((names(&merged), merged.more), (vec!["a", "b"], false));
+    }
+}

@@ -1,0 +1,209 @@
+//! Resources, templates and contents as JSON, in the shape each revision knows.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template};
+use libris_wire::Facts;
+use serde::Serialize;
+use serde::ser::SerializeMap as _;
+
+/// The members of a result being written.
+pub(crate) struct Members(Vec<u8>);
+
+impl Members {
+    /// Members that begin with a list.
+    pub(crate) fn list<T>(name: &str, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Self {
+        let mut json = Vec::with_capacity(64 + items.len() * 256);
+        json.extend_from_slice(format!("\"{name}\":[").as_bytes());
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                json.push(b',');
+            }
+            write(&mut json, item);
+        }
+        json.push(b']');
+        Self(json)
+    }
+
+    /// One more member, with text as its value.
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.0.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        write(&mut self.0, value);
+        self
+    }
+
+    pub(crate) fn finish(self) -> Bytes {
+        self.0.into()
+    }
+}
+
+/// Writes any value. What we write cannot fail to be JSON: maps have text keys and numbers are finite.
+fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    if let Err(cause) = serde_json::to_writer(&mut *json, value) {
+        tracing::error!(%cause, "could not encode");
+        json.extend_from_slice(b"null");
+    }
+}
+
+/// A resource as `facts` know it.
+pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
+    let described = Described {
+        address: ("uri", resource.uri.as_str()),
+        name: &resource.name,
+        title: resource.title.as_deref(),
+        description: resource.description.as_deref(),
+        mime: resource.mime.as_deref(),
+        size: resource.size,
+        icons: &resource.icons,
+        annotations: &resource.annotations,
+        meta: resource.meta.as_ref(),
+        facts,
+    };
+    write(json, &described);
+}
+
+/// A template as `facts` know it.
+pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
+    let described = Described {
+        address: ("uriTemplate", template.uri.as_str()),
+        name: &template.name,
+        title: template.title.as_deref(),
+        description: template.description.as_deref(),
+        mime: template.mime.as_deref(),
+        size: None,
+        icons: &template.icons,
+        annotations: &template.annotations,
+        meta: template.meta.as_ref(),
+        facts,
+    };
+    write(json, &described);
+}
+
+struct Described<'a> {
+    address: (&'static str, &'a str),
+    name: &'a str,
+    title: Option<&'a str>,
+    description: Option<&'a str>,
+    mime: Option<&'a str>,
+    size: Option<u64>,
+    icons: &'a [Icon],
+    annotations: &'a Annotations,
+    meta: Option<&'a Meta>,
+    facts: &'a Facts,
+}
+
+impl Serialize for Described<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let facts = self.facts;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry(self.address.0, self.address.1)?;
+        map.serialize_entry("name", self.name)?;
+        if let Some(title) = self.title.filter(|_| facts.titles) {
+            map.serialize_entry("title", title)?;
+        }
+        if let Some(description) = self.description {
+            map.serialize_entry("description", description)?;
+        }
+        if let Some(mime) = self.mime {
+            map.serialize_entry("mimeType", mime)?;
+        }
+        if let Some(size) = self.size {
+            map.serialize_entry("size", &size)?;
+        }
+        if !self.icons.is_empty() && facts.icons {
+            map.serialize_entry("icons", self.icons)?;
+        }
+        let hints = Hints { annotations: self.annotations, facts };
+        if !hints.is_empty() {
+            map.serialize_entry("annotations", &hints)?;
+        }
+        if let Some(meta) = self.meta.filter(|_| facts.titles) {
+            map.serialize_entry("_meta", meta)?;
+        }
+        map.end()
+    }
+}
+
+struct Hints<'a> {
+    annotations: &'a Annotations,
+    facts: &'a Facts,
+}
+
+impl Hints<'_> {
+    fn last_modified(&self) -> Option<String> {
+        let modified = self.annotations.last_modified.filter(|_| self.facts.titles)?;
+        // Whole seconds are what the protocol's own examples show, and what clients parse.
+        jiff_seconds(modified)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.annotations.audience.is_empty()
+            && self.annotations.priority.is_none()
+            && (self.annotations.last_modified.is_none() || !self.facts.titles)
+    }
+}
+
+fn jiff_seconds(time: jiff::Timestamp) -> Option<String> {
+    jiff::Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
+}
+
+impl Serialize for Hints<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if !self.annotations.audience.is_empty() {
+            map.serialize_entry("audience", &self.annotations.audience)?;
+        }
+        if let Some(priority) = self.annotations.priority {
+            map.serialize_entry("priority", &priority)?;
+        }
+        if let Some(modified) = self.last_modified() {
+            map.serialize_entry("lastModified", &modified)?;
+        }
+        map.end()
+    }
+}
+
+/// A part of a resource as `facts` know it.
+pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
+    json.extend_from_slice(b"{\"uri\":");
+    write(json, content.uri.as_str());
+    if let Some(mime) = &content.mime {
+        json.extend_from_slice(b",\"mimeType\":");
+        write(json, mime);
+    }
+    match &content.body {
+        Body::Text(text) => {
+            json.reserve(text.len() + text.len() / 16 + 16);
+            json.extend_from_slice(b",\"text\":");
+            write(json, text);
+        }
+        Body::Bytes(bytes) => {
+            json.extend_from_slice(b",\"blob\":\"");
+            let start = json.len();
+            let length = bytes.len().div_ceil(3) * 4;
+            json.resize(start + length, 0);
+            let written = STANDARD.encode_slice(bytes, &mut json[start..]).unwrap_or_default();
+            json.truncate(start + written);
+            json.push(b'"');
+        }
+    }
+    if let Some(meta) = content.meta.as_ref().filter(|_| facts.titles) {
+        json.extend_from_slice(b",\"_meta\":");
+        write(json, meta);
+    }
+    json.push(b'}');
+}
+
+/// The member of a completion result.
+pub(crate) fn completion(completion: &Completion) -> Bytes {
+    let values = &completion.values[..completion.values.len().min(Completion::LIMIT)];
+    let mut json = b"\"completion\":{\"values\":".to_vec();
+    write(&mut json, values);
+    if let Some(total) = completion.total {
+        json.extend_from_slice(format!(",\"total\":{total}").as_bytes());
+    }
+    let more = completion.more || values.len() < completion.values.len();
+    json.extend_from_slice(format!(",\"hasMore\":{more}}}").as_bytes());
+    json.into()
+}

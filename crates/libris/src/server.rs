@@ -1,0 +1,198 @@
+//! A source spoken over MCP.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libris_core::{Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Uri, UriTemplate};
+use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Reference, Reply, Service};
+use tokio::sync::Semaphore;
+
+use crate::cursor::{self, Kind};
+use crate::encode::{self, Members};
+
+/// How a source is served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The server's name to programs.
+    pub name: String,
+    /// Its name to people.
+    pub title: Option<String>,
+    /// What it is.
+    pub description: Option<String>,
+    /// What a model should know about using it.
+    pub instructions: Option<String>,
+    /// How many resources or templates one page holds.
+    pub page: usize,
+    /// How many reads run at once; others wait.
+    pub reads: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: "libris".into(),
+            title: None,
+            description: None,
+            instructions: None,
+            page: 100,
+            reads: 64,
+        }
+    }
+}
+
+/// A source spoken over MCP.
+pub struct Server {
+    source: Arc<dyn Source>,
+    config: Config,
+    reads: Semaphore,
+}
+
+impl Server {
+    /// Serves this source, which is most often a [`Catalog`](crate::Catalog).
+    pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
+        Self { source, reads: Semaphore::new(config.reads.max(1)), config }
+    }
+}
+
+#[async_trait]
+impl Service for Server {
+    fn about(&self) -> About {
+        About {
+            name: self.config.name.clone(),
+            title: self.config.title.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            description: self.config.description.clone(),
+            instructions: self.config.instructions.clone(),
+        }
+    }
+
+    async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let facts = call.revision.facts();
+        let after = match cursor {
+            None => None,
+            Some(cursor) => Some(
+                cursor::decode(Kind::Resources, cursor)
+                    .and_then(|last| Uri::parse(&last).ok())
+                    .ok_or_else(foreign)?,
+            ),
+        };
+        let page = self.source.list(after.as_ref(), self.config.page.max(1)).await.map_err(explain)?;
+        let mut members = Members::list("resources", &page.resources, |json, resource| {
+            encode::resource(json, facts, resource);
+        });
+        if let Some(last) = page.resources.last().filter(|_| page.more) {
+            members = members.text("nextCursor", &cursor::encode(Kind::Resources, last.uri.as_str()));
+        }
+        Ok(Reply { members: members.finish(), keep: Some(keep(self.source.cache())) })
+    }
+
+    async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let facts = call.revision.facts();
+        let after = match cursor {
+            None => String::new(),
+            Some(cursor) => cursor::decode(Kind::Templates, cursor).ok_or_else(foreign)?,
+        };
+        let mut templates = self.source.templates().await.map_err(explain)?;
+        templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
+        let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
+        let rest = &templates[start..];
+        let page = &rest[..rest.len().min(self.config.page.max(1))];
+        let mut members = Members::list("resourceTemplates", page, |json, template| {
+            encode::template(json, facts, template);
+        });
+        if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
+            members = members.text("nextCursor", &cursor::encode(Kind::Templates, last.uri.as_str()));
+        }
+        Ok(Reply { members: members.finish(), keep: Some(keep(self.source.cache())) })
+    }
+
+    async fn read(&self, call: &Call, uri: &str) -> Answer {
+        let facts = call.revision.facts();
+        let asked = Uri::parse(uri).map_err(explain)?;
+        let context = if call.wants_progress() {
+            Context::with_progress(Arc::new(Report(call.clone())))
+        } else {
+            Context::default()
+        };
+        let permit = self.reads.acquire().await;
+        let contents = self.source.read(&asked, &context).await.map_err(|error| match error {
+            Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
+            other => explain(other),
+        })?;
+        let members = Members::list("contents", &contents.parts, |json, content| {
+            encode::content(json, facts, content);
+        });
+        drop(permit);
+        let cache = contents.cache.unwrap_or_else(|| self.source.cache());
+        Ok(Reply { members: members.finish(), keep: Some(keep(cache)) })
+    }
+
+    async fn complete(&self, _call: &Call, asked: &Completing) -> Answer {
+        let text = match &asked.reference {
+            Reference::Resource(text) => text,
+            Reference::Prompt(name) => return Err(Failure::invalid(format!("unknown prompt `{name}`"))),
+        };
+        let template = UriTemplate::parse(text).map_err(explain)?;
+        let completion = if template.variables().next().is_none() {
+            // A plain URI has nothing to fill in, but it must be one of ours.
+            let uri = Uri::parse(text).map_err(explain)?;
+            if self.source.covers(&uri).is_none() {
+                return Err(Failure::invalid(format!("unknown resource `{uri}`")));
+            }
+            Completion::default()
+        } else if !template.variables().any(|variable| variable == asked.argument) {
+            return Err(Failure::invalid(format!("`{template}` has no variable `{}`", asked.argument)));
+        } else {
+            let partial = Partial {
+                template: &template,
+                variable: &asked.argument,
+                typed: &asked.typed,
+                known: &asked.known,
+            };
+            self.source.complete(partial).await.map_err(explain)?
+        };
+        Ok(Reply { members: encode::completion(&completion), keep: None })
+    }
+}
+
+/// Passes what a source reports on to whoever asked.
+struct Report(Call);
+
+impl Progress for Report {
+    fn report(&self, done: u64, total: Option<u64>) {
+        self.0.progress(done, total);
+    }
+}
+
+fn keep(cache: Cache) -> Keep {
+    Keep { ttl: cache.ttl, public: cache.scope == Scope::Public }
+}
+
+fn foreign() -> Failure {
+    Failure::invalid("this cursor is not one of this list; begin again without one")
+}
+
+/// What is sent of an error. Causes are logged: they could name a path, a query or a secret.
+fn explain(error: Error) -> Failure {
+    match &error {
+        Error::NotFound(uri) | Error::Denied(uri) => Failure::NotFound { uri: uri.to_string() },
+        Error::Invalid(_) | Error::NotDirectory(_) => Failure::invalid(error.to_string()),
+        Error::TooLarge { uri, size, limit, hint } => {
+            let message = match hint {
+                Some(hint) => format!("{error}; {hint}"),
+                None => error.to_string(),
+            };
+            let data = serde_json::json!({ "uri": uri, "size": size, "limit": limit });
+            Failure::Internal { message, data: Some(data) }
+        }
+        Error::Unavailable(_) => {
+            tracing::warn!(%error, "a source is unavailable");
+            Failure::Internal { message: error.to_string(), data: None }
+        }
+        _ => {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::error!(%error, cause, "a source failed");
+            Failure::Internal { message: error.to_string(), data: None }
+        }
+    }
+}

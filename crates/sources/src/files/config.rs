@@ -1,0 +1,105 @@
+//! What can be said about a folder in the configuration.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use libris_core::{Audience, Scope};
+use serde::Deserialize;
+
+/// A folder whose files are resources.
+///
+/// ```toml
+/// [[files]]
+/// path = "./docs"
+/// exclude = ["drafts/", "*.tmp"]
+///
+/// [[files.rule]]
+/// glob = "*.md"
+/// priority = 0.8
+/// audience = ["user", "assistant"]
+/// ```
+///
+/// Patterns (`include`, `exclude` and the `glob` of a rule) are written as in a `.gitignore` file:
+/// `*.md` matches at any depth, `/guide/*.md` only there, `guide/` is a folder with all that is in it,
+/// and `!` takes back what an earlier pattern of the same list matched.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The folder. It must be said.
+    pub path: PathBuf,
+    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. The folder's own name
+    /// where it is not said.
+    pub mount: Option<String>,
+    /// A name for people, for the folder as a whole.
+    pub title: Option<String>,
+    /// What is in the folder.
+    pub description: Option<String>,
+    /// Patterns of which a file must match one. Empty: all files.
+    pub include: Vec<String>,
+    /// Patterns of files and folders to leave out.
+    pub exclude: Vec<String>,
+    /// Whether names that begin with a dot are shown. `.git` never is.
+    pub hidden: bool,
+    /// Whether to leave out what `.gitignore`, `.ignore` and `.git/info/exclude` in the folder say.
+    pub gitignore: bool,
+    /// Whether symbolic links are followed. Those that lead out of the folder, and those that are
+    /// absolute, never are. A link is shown or hidden by its own name, not by that of its target.
+    pub symlinks: bool,
+    /// The most bytes that are read at once. Larger files are read by ranges.
+    pub max_size: u64,
+    /// The most entries that reading a folder gives.
+    pub directory_entries: usize,
+    /// The most bytes of its files that reading a folder gives.
+    pub directory_bytes: u64,
+    /// What to say about files that match a pattern. Of several, the last that says it counts.
+    #[serde(rename = "rule")]
+    pub rules: Vec<Rule>,
+    /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
+    #[serde(deserialize_with = "crate::duration::parse")]
+    pub ttl: Duration,
+    /// Who may share a kept answer: `"private"` or `"public"`.
+    pub scope: Scope,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::new(),
+            mount: None,
+            title: None,
+            description: None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            hidden: false,
+            gitignore: true,
+            symlinks: false,
+            max_size: 8 * 1024 * 1024,
+            directory_entries: 100,
+            directory_bytes: 256 * 1024,
+            rules: Vec::new(),
+            ttl: Duration::ZERO,
+            scope: Scope::Private,
+        }
+    }
+}
+
+impl Config {
+    /// The defaults for this folder.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), ..Self::default() }
+    }
+}
+
+/// What to say about the files that match a pattern.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// The pattern. It must be said.
+    pub glob: String,
+    /// How important the files are, from 0 to 1.
+    pub priority: Option<f64>,
+    /// Whom they are for: `"user"`, `"assistant"` or both.
+    pub audience: Option<Vec<Audience>>,
+    /// What they are about, where a file does not say it itself.
+    pub description: Option<String>,
+}

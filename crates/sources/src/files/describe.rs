@@ -1,0 +1,155 @@
+//! What is known about a file: its kind, its title, and what the configuration says of it.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use cap_std::fs::Metadata;
+use ignore::gitignore::Gitignore;
+use jiff::Timestamp;
+use libris_core::{Annotations, Error, Resource, Result, Uri};
+
+use super::cache::Cache;
+use super::config::Rule;
+use super::filter;
+use super::front_matter::{self, FrontMatter};
+use super::stamp::Stamp;
+use super::tree::Folder;
+use crate::media;
+
+/// The media type of directories.
+pub(super) const DIRECTORY: &str = "inode/directory";
+
+/// Of how many files it is kept in memory what was found in them.
+const KNOWN: usize = 100_000;
+
+/// Describes files.
+pub(super) struct Describe {
+    rules: Vec<(Gitignore, Rule)>,
+    known: Cache<Known>,
+}
+
+#[derive(Clone)]
+struct Known {
+    stamp: Stamp,
+    facts: Facts,
+}
+
+/// What looking into a file tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) mime: &'static str,
+    front_matter: Option<Arc<FrontMatter>>,
+}
+
+impl Describe {
+    pub(super) fn new(rules: &[Rule]) -> Result<Self> {
+        let rules = rules.iter().map(|rule| Ok((check(rule)?, rule.clone()))).collect::<Result<_>>()?;
+        Ok(Self { rules, known: Cache::new(KNOWN) })
+    }
+
+    pub(super) fn folder(&self, folder: &Folder, uri: Uri, name: String) -> Resource {
+        let mut resource = Resource::new(uri, name);
+        resource.mime = Some(DIRECTORY.into());
+        self.apply_rules(&mut resource, &folder.place.path, true);
+        resource.annotations.last_modified = modified(&folder.metadata);
+        resource
+    }
+
+    pub(super) fn file(
+        &self,
+        folder: &Folder,
+        name: &OsStr,
+        key: &str,
+        uri: Uri,
+        metadata: &Metadata,
+    ) -> Resource {
+        let facts = self.facts(folder, name, key, metadata);
+        let mut resource = Resource::new(uri, name.to_string_lossy());
+        resource.mime = Some(facts.mime.into());
+        resource.size = Some(metadata.len());
+        self.apply_rules(&mut resource, &folder.place.path.join(name), false);
+        resource.annotations.last_modified = modified(metadata);
+        if let Some(matter) = facts.front_matter {
+            resource.title = matter.title.clone();
+            resource.description = matter.description.clone().or(resource.description);
+        }
+        resource
+    }
+
+    /// What looking into a file tells; it is opened only where its name does not tell enough.
+    pub(super) fn facts(&self, folder: &Folder, name: &OsStr, key: &str, metadata: &Metadata) -> Facts {
+        let label = name.to_string_lossy();
+        let named = media::by_name(&label);
+        if let Some(mime) = named
+            && !front_matter::may_be_in(mime)
+        {
+            return Facts { mime, front_matter: None };
+        }
+        if let Some(known) = self.known.find(key)
+            && known.stamp == Stamp::of(metadata)
+        {
+            return known.facts;
+        }
+        let seen = SystemTime::now();
+        let mut head = Vec::new();
+        // The stamp is that of the file which was opened: the one that was listed may be another by now.
+        let stamp = match folder.place.open(name) {
+            Ok((file, metadata)) => {
+                file.take(media::HEAD as u64).read_to_end(&mut head).map(|_| Stamp::of(&metadata))
+            }
+            Err(cause) => Err(cause),
+        };
+        let mime = match (&stamp, named) {
+            (_, Some(mime)) => mime,
+            (Ok(_), None) => media::by_content(&label, &head),
+            (Err(_), None) => "application/octet-stream",
+        };
+        let front_matter =
+            front_matter::may_be_in(mime).then(|| FrontMatter::parse(&head)).flatten().map(Arc::new);
+        let facts = Facts { mime, front_matter };
+        if let Ok(stamp) = stamp
+            && stamp.settled(seen)
+        {
+            self.known.keep(key, 1, Known { stamp, facts: facts.clone() });
+        }
+        facts
+    }
+
+    fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
+        for (pattern, rule) in &self.rules {
+            if path.as_os_str().is_empty()
+                || !pattern.matched_path_or_any_parents(path, directory).is_ignore()
+            {
+                continue;
+            }
+            let Annotations { audience, priority, .. } = &mut resource.annotations;
+            if let Some(said) = &rule.audience {
+                audience.clone_from(said);
+            }
+            *priority = rule.priority.or(*priority);
+            if let Some(said) = &rule.description {
+                resource.description = Some(said.clone());
+            }
+        }
+    }
+}
+
+fn check(rule: &Rule) -> Result<Gitignore> {
+    if rule.glob.is_empty() {
+        return Err(Error::invalid("a `rule` has no `glob`"));
+    }
+    if let Some(priority) = rule.priority.filter(|priority| !(0.0..=1.0).contains(priority)) {
+        return Err(Error::invalid(format!(
+            "the rule for `{}` has the priority `{priority}`, which is not between 0 and 1",
+            rule.glob
+        )));
+    }
+    filter::patterns("glob", std::slice::from_ref(&rule.glob))
+}
+
+fn modified(metadata: &Metadata) -> Option<Timestamp> {
+    Timestamp::try_from(metadata.modified().ok()?.into_std()).ok()
+}

@@ -1,0 +1,142 @@
+//! What of a folder is shown.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use libris_core::{Error, Result};
+
+use super::Config;
+
+/// What the configuration says about showing files.
+pub(super) struct Filter {
+    hidden: bool,
+    include: Gitignore,
+    exclude: Gitignore,
+}
+
+impl Filter {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        Ok(Self {
+            hidden: config.hidden,
+            include: patterns("include", &config.include)?,
+            exclude: patterns("exclude", &config.exclude)?,
+        })
+    }
+
+    /// Whether `path`, taken from the root, is shown, given that its parent is.
+    pub(super) fn shows(&self, path: &Path, directory: bool, ignored: Option<&Ignored>) -> bool {
+        let name = path.file_name().unwrap_or_default();
+        if is_git(name) || (!self.hidden && is_hidden(name)) {
+            return false;
+        }
+        if self.exclude.matched(path, directory).is_ignore() {
+            return false;
+        }
+        if ignored.is_some_and(|ignored| ignored.matches(path, directory)) {
+            return false;
+        }
+        directory
+            || self.include.is_empty()
+            || self.include.matched_path_or_any_parents(path, false).is_ignore()
+    }
+}
+
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+fn is_git(name: &OsStr) -> bool {
+    // Where case does not matter to the file system, it must not matter here.
+    name.eq_ignore_ascii_case(".git")
+}
+
+/// Compiles patterns of the configuration.
+pub(super) fn patterns(key: &str, lines: &[String]) -> Result<Gitignore> {
+    let wrong =
+        |cause: ignore::Error| Error::invalid(format!("`{key}` has a pattern that makes no sense: {cause}"));
+    let mut builder = GitignoreBuilder::new(".");
+    for line in lines {
+        builder.add_line(None, line).map_err(wrong)?;
+    }
+    builder.build().map_err(wrong)
+}
+
+/// What the ignore files of a directory and of those above it say.
+pub(super) struct Ignored {
+    /// The directory, taken from the root.
+    pub(super) path: PathBuf,
+    pub(super) above: Option<Arc<Ignored>>,
+    /// One for each of [`FILES`](Self::FILES), and the last for `.git/info/exclude`.
+    pub(super) files: [Gitignore; 3],
+}
+
+impl Ignored {
+    /// The ignore files of a directory. All of the first kind go before any of the next.
+    pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
+
+    fn matches(&self, path: &Path, directory: bool) -> bool {
+        for kind in 0..self.files.len() {
+            let mut level = Some(self);
+            while let Some(here) = level {
+                // Each file speaks of what is below its own directory.
+                let below = path.strip_prefix(&here.path).unwrap_or(path);
+                match here.files[kind].matched(below, directory) {
+                    Match::None => level = here.above.as_deref(),
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Compiles an ignore file; lines that make no sense are skipped, as git does.
+pub(super) fn ignore_file(content: &[u8]) -> Gitignore {
+    let content = String::from_utf8_lossy(content);
+    let mut builder = GitignoreBuilder::new(".");
+    for line in content.trim_start_matches('\u{feff}').lines() {
+        if let Err(cause) = builder.add_line(None, line) {
+            tracing::debug!(%cause, "skipped a line of an ignore file");
+        }
+    }
+    builder.build().unwrap_or_else(|cause| {
+        tracing::warn!(%cause, "an ignore file is too large to use");
+        Gitignore::empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Filter};
+    use std::path::Path;
+
+    fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        Filter::new(&Config { include: owned(include), exclude: owned(exclude), ..Config::default() })
+            .unwrap()
+    }
+
+    #[test]
+    fn patterns_are_those_of_gitignore() {
+        let shown = |filter: &Filter, path: &str| filter.shows(Path::new(path), false, None);
+        let markdown = filter(&["*.md", "!README.md"], &[]);
+        assert!(shown(&markdown, "guide/start.md"));
+        assert!(!shown(&markdown, "guide/README.md"));
+        assert!(!shown(&markdown, "main.rs"));
+        assert!(markdown.shows(Path::new("guide"), true, None));
+        let folder = filter(&["guide/"], &["*.tmp"]);
+        assert!(shown(&folder, "guide/deep/er/x"));
+        assert!(!shown(&folder, "guide/deep/er/x.tmp"));
+        assert!(!shown(&folder, "x"));
+    }
+
+    #[test]
+    fn a_wrong_pattern_is_named() {
+        let wrong = Filter::new(&Config { exclude: vec!["a{b".into()], ..Config::default() });
+        insta::assert_snapshot!(wrong.err().unwrap(), @"");
+    }
+}

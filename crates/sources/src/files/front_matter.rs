@@ -1,0 +1,121 @@
+//! The title and the description that a Markdown file begins with.
+
+/// The most that is looked at.
+const LIMIT: usize = 4 * 1024;
+
+/// What stands between two lines of `---` at the top of a Markdown file.
+///
+/// Only `title` and `description` are read, and only where they are plain or quoted text on one line:
+/// a whole YAML parser for the sake of two lines is not worth its risks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FrontMatter {
+    pub(super) title: Option<String>,
+    pub(super) description: Option<String>,
+}
+
+/// Whether files of this media type have front matter.
+pub(super) fn may_be_in(mime: &str) -> bool {
+    matches!(mime, "text/markdown" | "text/mdx")
+}
+
+impl FrontMatter {
+    /// Reads it from the beginning of a file.
+    pub(super) fn parse(head: &[u8]) -> Option<Self> {
+        let head = String::from_utf8_lossy(&head[..head.len().min(LIMIT)]);
+        let mut lines = head.trim_start_matches('\u{feff}').lines().map(str::trim_end);
+        if lines.next() != Some("---") {
+            return None;
+        }
+        let mut found = Self::default();
+        for line in lines {
+            if line == "---" || line == "..." {
+                return Some(found);
+            }
+            match line.split_once(':') {
+                Some(("title", value)) => found.title = scalar(value),
+                Some(("description", value)) => found.description = scalar(value),
+                _ => {}
+            }
+        }
+        // Without an end it was a ruler, unless the end is beyond what was looked at.
+        (head.len() >= LIMIT).then_some(found)
+    }
+}
+
+fn scalar(value: &str) -> Option<String> {
+    let value = value.strip_prefix([' ', '\t'])?.trim();
+    let text = match value.chars().next()? {
+        '"' => double_quoted(&value[1..])?,
+        '\'' => single_quoted(&value[1..])?,
+        // Blocks, lists, maps, references: more than one line or not text.
+        '|' | '>' | '[' | '{' | '&' | '*' | '!' | '%' | '@' | '`' | '#' => return None,
+        _ => value.split(" #").next()?.trim_end().to_owned(),
+    };
+    (!text.trim().is_empty()).then_some(text)
+}
+
+fn single_quoted(rest: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut letters = rest.chars().peekable();
+    loop {
+        match letters.next()? {
+            '\'' if letters.peek() == Some(&'\'') => text.extend(letters.next()),
+            '\'' => return Some(text),
+            letter => text.push(letter),
+        }
+    }
+}
+
+fn double_quoted(rest: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut letters = rest.chars();
+    loop {
+        match letters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(match letters.next()? {
+                'n' => '\n',
+                't' => '\t',
+                'u' => {
+                    let code: String = letters.by_ref().take(4).collect();
+                    char::from_u32(u32::from_str_radix(&code, 16).ok()?)?
+                }
+                letter => letter,
+            }),
+            letter => text.push(letter),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FrontMatter;
+
+    fn title(line: &str) -> Option<String> {
+        FrontMatter::parse(format!("---\ntitle:{line}\n---\n").as_bytes())?.title
+    }
+
+    #[test]
+    fn scalars() {
+        assert_eq!(title(" Plain text # why").as_deref(), Some("Plain text"));
+        assert_eq!(title(" C# in depth").as_deref(), Some("C# in depth"));
+        assert_eq!(title(" a: b").as_deref(), Some("a: b"));
+        assert_eq!(title(r#" "say \"hi\" \u00e9""#).as_deref(), Some("say \"hi\" é"));
+        assert_eq!(title(" 'it''s'").as_deref(), Some("it's"));
+        for none in ["", " ", " |", " >-", " [a]", " {a: b}", " \"open", "x", " ''"] {
+            assert_eq!(title(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn only_at_the_top_and_closed() {
+        let parse = |text: &str| FrontMatter::parse(text.as_bytes());
+        assert_eq!(parse("text\n---\ntitle: no\n---\n"), None);
+        assert_eq!(parse("---\ntitle: a ruler\n"), None);
+        assert_eq!(
+            parse("---\r\nauthor: x\r\ndescription: D\r\n  title: nested\r\n...\r\n"),
+            Some(FrontMatter { title: None, description: Some("D".into()) })
+        );
+        let long = format!("\u{feff}---\ntitle: T\nx: {}\n---\n", "y".repeat(5000));
+        assert_eq!(parse(&long).unwrap().title.as_deref(), Some("T"));
+    }
+}

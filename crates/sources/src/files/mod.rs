@@ -1,0 +1,304 @@
+//! A folder whose files and directories are resources.
+//!
+//! `file:///<mount>/<path>`, where the mount stands for the folder. URIs of directories end with a slash.
+//! Only [`root`] touches the file system; the other modules see what it hands out, and [`tree`] decides
+//! what of it exists.
+
+mod cache;
+mod complete;
+mod config;
+mod describe;
+mod filter;
+mod front_matter;
+mod name;
+mod part;
+mod read;
+mod root;
+mod stamp;
+mod tree;
+mod walk;
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Cache, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
+    Uri, UriTemplate,
+};
+
+pub use config::{Config, Rule};
+
+use crate::range::Range;
+use describe::Describe;
+use read::Reader;
+use root::{Root, Symlinks};
+use tree::{Folder, Found, Tree};
+use walk::{Step, Walk};
+
+/// A folder as a source of resources.
+pub struct Files {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: Config,
+    /// The mount as people read it.
+    mount: String,
+    /// The URI of the root.
+    prefix: String,
+    template: UriTemplate,
+    tree: Tree,
+    describe: Describe,
+}
+
+impl Files {
+    /// Opens the folder, which must be there.
+    pub fn open(config: Config) -> Result<Self> {
+        if config.path.as_os_str().is_empty() {
+            return Err(Error::invalid("a folder to serve has no `path`"));
+        }
+        let unreadable = |cause: io::Error| {
+            Error::Unavailable(format!("the folder `{}` cannot be opened: {cause}", config.path.display()))
+        };
+        let symlinks = if config.symlinks { Symlinks::Follow } else { Symlinks::Refuse };
+        // The base name of `.` or of a link is that of what it stands for.
+        let path = config.path.canonicalize().map_err(unreadable)?;
+        let root = Root::open(&path, symlinks).map_err(unreadable)?;
+        let (mount, segment) = match &config.mount {
+            Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
+            None => {
+                let name = path.file_name().unwrap_or_default();
+                (name.to_string_lossy().into_owned(), mount_segment(name))
+            }
+        };
+        let segment = segment.ok_or_else(|| {
+            Error::invalid(format!(
+                "`{mount}` cannot be the mount of `{}`: set `mount` to a name",
+                config.path.display()
+            ))
+        })?;
+        let prefix = format!("file:///{segment}/");
+        let inner = Inner {
+            template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
+            tree: Tree::open(&config, root)?,
+            describe: Describe::new(&config.rules)?,
+            config,
+            mount,
+            prefix,
+        };
+        // An unreadable folder is told at once, not at the first question.
+        let root = inner.root()?;
+        inner.tree.names(&root).map_err(|cause| inner.unavailable(cause))?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The URI of the folder itself.
+    pub fn root(&self) -> Uri {
+        self.inner.uri("").expect("a prefix that was checked when the folder was opened")
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        match tokio::task::spawn_blocking(move || work(&inner)).await {
+            Ok(result) => result,
+            Err(cause) => Err(Error::failed("finish reading the folder", cause)),
+        }
+    }
+}
+
+fn mount_segment(name: &OsStr) -> Option<String> {
+    // Back and forth, so that what cannot be a file name cannot be a mount.
+    let segment = name::to_segment(name)?;
+    name::of_segment(&segment).map(|_| segment)
+}
+
+#[async_trait]
+impl Source for Files {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.inner.path(uri)?;
+        Some(if uri.query().is_none() { Specificity::EXACT } else { self.inner.template.specificity() })
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let after = after.cloned();
+        self.blocking(move |inner| inner.list(after.as_ref(), limit)).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let (uri, context) = (uri.clone(), context.clone());
+        let waiting = Waiting::default();
+        let gone = Arc::clone(&waiting.gone);
+        let read =
+            self.blocking(move |inner| Reader { inner, uri: &uri, context: &context, gone: &gone }.read());
+        let parts: Vec<Content> = read.await?;
+        Ok(parts.into())
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        let inner = &self.inner;
+        let mut template = Template::new(inner.template.clone(), &inner.mount);
+        template.title =
+            Some(inner.config.title.clone().unwrap_or_else(|| format!("Files of {}", inner.mount)));
+        let what =
+            "A file or directory by its path; `lines=1-500` or `bytes=0-65535` reads a part of a file.";
+        template.description = Some(match &inner.config.description {
+            Some(description) => format!("{description}\n\n{what}"),
+            None => what.into(),
+        });
+        Ok(vec![template])
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        if asked.variable != "path" || *asked.template != self.inner.template {
+            return Ok(Completion::default());
+        }
+        let typed = asked.typed.to_owned();
+        self.blocking(move |inner| complete::paths(inner, &typed)).await
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let (uri, after) = (uri.clone(), after.cloned());
+        self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
+    }
+
+    fn cache(&self) -> Cache {
+        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
+    }
+}
+
+/// Tells a running read when its caller has gone.
+#[derive(Default)]
+struct Waiting {
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    /// The path of a URI below the root, still escaped; `None` if it is not of this folder.
+    fn path<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
+        let text = uri.as_str();
+        let end = text.find(['?', '#']).unwrap_or(text.len());
+        if uri.fragment().is_some() || !uri.query().is_none_or(Range::is_meant) {
+            return None;
+        }
+        match text[..end].strip_prefix(&self.prefix) {
+            Some(path) => Some(path),
+            None => (text[..end] == self.prefix[..self.prefix.len() - 1]).then_some(""),
+        }
+    }
+
+    /// The URI of a path; `None` where it would be too long.
+    fn uri(&self, path: &str) -> Option<Uri> {
+        Uri::parse(&format!("{}{path}", self.prefix)).ok()
+    }
+
+    fn root(&self) -> Result<Folder> {
+        self.tree.root().map_err(|cause| self.unavailable(cause))
+    }
+
+    fn unavailable(&self, cause: io::Error) -> Error {
+        tracing::warn!(mount = self.mount, %cause, "the folder cannot be read");
+        Error::Unavailable(format!("the folder `{}` cannot be read now", self.mount))
+    }
+
+    fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let failed = |cause| Error::failed("list the folder", cause);
+        let root = self.root()?;
+        let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
+        let mut walk = match after.map(Uri::as_str) {
+            None => Walk::everything(&self.tree, root, names),
+            Some(after) => match after.strip_prefix(&self.prefix) {
+                Some(path) => Walk::after(&self.tree, root, names, path).map_err(failed)?,
+                None if *after < *self.prefix => Walk::everything(&self.tree, root, names),
+                None => return Ok(Page::default()),
+            },
+        };
+        let mut page = Page::default();
+        while let Some(step) = walk.step().map_err(failed)? {
+            if page.resources.len() == limit {
+                page.more = true;
+                break;
+            }
+            page.resources.extend(match step {
+                Step::Folder(folder) => self.describe_folder(folder),
+                Step::File(file) => self
+                    .uri(&file.key)
+                    .map(|uri| self.describe.file(file.folder, &file.name, &file.key, uri, &file.metadata)),
+            });
+        }
+        Ok(page)
+    }
+
+    fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let path = self.path(uri).filter(|_| uri.query().is_none());
+        let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let failed = |cause| fault(uri, cause);
+        let folder = match self.tree.find(self.root()?, path).map_err(failed)? {
+            Found::Folder(folder) => folder,
+            Found::File(..) => return Err(Error::NotDirectory(uri.clone())),
+        };
+        let names = self.tree.names(&folder).map_err(failed)?;
+        let own = format!("{}{}", self.prefix, folder.key);
+        let first = match after.map(Uri::as_str) {
+            None => 0,
+            Some(after) => match after.strip_prefix(&*own) {
+                Some(rest) => names.partition_point(|name| &**name <= rest),
+                None if *after < *own => 0,
+                None => names.len(),
+            },
+        };
+        let mut page = Page::default();
+        for key in &names[first..] {
+            let full = format!("{}{key}", folder.key);
+            let resource = if key.ends_with('/') {
+                let child = walk::readable_directory(&self.tree, &folder, key).map_err(failed)?;
+                child.and_then(|child| self.describe_folder(&child))
+            } else {
+                let file = walk::file(&self.tree, &folder, key).map_err(failed)?;
+                file.zip(self.uri(&full))
+                    .map(|((name, metadata), uri)| self.describe.file(&folder, &name, &full, uri, &metadata))
+            };
+            let Some(resource) = resource else { continue };
+            if page.resources.len() == limit {
+                page.more = true;
+                break;
+            }
+            page.resources.push(resource);
+        }
+        Ok(page)
+    }
+
+    fn describe_folder(&self, folder: &Folder) -> Option<Resource> {
+        let uri = self.uri(&folder.key)?;
+        let Some(name) = folder.place.path.file_name() else {
+            let mut resource = self.describe.folder(folder, uri, self.mount.clone());
+            resource.title.clone_from(&self.config.title);
+            resource.description.clone_from(&self.config.description);
+            return Some(resource);
+        };
+        Some(self.describe.folder(folder, uri, name.to_string_lossy().into_owned()))
+    }
+}
+
+/// What went wrong with the file or directory at `uri`.
+fn fault(uri: &Uri, cause: io::Error) -> Error {
+    if root::is_missing(&cause) {
+        return Error::NotFound(uri.clone());
+    }
+    if cause.kind() == io::ErrorKind::PermissionDenied {
+        return Error::Denied(uri.clone());
+    }
+    Error::failed("read the file", cause)
+}

@@ -1,0 +1,68 @@
+//! File names as URI segments, and back.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path};
+
+use libris_core::Uri;
+
+/// A file name as a segment of a URI; `None` where this platform cannot say its bytes.
+pub(super) fn to_segment(name: &OsStr) -> Option<String> {
+    bytes(name).map(Uri::encode_segment)
+}
+
+/// The file name that a segment of a URI stands for; `None` where it stands for none.
+pub(super) fn of_segment(segment: &str) -> Option<OsString> {
+    let decoded = Uri::decode_segment(segment)?;
+    if decoded.contains(&0) || decoded.contains(&b'/') {
+        return None;
+    }
+    let name = from_bytes(decoded)?;
+    // On Windows this also turns down `\`, drives and whatever else leads elsewhere.
+    let mut components = Path::new(&name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(unix)]
+fn bytes(name: &OsStr) -> Option<&[u8]> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(name.as_bytes())
+}
+
+#[cfg(not(unix))]
+fn bytes(name: &OsStr) -> Option<&[u8]> {
+    name.to_str().map(str::as_bytes)
+}
+
+#[cfg(unix)]
+fn from_bytes(bytes: Vec<u8>) -> Option<OsString> {
+    use std::os::unix::ffi::OsStringExt;
+    Some(OsString::from_vec(bytes))
+}
+
+#[cfg(not(unix))]
+fn from_bytes(bytes: Vec<u8>) -> Option<OsString> {
+    String::from_utf8(bytes).ok().map(OsString::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_segment, to_segment};
+
+    #[test]
+    fn names_round_trip() {
+        for name in ["a b", "100%", "a#b?c;d:e", "日本", "new\nline", ".hidden", "a.", "~", "*"] {
+            let segment = to_segment(name.as_ref()).unwrap();
+            assert_eq!(of_segment(&segment).unwrap(), name, "{segment}");
+        }
+    }
+
+    #[test]
+    fn what_leads_elsewhere_is_no_name() {
+        for segment in ["", ".", "..", "%2e%2E", "a%2Fb", "%2F", "a%00", "%", "%zz", "..%2f"] {
+            assert_eq!(of_segment(segment), None, "{segment}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Telling whether a file or directory is still the one that was looked at.
+
+use std::time::{Duration, SystemTime};
+
+use cap_std::fs::Metadata;
+
+/// How coarse a file system's clock may be. FAT counts in two seconds.
+const TICK: Duration = Duration::from_secs(2);
+
+/// What changes when a file or the entries of a directory change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) identity: Identity,
+    size: u64,
+    modified: Option<SystemTime>,
+    changed: Option<SystemTime>,
+}
+
+/// What no two files or directories share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    node: u64,
+}
+
+impl Identity {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        use cap_fs_ext::MetadataExt;
+        Self { device: metadata.dev(), node: metadata.ino() }
+    }
+}
+
+impl Stamp {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            identity: Identity::of(metadata),
+            size: metadata.len(),
+            modified: metadata.modified().ok().map(|time| time.into_std()),
+            changed: changed(metadata),
+        }
+    }
+
+    /// Whether what was seen at `seen` can be trusted for as long as the stamp stays the same.
+    ///
+    /// Two changes within a tick of the clock leave the same stamp, so what was young when it was seen
+    /// may have changed since without a trace. Git treats its index in the same way.
+    pub(super) fn settled(&self, seen: SystemTime) -> bool {
+        [self.modified, self.changed].into_iter().flatten().max().is_some_and(|latest| latest + TICK < seen)
+    }
+}
+
+#[cfg(unix)]
+fn changed(metadata: &Metadata) -> Option<SystemTime> {
+    use cap_std::fs::MetadataExt;
+    let seconds = u64::try_from(metadata.ctime()).ok()?;
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
+}
+
+#[cfg(not(unix))]
+fn changed(_metadata: &Metadata) -> Option<SystemTime> {
+    None
+}

@@ -1,0 +1,146 @@
+//! A walk through a tree in the order of URIs that can begin anywhere.
+
+use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
+
+use cap_std::fs::Metadata;
+
+use super::name;
+use super::root::is_missing;
+use super::tree::{Folder, Names, Tree};
+
+/// A walk that has the directories open that lead to where it is.
+pub(super) struct Walk<'a> {
+    tree: &'a Tree,
+    stack: Vec<Level>,
+    /// Whether the root itself is still to come.
+    root: bool,
+}
+
+struct Level {
+    folder: Folder,
+    names: Names,
+    next: usize,
+}
+
+/// What a walk meets.
+pub(super) enum Step<'a> {
+    Folder(&'a Folder),
+    File(FileStep<'a>),
+}
+
+/// A file that a walk meets.
+pub(super) struct FileStep<'a> {
+    pub(super) folder: &'a Folder,
+    pub(super) name: OsString,
+    pub(super) key: String,
+    pub(super) metadata: Metadata,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk over everything, the root first.
+    pub(super) fn everything(tree: &'a Tree, root: Folder, names: Names) -> Self {
+        Self { tree, stack: vec![Level { folder: root, names, next: 0 }], root: true }
+    }
+
+    /// A walk over what comes after `path`, whether or not something is there.
+    pub(super) fn after(tree: &'a Tree, root: Folder, names: Names, path: &str) -> io::Result<Self> {
+        let mut walk = Self { root: false, ..Self::everything(tree, root, names) };
+        let mut rest = path;
+        while let Some(level) = walk.stack.last_mut() {
+            level.next = level.names.partition_point(|name| &**name <= rest);
+            // Only the name just before can be the directory that `rest` is in: all others that begin
+            // like it would have to contain its slash.
+            let names = Arc::clone(&level.names);
+            let Some(name) = level.next.checked_sub(1).map(|before| &names[before]) else { break };
+            let Some(below) = rest.strip_prefix(&**name).filter(|_| name.ends_with('/')) else { break };
+            if !walk.descend(name)? {
+                break;
+            }
+            rest = below;
+        }
+        Ok(walk)
+    }
+
+    /// The next file or directory. What vanishes meanwhile is passed over.
+    pub(super) fn step(&mut self) -> io::Result<Option<Step<'_>>> {
+        if std::mem::take(&mut self.root) {
+            return Ok(self.stack.first().map(|level| Step::Folder(&level.folder)));
+        }
+        loop {
+            let Some(level) = self.stack.last_mut() else { return Ok(None) };
+            let Some(key) = level.names.get(level.next).cloned() else {
+                self.stack.pop();
+                continue;
+            };
+            level.next += 1;
+            if key.ends_with('/') {
+                if self.descend(&key)? {
+                    return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
+                }
+            } else if let Some((name, metadata)) = file(self.tree, &level.folder, &key)? {
+                // Looked up again because the borrow checker cannot see that the loop ends here.
+                let Some(level) = self.stack.last() else { return Ok(None) };
+                let folder = &level.folder;
+                return Ok(Some(Step::File(FileStep {
+                    folder,
+                    name,
+                    key: format!("{}{key}", folder.key),
+                    metadata,
+                })));
+            }
+        }
+    }
+
+    fn descend(&mut self, key: &str) -> io::Result<bool> {
+        let Some(level) = self.stack.last() else { return Ok(false) };
+        let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
+        let names = match self.tree.names(&folder) {
+            Ok(names) => names,
+            Err(cause) => return pass_over(self.tree, &folder.key, cause).map(|()| false),
+        };
+        self.stack.push(Level { folder, names, next: 0 });
+        Ok(true)
+    }
+}
+
+/// The file of a name from a listing, if it is still one.
+pub(super) fn file(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<(OsString, Metadata)>> {
+    let Some(name) = name::of_segment(key) else { return Ok(None) };
+    match folder.place.stat(&name) {
+        Ok(metadata) => Ok(metadata.is_file().then_some((name, metadata))),
+        Err(cause) => pass_over(tree, &format!("{}{key}", folder.key), cause).map(|()| None),
+    }
+}
+
+/// The directory of a name from a listing, if it is still one.
+pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Folder>> {
+    let segment = key.trim_end_matches('/');
+    let Some(name) = name::of_segment(segment) else { return Ok(None) };
+    match tree.enter(folder, segment, &name) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(cause) => pass_over(tree, &format!("{}{key}", folder.key), cause).map(|()| None),
+    }
+}
+
+/// The directory of a name from a listing, if it is still one and can be listed in turn.
+pub(super) fn readable_directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Folder>> {
+    let Some(child) = directory(tree, folder, key)? else { return Ok(None) };
+    match child.place.entries() {
+        Ok(_) => Ok(Some(child)),
+        Err(cause) => pass_over(tree, &child.key, cause).map(|()| None),
+    }
+}
+
+/// Lets a walk go on over what is gone or not ours to read; everything else is an error.
+pub(super) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
+    if is_missing(&cause) {
+        return Ok(());
+    }
+    if cause.kind() == io::ErrorKind::PermissionDenied {
+        tree.warn(key, &cause);
+        return Ok(());
+    }
+    Err(cause)
+}

@@ -1,0 +1,131 @@
+//! What an inline resource holds.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use jiff::Timestamp;
+use libris_core::{Body, Error, Result};
+
+use super::Entry;
+use crate::media;
+
+/// What an inline resource holds.
+#[derive(Clone, Debug)]
+pub(super) enum Data {
+    Text(String),
+    Bytes(Bytes),
+    File(PathBuf),
+}
+
+/// What is known about data without handing it out.
+pub(super) struct Facts {
+    pub(super) mime: String,
+    pub(super) size: Option<u64>,
+    pub(super) modified: Option<Timestamp>,
+}
+
+impl Data {
+    /// What an entry says it holds. Errors name neither the entry nor its URI: the caller does.
+    pub(super) fn of<U>(entry: &Entry<U>, folder: &Path) -> Result<Self, String> {
+        match (&entry.text, &entry.base64, &entry.file) {
+            (Some(text), None, None) => Ok(Self::Text(text.clone())),
+            (None, Some(base64), None) => {
+                // Long base64 is written on several lines.
+                let packed: String = base64.split_whitespace().collect();
+                match STANDARD.decode(packed) {
+                    Ok(bytes) => Ok(Self::Bytes(bytes.into())),
+                    Err(cause) => Err(format!("its `base64` cannot be decoded: {cause}")),
+                }
+            }
+            (None, None, Some(file)) => {
+                let path = folder.join(file);
+                match std::fs::metadata(&path) {
+                    Ok(metadata) if metadata.is_file() => Ok(Self::File(path)),
+                    Ok(_) => Err(format!("its file `{}` is not a regular file", file.display())),
+                    Err(cause) => Err(format!("its file `{}` cannot be read: {cause}", file.display())),
+                }
+            }
+            (None, None, None) => Err("it holds nothing: set `text`, `base64` or `file`".into()),
+            _ => Err("it holds several things: set only one of `text`, `base64` and `file`".into()),
+        }
+    }
+
+    /// What is known about the data; `said` is the media type of the configuration.
+    pub(super) fn facts(&self, said: Option<&str>) -> Facts {
+        let mime = |found: &str| said.unwrap_or(found).to_owned();
+        match self {
+            Self::Text(text) => {
+                Facts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
+            }
+            Self::Bytes(bytes) => {
+                let found = media::by_content("", bytes);
+                Facts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
+            }
+            Self::File(path) => {
+                let metadata = std::fs::metadata(path).ok();
+                Facts {
+                    mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
+                    size: metadata.as_ref().map(std::fs::Metadata::len),
+                    modified: metadata
+                        .and_then(|metadata| Timestamp::try_from(metadata.modified().ok()?).ok()),
+                }
+            }
+        }
+    }
+
+    /// The data itself. `Ok(Err(size))` means that there is more of it than the limit.
+    pub(super) fn body(&self, mime: &str, limit: u64) -> io::Result<Result<Body, u64>> {
+        let path = match self {
+            Self::Text(text) => return Ok(Ok(Body::Text(text.clone()))),
+            Self::Bytes(bytes) => return Ok(Ok(Body::Bytes(bytes.clone()))),
+            Self::File(path) => path,
+        };
+        // Opening a named pipe would wait for somebody to write.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        if size > limit {
+            return Ok(Err(size));
+        }
+        let mut data = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut data)?;
+        if data.len() as u64 > limit {
+            return Ok(Err(data.len() as u64));
+        }
+        Ok(Ok(media::body(data, mime)))
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
+fn mime_of_file(path: &Path) -> &'static str {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    media::by_name(&name).unwrap_or_else(|| {
+        let mut head = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(media::HEAD as u64).read_to_end(&mut head));
+        if read.is_ok() { media::by_content(&name, &head) } else { "application/octet-stream" }
+    })
+}
+
+/// Checks a priority of the configuration.
+pub(super) fn check_priority(priority: Option<f64>) -> Result<(), String> {
+    match priority {
+        Some(priority) if !(0.0..=1.0).contains(&priority) => {
+            Err(format!("its priority `{priority}` is not between 0 and 1"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is wrong with the entry of this URI.
+pub(super) fn wrong(uri: &str, why: String) -> Error {
+    Error::invalid(format!("the inline resource `{uri}`: {why}"))
+}

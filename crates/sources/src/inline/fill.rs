@@ -1,0 +1,128 @@
+//! Filling the variables of a template into a text.
+
+use libris_core::uri_template::{Value, Variables};
+
+/// How values are written into a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// As they are.
+    Nothing,
+    /// For the inside of a JSON string.
+    Json,
+}
+
+impl Escape {
+    /// The way for this media type.
+    pub(super) fn of(mime: &str) -> Self {
+        let essence = mime.split(';').next().unwrap_or_default().trim();
+        if essence == "application/json" || essence.ends_with("+json") { Self::Json } else { Self::Nothing }
+    }
+
+    fn write(self, value: &str, out: &mut String) {
+        match self {
+            Self::Nothing => out.push_str(value),
+            Self::Json => {
+                let quoted = serde_json::Value::from(value).to_string();
+                out.push_str(&quoted[1..quoted.len() - 1]);
+            }
+        }
+    }
+}
+
+/// The text with each `{{name}}` replaced by the value of that variable of the template. Variables that
+/// have no value leave nothing behind, and names that are no variables stay as they are.
+pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: Escape) -> String {
+    let mut out = String::with_capacity(text.len());
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => out.push_str(text),
+            Piece::Name(_, name) if names.contains(&name) => {
+                if let Some(value) = variables.value(name) {
+                    escape.write(&plain(value), &mut out);
+                }
+            }
+            Piece::Name(whole, _) => out.push_str(whole),
+        }
+    }
+    out
+}
+
+/// The names that stand between double braces.
+pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+    pieces(text).filter_map(|piece| match piece {
+        Piece::Name(_, name) => Some(name),
+        Piece::Text(_) => None,
+    })
+}
+
+enum Piece<'a> {
+    Text(&'a str),
+    /// With its braces, and without.
+    Name(&'a str, &'a str),
+}
+
+fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let Some(open) = rest.find("{{") else { return Some(Piece::Text(std::mem::take(&mut rest))) };
+        if open > 0 {
+            let (text, name) = rest.split_at(open);
+            rest = name;
+            return Some(Piece::Text(text));
+        }
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_.%".contains(letter))
+        };
+        match rest[2..].split_once("}}") {
+            Some((inside, after)) if is_name(inside.trim()) => {
+                let whole = &rest[..rest.len() - after.len()];
+                rest = after;
+                Some(Piece::Name(whole, inside.trim()))
+            }
+            // One brace at a time, since `{{{x}}` ends in a name.
+            _ => {
+                let (text, after) = rest.split_at(1);
+                rest = after;
+                Some(Piece::Text(text))
+            }
+        }
+    })
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::List(list) => list.join(","),
+        Value::Map(map) => {
+            map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Escape, fill};
+    use libris_core::uri_template::Variables;
+
+    #[test]
+    fn variables_are_filled_in() {
+        let variables = Variables::from_iter([("city", "Pa\"ris"), ("b", "{{city}}")]);
+        let filled = |text| fill(text, &["city", "b", "unset"], &variables, Escape::Nothing);
+        assert_eq!(filled("{{city}} {{ city }}"), "Pa\"ris Pa\"ris");
+        assert_eq!(filled("{{b}}"), "{{city}}");
+        assert_eq!(filled("[{{unset}}]"), "[]");
+        assert_eq!(filled("{{other}} {{{city}}} {{city"), "{{other}} {Pa\"ris} {{city");
+        assert_eq!(fill(r#"{"c":"{{city}}"}"#, &["city"], &variables, Escape::Json), r#"{"c":"Pa\"ris"}"#);
+    }
+
+    #[test]
+    fn json_is_known_by_its_media_type() {
+        for mime in ["application/json", "application/ld+json", "application/json; charset=utf-8"] {
+            assert_eq!(Escape::of(mime), Escape::Json, "{mime}");
+        }
+        assert_eq!(Escape::of("text/plain"), Escape::Nothing);
+    }
+}

@@ -1,0 +1,235 @@
+//! Resources and templates that stand in the configuration itself.
+
+mod config;
+mod data;
+mod fill;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libris_core::uri_template::{Specificity, Variables};
+use libris_core::{
+    Annotations, Body, Cache, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result,
+    Source, Template, Uri, UriTemplate,
+};
+
+pub use config::{Config, Entry};
+
+use data::{Data, check_priority, wrong};
+use fill::Escape;
+
+/// Inline resources as a source.
+pub struct Inline {
+    inner: Arc<Inner>,
+    cache: Cache,
+}
+
+struct Inner {
+    resources: BTreeMap<Uri, Held<Uri>>,
+    templates: Vec<Held<UriTemplate>>,
+    max_size: u64,
+}
+
+struct Held<U> {
+    entry: Entry<U>,
+    data: Data,
+}
+
+impl Inline {
+    /// Checks the configuration; `folder` is where its relative `file`s are.
+    pub fn new(config: Config, folder: &Path) -> Result<Self> {
+        let cache = Cache { ttl: config.ttl, scope: config.scope };
+        let mut resources = BTreeMap::new();
+        for entry in config.resources {
+            let uri = entry.uri.clone();
+            if !entry.complete.is_empty() {
+                return Err(wrong(uri.as_str(), "it has no variables to `complete`".into()));
+            }
+            let held = Held::new(entry, uri.as_str(), folder)?;
+            if resources.insert(uri.clone(), held).is_some() {
+                return Err(wrong(uri.as_str(), "it is there twice".into()));
+            }
+        }
+        let mut templates: Vec<Held<UriTemplate>> = Vec::new();
+        for entry in config.templates {
+            let uri = entry.uri.clone();
+            if templates.iter().any(|other| other.entry.uri == uri) {
+                return Err(wrong(uri.as_str(), "it is there twice".into()));
+            }
+            let held = Held::new(entry, uri.as_str(), folder)?;
+            held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
+            templates.push(held);
+        }
+        Ok(Self { inner: Arc::new(Inner { resources, templates, max_size: config.max_size }), cache })
+    }
+
+    /// Runs what may touch files where it may wait.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        match tokio::task::spawn_blocking(move || work(&inner)).await {
+            Ok(result) => result,
+            Err(cause) => Err(Error::failed("finish reading the inline resources", cause)),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Inline {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if self.inner.resources.contains_key(uri) {
+            return Some(Specificity::EXACT);
+        }
+        self.inner.template(uri).map(|(template, _)| template.entry.uri.specificity())
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let after = after.cloned();
+        self.blocking(move |inner| Ok(inner.list(after.as_ref(), limit))).await
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        let uri = uri.clone();
+        self.blocking(move |inner| inner.read(&uri)).await.map(Contents::from)
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        Ok(self.inner.templates.iter().map(Held::template).collect())
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let template = self.inner.templates.iter().find(|held| held.entry.uri == *asked.template);
+        let values = template.and_then(|held| held.entry.complete.get(asked.variable));
+        Ok(values.map(|values| Completion::of(values, asked.typed)).unwrap_or_default())
+    }
+
+    fn cache(&self) -> Cache {
+        self.cache
+    }
+}
+
+impl Inner {
+    /// The closest template for a URI, and what its variables are.
+    fn template(&self, uri: &Uri) -> Option<(&Held<UriTemplate>, Variables)> {
+        let matching = self.templates.iter().filter_map(|held| Some((held, held.entry.uri.matches(uri)?)));
+        matching.max_by_key(|(held, _)| held.entry.uri.specificity())
+    }
+
+    fn list(&self, after: Option<&Uri>, limit: usize) -> Page {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.resources.range((from, Bound::Unbounded));
+        let resources: Vec<_> = rest.by_ref().take(limit).map(|(_, held)| held.resource()).collect();
+        Page { resources, more: rest.next().is_some() }
+    }
+
+    fn read(&self, uri: &Uri) -> Result<Content> {
+        if let Some(held) = self.resources.get(uri) {
+            let (mime, body) = held.read(uri, self.max_size)?;
+            return Ok(Content { uri: uri.clone(), mime: Some(mime), body, meta: None });
+        }
+        let (held, variables) = self.template(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let (mime, body) = held.read(uri, self.max_size)?;
+        let body = match body {
+            Body::Text(text) => {
+                let names: Vec<_> = held.entry.uri.variables().collect();
+                Body::Text(fill::fill(&text, &names, &variables, Escape::of(&mime)))
+            }
+            bytes => bytes,
+        };
+        Ok(Content { uri: uri.clone(), mime: Some(mime), body, meta: None })
+    }
+}
+
+impl<U> Held<U> {
+    fn new(entry: Entry<U>, uri: &str, folder: &Path) -> Result<Self> {
+        let data = Data::of(&entry, folder)
+            .and_then(|data| check_priority(entry.priority).map(|()| data))
+            .map_err(|why| wrong(uri, why))?;
+        Ok(Self { entry, data })
+    }
+
+    fn read(&self, uri: &Uri, limit: u64) -> Result<(String, Body)> {
+        let mime = self.data.facts(self.entry.mime.as_deref()).mime;
+        match self.data.body(&mime, limit) {
+            Ok(Ok(body)) => Ok((mime, body)),
+            Ok(Err(size)) => Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: None }),
+            Err(cause) => {
+                tracing::warn!(%uri, %cause, "the file of an inline resource cannot be read");
+                Err(Error::Unavailable(format!("the file of `{uri}` cannot be read now")))
+            }
+        }
+    }
+
+    fn annotations(&self) -> Annotations {
+        Annotations {
+            audience: self.entry.audience.clone(),
+            priority: self.entry.priority,
+            last_modified: self.entry.last_modified,
+        }
+    }
+}
+
+impl Held<Uri> {
+    fn resource(&self) -> Resource {
+        let facts = self.data.facts(self.entry.mime.as_deref());
+        let mut annotations = self.annotations();
+        annotations.last_modified = annotations.last_modified.or(facts.modified);
+        Resource {
+            uri: self.entry.uri.clone(),
+            name: self.entry.name.clone().unwrap_or_else(|| last_segment(&self.entry.uri)),
+            title: self.entry.title.clone(),
+            description: self.entry.description.clone(),
+            mime: Some(facts.mime),
+            size: facts.size,
+            icons: self.entry.icons.clone(),
+            annotations,
+            meta: self.entry.meta.clone(),
+        }
+    }
+}
+
+impl Held<UriTemplate> {
+    fn template(&self) -> Template {
+        Template {
+            uri: self.entry.uri.clone(),
+            name: self.entry.name.clone().unwrap_or_else(|| self.entry.uri.as_str().to_owned()),
+            title: self.entry.title.clone(),
+            description: self.entry.description.clone(),
+            mime: Some(self.data.facts(self.entry.mime.as_deref()).mime),
+            icons: self.entry.icons.clone(),
+            annotations: self.annotations(),
+            meta: self.entry.meta.clone(),
+        }
+    }
+
+    /// A misspelt variable would otherwise show only in what callers read.
+    fn check_variables(&self) -> Result<(), String> {
+        let known: Vec<_> = self.entry.uri.variables().collect();
+        let said = self.entry.complete.keys().map(String::as_str);
+        let text = match &self.data {
+            Data::Text(text) => text,
+            Data::Bytes(_) | Data::File(_) => "",
+        };
+        match said.chain(fill::names(text)).find(|name| !known.contains(name)) {
+            Some(unknown) => Err(format!("it has no variable `{unknown}`, only {}", quoted(&known))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The last part of a URI that says something, in plain text.
+fn last_segment(uri: &Uri) -> String {
+    let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
+    let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
+    Uri::decode_segment(segment)
+        .map_or_else(|| segment.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,112 @@
+//! What kind of data a file holds: by its name where that tells, by its content where it does not.
+
+mod name;
+mod text;
+
+use bytes::Bytes;
+use libris_core::Body;
+
+pub(crate) use name::by_name;
+#[cfg(feature = "files")]
+pub(crate) use text::{Units, is_clean};
+
+/// How much of a file's beginning [`by_content`] wants to see.
+///
+/// It always sees exactly this much, in a listing and in a read alike, so that the two agree.
+pub(crate) const HEAD: usize = 8 * 1024;
+
+/// The media type of data whose name does not tell it.
+pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
+    let head = &head[..head.len().min(HEAD)];
+    // Text first: `infer` takes a comment that begins with `BM` for a picture.
+    if text::looks_like_text(head) {
+        return name::by_name_of_text(file_name).unwrap_or_else(|| markup(head).unwrap_or("text/plain"));
+    }
+    infer::get(head).map_or("application/octet-stream", |kind| kind.mime_type())
+}
+
+/// The markup languages that `infer` knows by their first tag.
+fn markup(head: &[u8]) -> Option<&'static str> {
+    let mime = infer::get(head)?.mime_type();
+    matches!(mime, "text/html" | "text/xml").then_some(mime)
+}
+
+/// The data of a file whose media type is `mime`, as text where it is text.
+pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
+    let decoded = match form(mime) {
+        Form::Text => text::decode(data, text::Legacy::Guess),
+        Form::Open => text::decode(data, text::Legacy::Refuse),
+        Form::Binary => Err(data),
+    };
+    match decoded {
+        Ok(text) => Body::Text(text),
+        Err(data) => Body::Bytes(Bytes::from(data)),
+    }
+}
+
+/// Some lines of a file that begins with `head`; `None` where they are not text.
+#[cfg(feature = "files")]
+pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
+    text::decode_part(head, lines)
+}
+
+/// What a media type says about its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// It is text, perhaps in an old encoding.
+    Text,
+    /// It is not text, even where all its bytes happen to be letters.
+    Binary,
+    /// It may be either.
+    Open,
+}
+
+/// What `mime` says about its data.
+pub(crate) fn form(mime: &str) -> Form {
+    let (kind, subtype) = mime.split_once('/').unwrap_or((mime, ""));
+    if kind == "text" || ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix)) {
+        return Form::Text;
+    }
+    match (kind, subtype) {
+        ("image" | "audio" | "video" | "font" | "inode", _) => Form::Binary,
+        ("application", "octet-stream" | "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "java-archive") => {
+            Form::Binary
+        }
+        ("application", "json" | "xml" | "javascript" | "yaml" | "toml" | "sql" | "x-sh") => Form::Text,
+        _ => Form::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Form, body, by_content, form};
+    use libris_core::Body;
+
+    #[test]
+    fn content_decides_where_the_name_does_not() {
+        let cases: &[(&str, &[u8], &str)] = &[
+            ("README", b"hello\n", "text/plain"),
+            ("empty", b"", "text/plain"),
+            ("x", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
+            ("x", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n\0", "application/pdf"),
+            ("x", b"\0\x01\x02\x03", "application/octet-stream"),
+            ("x", b"BM is not a picture\n", "text/plain"),
+            ("x", b"<!DOCTYPE html><html></html>", "text/html"),
+            ("x", b"\xff\xfeh\0i\0", "text/plain"),
+            ("main.ts", b"export const a = 1;\n", "text/typescript"),
+            ("movie.ts", b"\x47\x40\0\x10\0\0", "application/octet-stream"),
+        ];
+        for (name, head, mime) in cases {
+            assert_eq!(by_content(name, head), *mime, "{name} {head:?}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_bytes_even_when_they_are_letters() {
+        assert_eq!(form("image/svg+xml"), Form::Text);
+        assert_eq!(form("application/x-tex"), Form::Open);
+        assert_eq!(body(b"abc".to_vec(), "image/png"), Body::Bytes("abc".into()));
+        assert_eq!(body(b"abc".to_vec(), "application/x-tex"), Body::Text("abc".into()));
+        assert_eq!(body(b"a\0c".to_vec(), "text/plain"), Body::Bytes("a\0c".into()));
+    }
+}

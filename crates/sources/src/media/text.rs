@@ -1,0 +1,171 @@
+//! Telling text from other data, and old encodings from UTF-8.
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
+
+/// What to do with text that is neither UTF-8 nor marked as UTF-16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Legacy {
+    /// Guess its encoding.
+    Guess,
+    /// Take it for binary.
+    Refuse,
+}
+
+const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The data as text without its byte order mark, or the data unchanged where it is not text.
+pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
+    if let Some(encoding) = Units::of(&data).encoding() {
+        return match strictly(encoding, &data[2..]) {
+            Some(text) => Ok(text),
+            None => Err(data),
+        };
+    }
+    if data.contains(&0) {
+        return Err(data);
+    }
+    match String::from_utf8(data) {
+        Ok(mut text) => {
+            if text.as_bytes().starts_with(UTF_8_MARK) {
+                text.drain(..UTF_8_MARK.len());
+            }
+            Ok(text)
+        }
+        Err(error) => {
+            let data = error.into_bytes();
+            match legacy {
+                Legacy::Guess => guess(&[], &data).ok_or(data),
+                Legacy::Refuse => Err(data),
+            }
+        }
+    }
+}
+
+/// A part of a text as text, given how the whole begins; `None` where it is not text.
+pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
+    if let Some(encoding) = Units::of(head).encoding() {
+        let marked = Units::of(&part).encoding() == Some(encoding);
+        return strictly(encoding, if marked { &part[2..] } else { &part });
+    }
+    // A few lines tell less about an old encoding than the beginning of the file does.
+    decode(part, Legacy::Refuse).or_else(|part| guess(head, &part).ok_or(())).ok()
+}
+
+/// Whether the beginning of a file, which may end inside a character, is that of a text.
+pub(super) fn looks_like_text(head: &[u8]) -> bool {
+    if let Some(encoding) = Units::of(head).encoding() {
+        // An odd byte or half a surrogate pair may be the cut.
+        return (0..4)
+            .any(|cut| head.len() >= 2 + cut && strictly(encoding, &head[2..head.len() - cut]).is_some());
+    }
+    match std::str::from_utf8(head) {
+        Ok(text) => is_clean(text),
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
+            // Cut inside a character, or one legacy letter at the very end: text either way.
+            std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_clean)
+        }
+        // Likewise the cut may have halved a character of two bytes.
+        Err(_) => guess(&[], head).is_some() || guess(&[], &head[..head.len() - 1]).is_some(),
+    }
+}
+
+/// Whether valid UTF-8 is text: a zero byte never is.
+pub(crate) fn is_clean(text: &str) -> bool {
+    !text.as_bytes().contains(&0)
+}
+
+/// Decodes text of an unmarked encoding other than UTF-8; what stands before helps to tell which.
+fn guess(before: &[u8], data: &[u8]) -> Option<String> {
+    // Any bytes are Windows-1252, so without this every small binary would be text.
+    let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    if data.is_empty() || data.iter().any(control) {
+        return None;
+    }
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(before, false);
+    detector.feed(data, true);
+    strictly(detector.guess(None, Utf8Detection::Deny), data)
+}
+
+fn strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
+    let text = encoding.decode_without_bom_handling_and_without_replacement(data)?;
+    // C1 controls are what binary looks like through a single-byte encoding.
+    let odd = |letter: char| letter == '\0' || ('\u{80}'..='\u{9f}').contains(&letter);
+    (!text.contains(odd)).then(|| text.into_owned())
+}
+
+/// The units that a text's line ends are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Units {
+    /// Bytes. No encoding with this unit uses the byte of `\n` for anything else.
+    Bytes,
+    /// UTF-16, little end first.
+    Little,
+    /// UTF-16, big end first.
+    Big,
+}
+
+impl Units {
+    /// Told by the byte order mark.
+    pub(crate) fn of(head: &[u8]) -> Self {
+        match head {
+            [0xff, 0xfe, ..] => Self::Little,
+            [0xfe, 0xff, ..] => Self::Big,
+            _ => Self::Bytes,
+        }
+    }
+
+    fn encoding(self) -> Option<&'static Encoding> {
+        match self {
+            Self::Bytes => None,
+            Self::Little => Some(UTF_16LE),
+            Self::Big => Some(UTF_16BE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Legacy, decode, looks_like_text};
+
+    #[test]
+    fn encodings_become_utf_8() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"\xef\xbb\xbfmark", "mark"),
+            (b"\xff\xfeh\0\xe9\0", "h\u{e9}"),
+            (b"\xfe\xff\0h\0\xe9", "h\u{e9}"),
+            (b"Caf\xe9 cr\xe8me br\xfbl\xe9e, d\xe9j\xe0 vu\n", "Caf\u{e9} cr\u{e8}me br\u{fb}l\u{e9}e, d\u{e9}j\u{e0} vu\n"),
+            (
+                b"\x82\xb1\x82\xea\x82\xcd\x93\xfa\x96\x7b\x8c\xea\x82\xcc\x83\x65\x83\x4c\x83\x58\x83\x67\x82\xc5\x82\xb7\x81\x42\n",
+                "これは日本語のテキストです。\n",
+            ),
+        ];
+        for (data, text) in cases {
+            assert_eq!(decode(data.to_vec(), Legacy::Guess).as_deref(), Ok(*text));
+            assert!(looks_like_text(data), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_text_comes_back_unchanged() {
+        for data in [&b"a\0b"[..], b"\xff\xfe\0", b"\x01\x02\xff", b"\xff\xfe\0\0a\0\0\0"] {
+            assert_eq!(decode(data.to_vec(), Legacy::Guess), Err(data.to_vec()));
+        }
+        assert_eq!(decode(b"caf\xe9".to_vec(), Legacy::Refuse), Err(b"caf\xe9".to_vec()));
+        assert!(!looks_like_text(b"\x89PNG\r\n\x1a\n\0"));
+    }
+
+    #[test]
+    fn a_head_may_end_inside_a_character() {
+        let text = "naïve 日本語 text".as_bytes();
+        for end in 0..=text.len() {
+            assert!(looks_like_text(&text[..end]), "{end}");
+        }
+        let wide: Vec<u8> =
+            [0xff, 0xfe].into_iter().chain("a😀b".encode_utf16().flat_map(u16::to_le_bytes)).collect();
+        for end in 2..=wide.len() {
+            assert!(looks_like_text(&wide[..end]), "{end}");
+        }
+    }
+}

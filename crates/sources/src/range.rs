@@ -1,0 +1,116 @@
+//! A part of a resource, asked for as `?lines=10-20` or `?bytes=0-65535`.
+
+use libris_core::{Error, Result};
+
+/// What a caller may do about a resource that is too large.
+pub(crate) const HINT: &str = "read a part with `?lines=1-500` or `?bytes=0-65535`";
+
+/// A part of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// Lines, counted from 1.
+    Lines(Span),
+    /// Bytes, counted from 0.
+    Bytes(Span),
+}
+
+/// Which ones of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// From the first to the last, both included, or to the end.
+    From(u64, Option<u64>),
+    /// That many at the end; never none.
+    Last(u64),
+}
+
+impl Range {
+    /// Whether a query asks for ranges and nothing else, however badly.
+    pub(crate) fn is_meant(query: &str) -> bool {
+        pairs(query).all(|(key, _)| matches!(key, "lines" | "bytes"))
+    }
+
+    /// Reads a query for which [`is_meant`](Self::is_meant) holds.
+    pub(crate) fn parse(query: &str) -> Result<Self> {
+        let mut pairs = pairs(query);
+        let (Some((key, value)), None) = (pairs.next(), pairs.next()) else {
+            return Err(Error::invalid(format!("`?{query}` asks for several ranges: read one at a time")));
+        };
+        let (unit, first) = if key == "lines" { ("lines", 1) } else { ("bytes", 0) };
+        let span = span(unit, first, value)?;
+        Ok(if key == "lines" { Self::Lines(span) } else { Self::Bytes(span) })
+    }
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn span(unit: &str, least: u64, value: &str) -> Result<Span> {
+    let garbage = || {
+        let single = if unit == "lines" { ", `lines=20`" } else { "" };
+        Error::invalid(format!(
+            "`{unit}={value}` is not a range: write `{unit}=10-20`{single}, `{unit}=10-` or `{unit}=-20`"
+        ))
+    };
+    // `parse` would take `+5`.
+    let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => text.parse::<u64>().map_err(|_| garbage()),
+        false => Err(garbage()),
+    };
+    let (first, last) = match value.split_once('-') {
+        Some(("", count)) => {
+            return match number(count)? {
+                0 => Err(Error::invalid(format!("`{unit}={value}` asks for nothing"))),
+                count => Ok(Span::Last(count)),
+            };
+        }
+        Some((first, "")) => (number(first)?, None),
+        Some((first, last)) => (number(first)?, Some(number(last)?)),
+        None if unit == "lines" => (number(value)?, Some(number(value)?)),
+        None => return Err(garbage()),
+    };
+    if first < least {
+        return Err(Error::invalid(format!("`{unit}={value}` begins too early: lines count from 1")));
+    }
+    if last.is_some_and(|last| last < first) {
+        return Err(Error::invalid(format!("`{unit}={value}` ends before it begins")));
+    }
+    Ok(Span::From(first, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Range::{self, Bytes, Lines};
+    use super::Span::{From, Last};
+
+    #[test]
+    fn ranges_are_read() {
+        let cases = [
+            ("lines=1-20", Lines(From(1, Some(20)))),
+            ("lines=7-", Lines(From(7, None))),
+            ("lines=7", Lines(From(7, Some(7)))),
+            ("lines=-5", Lines(Last(5))),
+            ("bytes=0-65535", Bytes(From(0, Some(65535)))),
+            ("bytes=10-", Bytes(From(10, None))),
+            ("bytes=-1", Bytes(Last(1))),
+        ];
+        for (query, range) in cases {
+            assert_eq!(Range::parse(query).unwrap(), range, "{query}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        let said = |query| Range::parse(query).unwrap_err().to_string();
+        insta::assert_snapshot!(said("lines=a-b"), @"`lines=a-b` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`");
+        insta::assert_snapshot!(said("bytes=5"), @"`bytes=5` is not a range: write `bytes=10-20`, `bytes=10-` or `bytes=-20`");
+        insta::assert_snapshot!(said("lines=0-5"), @"`lines=0-5` begins too early: lines count from 1");
+        insta::assert_snapshot!(said("lines=5-3"), @"`lines=5-3` ends before it begins");
+        insta::assert_snapshot!(said("bytes=-0"), @"`bytes=-0` asks for nothing");
+        insta::assert_snapshot!(said("lines=1-2&bytes=1-2"), @"`?lines=1-2&bytes=1-2` asks for several ranges: read one at a time");
+        for query in ["lines=", "lines", "lines=-", "lines=+5", "lines=1-2-3", "bytes=99999999999999999999-"]
+        {
+            assert!(Range::parse(query).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The JSON-RPC envelope: what arrives is looked at, not copied; what leaves is framed around bytes.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
+
+/// The longest id that is echoed.
+const LONGEST_ID: usize = 1024;
+
+/// A request's id, kept as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Id(Box<str>);
+
+impl Id {
+    /// The id that this JSON is, if it may be one.
+    pub(crate) fn parse(raw: &RawValue) -> Option<Self> {
+        let text = raw.get();
+        let first = *text.as_bytes().first()?;
+        let fits = text.len() <= LONGEST_ID && (first == b'"' || first == b'-' || first.is_ascii_digit());
+        fits.then(|| Self(text.into()))
+    }
+
+    /// The id as JSON.
+    pub(crate) fn as_json(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One message of a client.
+#[derive(Debug)]
+pub(crate) enum Message<'a> {
+    Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// An answer to something we asked. We never ask, so it is dropped.
+    Response,
+}
+
+/// What arrived at once.
+#[derive(Debug)]
+pub(crate) enum Incoming<'a> {
+    One(Message<'a>),
+    Batch(Vec<&'a RawValue>),
+}
+
+/// Something that is not a message, with the id to answer to where one could be made out.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    pub(crate) id: Option<Id>,
+    pub(crate) error: ErrorObject,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// Reads what arrived.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first != Some(&b'[') {
+        return message(bytes).map(Incoming::One);
+    }
+    let batch: Vec<&RawValue> = serde_json::from_slice(bytes).map_err(|cause| not_json(&cause))?;
+    if batch.is_empty() {
+        return Err(Malformed { id: None, error: ErrorObject::new(INVALID_REQUEST, "an empty batch") });
+    }
+    Ok(Incoming::Batch(batch))
+}
+
+/// Reads one message.
+pub(crate) fn message(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
+    let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|cause| {
+        // Well-formed JSON of the wrong shape is a bad request; anything else is not JSON at all.
+        match cause.classify() {
+            serde_json::error::Category::Data => invalid(None, "a message is a JSON object"),
+            _ => not_json(&cause),
+        }
+    })?;
+    // An explicit null arrives as `None`, as if it were absent; requests must not have a null id, and
+    // a notification with one asks for no answer.
+    let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
+    let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());
+    let version: Option<Cow<'_, str>> = envelope.jsonrpc.and_then(text);
+    if version.as_deref() != Some("2.0") {
+        return Err(invalid(known, "`jsonrpc` must be \"2.0\""));
+    }
+    let Some(method) = envelope.method else {
+        if envelope.result.is_some() || envelope.error.is_some() {
+            return Ok(Message::Response);
+        }
+        return Err(invalid(known, "`method` is missing"));
+    };
+    let Some(method) = text(method) else {
+        return Err(invalid(known, "`method` must be a string"));
+    };
+    if let Some(params) = envelope.params
+        && !params.get().starts_with('{')
+    {
+        return Err(invalid(known, "`params` must be an object"));
+    }
+    match id {
+        Some(Ok(id)) => Ok(Message::Request { id, method, params: envelope.params }),
+        Some(Err(_)) => Err(invalid(None, "`id` must be a string or a number of at most 1024 characters")),
+        None => Ok(Message::Notification { method, params: envelope.params }),
+    }
+}
+
+fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| text.0)
+}
+
+fn invalid(id: Option<Id>, why: &'static str) -> Malformed {
+    Malformed { id, error: ErrorObject::new(INVALID_REQUEST, why) }
+}
+
+fn not_json(cause: &serde_json::Error) -> Malformed {
+    let why = format!("not JSON: line {}, column {}", cause.line(), cause.column());
+    Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
+}
+
+/// An answer ready to be written: what stands around the members of the result, and these, uncopied.
+#[derive(Clone, Debug)]
+pub(crate) struct Framed {
+    pub(crate) head: Bytes,
+    pub(crate) members: Bytes,
+    pub(crate) tail: Bytes,
+}
+
+/// Results up to this size are copied into one buffer with their frame.
+const SMALL: usize = 16 << 10;
+
+impl Framed {
+    /// The answer to request `id`: a result object with these members, and `more` behind them.
+    pub(crate) fn result(id: &Id, members: Bytes, more: &str) -> Self {
+        let id = id.as_json();
+        let whole = members.len() <= SMALL;
+        let mut head = BytesMut::with_capacity(
+            id.len() + 40 + if whole { members.len() + more.len() + 3 } else { 0 },
+        );
+        head.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        head.put_slice(id.as_bytes());
+        head.put_slice(b",\"result\":{");
+        let comma = if members.is_empty() || more.is_empty() { "" } else { "," };
+        if whole {
+            head.put_slice(&members);
+            head.put_slice(comma.as_bytes());
+            head.put_slice(more.as_bytes());
+            head.put_slice(b"}}");
+            return Self::whole(head.freeze());
+        }
+        Self { head: head.freeze(), members, tail: format!("{comma}{more}}}}}").into() }
+    }
+
+    /// The error for request `id`, or for a message whose id could not be made out.
+    pub(crate) fn error(id: Option<&Id>, error: &ErrorObject) -> Self {
+        let id = id.map_or("null", Id::as_json);
+        let error = serde_json::to_string(error).unwrap_or_default();
+        Self::whole(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}"))
+    }
+
+    /// A message that is complete as it is.
+    pub(crate) fn whole(message: impl Into<Bytes>) -> Self {
+        Self { head: message.into(), members: Bytes::new(), tail: Bytes::new() }
+    }
+
+    /// The parts in the order they are written.
+    pub(crate) fn parts(&self) -> [&Bytes; 3] {
+        [&self.head, &self.members, &self.tail]
+    }
+
+    /// The number of bytes in all.
+    pub(crate) fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Framed, Id, Incoming, Message, message, parse};
+    use bytes::Bytes;
+
+    fn code(text: &str) -> i32 {
+        match parse(text.as_bytes()) {
+            Ok(_) => 0,
+            Err(malformed) => malformed.error.code,
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_apart() {
+        for garbage in ["", "{", "nonsense", "{\"jsonrpc\":\"2.0\"", "\u{1}\u{2}", "[1,"] {
+            assert_eq!(code(garbage), -32700, "{garbage:?}");
+        }
+        for wrong in [
+            "1",
+            "null",
+            "\"text\"",
+            "[]",
+            "{}",
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
+        ] {
+            assert_eq!(code(wrong), -32600, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_bad_request_is_answered_to_its_id() {
+        let malformed = message(br#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
+        assert_eq!(malformed.id.as_ref().map(Id::as_json), Some("\"x\""));
+    }
+
+    #[test]
+    fn ids_come_back_as_they_came() {
+        for id in ["1", "-7", "\"a\\u0000b\"", "123456789012345678901234567890", "1.50"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes()) else {
+                panic!("{text}");
+            };
+            assert_eq!(kept.as_json(), id);
+        }
+    }
+
+    #[test]
+    fn frames_are_the_same_however_large_the_result() {
+        let id = Id("7".into());
+        for size in [0, 16 << 10, (16 << 10) + 1] {
+            let members = Bytes::from(format!("\"text\":\"{}\"", "x".repeat(size)));
+            let framed = Framed::result(&id, members, "\"more\":true");
+            let whole: Vec<u8> = framed.parts().into_iter().flatten().copied().collect();
+            assert_eq!(whole.len(), framed.len());
+            let value: serde_json::Value = serde_json::from_slice(&whole).unwrap();
+            assert_eq!(value["id"], 7);
+            assert_eq!(value["result"]["text"].as_str().unwrap().len(), size);
+            assert_eq!(value["result"]["more"], true);
+        }
+        let empty = Framed::result(&id, Bytes::new(), "");
+        assert_eq!(&empty.head[..], br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a request is not answered with a result, and the error object that says so.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::Revision;
+
+pub(crate) const PARSE_ERROR: i32 = -32700;
+pub(crate) const INVALID_REQUEST: i32 = -32600;
+pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
+pub(crate) const INVALID_PARAMS: i32 = -32602;
+pub(crate) const INTERNAL_ERROR: i32 = -32603;
+pub(crate) const HEADER_MISMATCH: i32 = -32020;
+pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
+
+/// Why a service has no result. The messages and the data are sent to the caller.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// No resource is at this URI, or none that this caller may see.
+    NotFound {
+        /// The URI as it was asked for.
+        uri: String,
+    },
+    /// The parameters make no sense.
+    Invalid {
+        /// What is wrong and how to do it right.
+        message: String,
+    },
+    /// It went wrong on our side.
+    Internal {
+        /// What is sent of it.
+        message: String,
+        /// Details for programs.
+        data: Option<Value>,
+    },
+}
+
+impl Failure {
+    /// A [`Failure::Invalid`] with this message.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid { message: message.into() }
+    }
+
+    /// The error object in the words of `revision`.
+    pub(crate) fn object(self, revision: Revision) -> ErrorObject {
+        match self {
+            Self::NotFound { uri } => ErrorObject {
+                code: revision.facts().not_found,
+                message: "resource not found".into(),
+                data: Some(json!({ "uri": uri })),
+            },
+            Self::Invalid { message } => ErrorObject::new(INVALID_PARAMS, message),
+            Self::Internal { message, data } => {
+                ErrorObject { code: INTERNAL_ERROR, message: message.into(), data }
+            }
+        }
+    }
+}
+
+/// A JSON-RPC error object.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ErrorObject {
+    pub(crate) code: i32,
+    pub(crate) message: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Value>,
+}
+
+impl ErrorObject {
+    pub(crate) fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    pub(crate) fn method_not_found(method: &str) -> Self {
+        let shown: String = method.chars().take(100).collect();
+        Self::new(METHOD_NOT_FOUND, format!("unknown method `{shown}`"))
+    }
+
+    pub(crate) fn unsupported_version(requested: &str) -> Self {
+        let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
+        let requested: String = requested.chars().take(100).collect();
+        Self {
+            code: UNSUPPORTED_VERSION,
+            message: "unsupported protocol version".into(),
+            data: Some(json!({ "supported": supported, "requested": requested })),
+        }
+    }
+}

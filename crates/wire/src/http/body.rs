@@ -1,0 +1,130 @@
+//! Response bodies: an answer in a few pieces, or a stream of events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_core::stream::BoxStream;
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use crate::envelope::Framed;
+
+/// The body of a response.
+pub struct Body(Kind);
+
+enum Kind {
+    /// What is left of an answer.
+    Answer(VecDeque<Bytes>),
+    Events(Box<Events>),
+}
+
+struct Events {
+    stream: BoxStream<'static, Event>,
+    pending: VecDeque<Bytes>,
+    keep_alive: Interval,
+    ended: bool,
+}
+
+/// One event of a stream.
+pub(crate) enum Event {
+    /// A message of the protocol.
+    Message(Framed),
+    /// Where the old transport takes messages.
+    Endpoint(String),
+}
+
+impl Body {
+    /// No body.
+    pub(crate) fn empty() -> Self {
+        Self(Kind::Answer(VecDeque::new()))
+    }
+
+    /// A framed answer.
+    pub(crate) fn framed(framed: Framed) -> Self {
+        let parts = [framed.head, framed.members, framed.tail];
+        Self(Kind::Answer(parts.into_iter().filter(|part| !part.is_empty()).collect()))
+    }
+
+    /// A stream of events that shows at least every `keep_alive` that it lives.
+    pub(crate) fn events(stream: BoxStream<'static, Event>, keep_alive: std::time::Duration) -> Self {
+        let mut keep_alive = tokio::time::interval_at(Instant::now() + keep_alive, keep_alive);
+        keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self(Kind::Events(Box::new(Events { stream, pending: VecDeque::new(), keep_alive, ended: false })))
+    }
+}
+
+impl Events {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if let Some(bytes) = self.pending.pop_front() {
+                return Poll::Ready(Some(bytes));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match self.stream.as_mut().poll_next(context) {
+                Poll::Ready(Some(event)) => {
+                    self.keep_alive.reset();
+                    self.push(event);
+                }
+                Poll::Ready(None) => self.ended = true,
+                Poll::Pending => {
+                    ready!(self.keep_alive.poll_tick(context));
+                    self.pending.push_back(Bytes::from_static(b":\n\n"));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        match event {
+            Event::Message(framed) if framed.members.is_empty() => {
+                let mut whole = Vec::with_capacity(framed.len() + 24);
+                whole.extend_from_slice(b"event: message\ndata: ");
+                whole.extend_from_slice(&framed.head);
+                whole.extend_from_slice(b"\n\n");
+                self.pending.push_back(whole.into());
+            }
+            Event::Message(framed) => self.pending.extend([
+                Bytes::from_static(b"event: message\ndata: "),
+                framed.head,
+                framed.members,
+                framed.tail,
+                Bytes::from_static(b"\n\n"),
+            ]),
+            Event::Endpoint(path) => {
+                self.pending.push_back(format!("event: endpoint\ndata: {path}\n\n").into());
+            }
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match &mut self.0 {
+            Kind::Answer(parts) => parts.pop_front(),
+            Kind::Events(events) => ready!(events.poll(context)),
+        };
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Kind::Answer(parts) if parts.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Answer(parts) => SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum()),
+            Kind::Events(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Who may ask: the defence against pages that reach for a local server.
+//!
+//! A page that rebinds its own name to our address comes with that name as the host, so names must be
+//! known; IP addresses cannot be rebound. A page from elsewhere comes with its origin, which must be
+//! local, the server's own, or known.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, HOST, HeaderValue, ORIGIN, VARY,
+};
+use http::uri::Authority;
+use http::{Request, Response, StatusCode};
+use std::net::IpAddr;
+
+use super::body::Body;
+use super::response;
+
+/// Who may ask.
+pub(super) struct Guard {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Guard {
+    pub(super) fn new(hosts: &[String], origins: &[String]) -> Self {
+        let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        Self { hosts: lower(hosts), origins: lower(origins) }
+    }
+
+    /// Checks host and origin; gives the origin to share the answer with, if there is one.
+    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
+        let named = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+        let authority = match (request.uri().authority(), named) {
+            (Some(authority), _) => authority.clone(),
+            (None, Some(named)) => named.parse().map_err(|_| "the `Host` header is not a host")?,
+            (None, None) => return Err("the `Host` header is missing"),
+        };
+        let host = authority.host().to_ascii_lowercase();
+        if !(host == "localhost" || address(&host).is_some() || self.hosts.contains(&host)) {
+            return Err("this host name is not served here; allow it with `--allow-host`");
+        }
+        let Some(origin) = request.headers().get(ORIGIN) else { return Ok(None) };
+        if self.welcome(origin, &authority) {
+            Ok(Some(origin.clone()))
+        } else {
+            Err("pages of this origin may not ask here; allow it with `--allow-origin`")
+        }
+    }
+
+    fn welcome(&self, origin: &HeaderValue, served: &Authority) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        let origin = origin.to_ascii_lowercase();
+        if self.origins.contains(&origin) {
+            return true;
+        }
+        let Some((_, rest)) = origin.split_once("://") else { return false };
+        let Ok(authority) = rest.parse::<Authority>() else { return false };
+        let host = authority.host();
+        host == "localhost"
+            || address(host).is_some_and(|address| address.is_loopback())
+            || authority.as_str().eq_ignore_ascii_case(served.as_str())
+    }
+}
+
+fn address(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// The answer to a browser that asks whether it may ask.
+pub(super) fn preflight() -> Response<Body> {
+    let mut response = response::bare(StatusCode::NO_CONTENT);
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, GET, DELETE"));
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static(
+            "content-type, accept, authorization, last-event-id, mcp-session-id, mcp-protocol-version, \
+             mcp-method, mcp-name",
+        ),
+    );
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// Lets a page of this origin see the answer.
+pub(super) fn share(response: &mut Response<Body>, origin: HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+    headers.insert(VARY, HeaderValue::from_static("origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Guard;
+    use http::Request;
+
+    fn check(host: &str, origin: Option<&str>) -> bool {
+        let guard = Guard::new(&["library.example".into()], &["https://app.example".into()]);
+        let mut request = Request::builder().uri("/mcp").header("host", host);
+        if let Some(origin) = origin {
+            request = request.header("origin", origin);
+        }
+        guard.check(&request.body(()).unwrap()).is_ok()
+    }
+
+    #[test]
+    fn names_must_be_known_and_addresses_cannot_be_rebound() {
+        for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "Library.Example:1"] {
+            assert!(check(host, None), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b"] {
+            assert!(!check(host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn pages_must_be_local_our_own_or_known() {
+        let origins =
+            ["http://localhost:6274", "http://127.0.0.1:1", "http://[::1]:5", "https://app.example"];
+        for origin in origins {
+            assert!(check("127.0.0.1:80", Some(origin)), "{origin}");
+        }
+        assert!(check("library.example:80", Some("http://library.example:80")));
+        for origin in ["http://evil.example", "null", "http://10.0.0.9", "http://localhost.evil.example", ""] {
+            assert!(!check("127.0.0.1:80", Some(origin)), "{origin}");
+        }
+    }
+}

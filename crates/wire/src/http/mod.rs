@@ -1,0 +1,185 @@
+//! The HTTP transports: Streamable HTTP at `/mcp` for both eras, and the old HTTP+SSE on request.
+
+mod body;
+mod guard;
+mod old;
+mod response;
+mod session;
+mod streamable;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+pub use self::body::Body;
+use self::guard::Guard;
+use self::old::Old;
+use self::session::Sessions;
+use crate::protocol::Protocol;
+use crate::{Limits, Service};
+
+/// How HTTP is served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What bounds each request.
+    pub limits: Limits,
+    /// Host names, beside `localhost` and IP addresses, under which the server may be asked.
+    pub hosts: Vec<String>,
+    /// Origins, beside local ones and the server's own, whose pages may ask.
+    pub origins: Vec<String>,
+    /// How many sessions there may be at once.
+    pub sessions: usize,
+    /// How long a session may be idle before it ends.
+    pub idle: Duration,
+    /// How many connections there may be at once.
+    pub connections: usize,
+    /// How often a stream with nothing to say shows that it lives.
+    pub keep_alive: Duration,
+    /// Whether the HTTP+SSE transport of 2024-11-05 is served at `/sse` too.
+    pub sse: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            sessions: 10_000,
+            idle: Duration::from_secs(30 * 60),
+            connections: 10_000,
+            keep_alive: Duration::from_secs(15),
+            sse: false,
+        }
+    }
+}
+
+/// Everything that answers HTTP requests for one service.
+pub struct Endpoint {
+    protocol: Protocol,
+    guard: Guard,
+    sessions: Sessions,
+    old: Option<Old>,
+    config: Config,
+    /// Ends the streams that would otherwise stay open.
+    closing: CancellationToken,
+}
+
+impl Endpoint {
+    /// An endpoint for this service.
+    pub fn new(service: Arc<dyn Service>, config: Config) -> Arc<Self> {
+        Arc::new(Self {
+            protocol: Protocol::new(service, config.limits.clone()),
+            guard: Guard::new(&config.hosts, &config.origins),
+            sessions: Sessions::new(config.sessions, config.idle),
+            old: config.sse.then(Old::default),
+            config,
+            closing: CancellationToken::new(),
+        })
+    }
+
+    /// Answers one HTTP request.
+    pub async fn handle<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let origin = match self.guard.check(&request) {
+            Ok(origin) => origin,
+            Err(why) => return response::refusal(StatusCode::FORBIDDEN, why),
+        };
+        let mut response = if request.method() == Method::OPTIONS && origin.is_some() {
+            guard::preflight()
+        } else {
+            self.route(request).await
+        };
+        if let Some(origin) = origin {
+            guard::share(&mut response, origin);
+        }
+        response
+    }
+
+    async fn route<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        match (request.method(), request.uri().path()) {
+            (&Method::POST, "/mcp") => self.post(request).await,
+            (&Method::GET, "/mcp") => self.get(&request),
+            (&Method::DELETE, "/mcp") => self.delete(&request),
+            (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
+            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(),
+            (&Method::POST, "/message") if self.old.is_some() => self.old_message(request).await,
+            _ => response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`"),
+        }
+    }
+}
+
+/// How long requests in flight may take to end once the server is told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a connection may take to send the head of a request.
+const HEAD: Duration = Duration::from_secs(30);
+
+/// Serves `endpoint` on `listener` until `stop` is cancelled, then lets requests in flight end.
+pub async fn serve(listener: TcpListener, endpoint: Arc<Endpoint>, stop: CancellationToken) -> io::Result<()> {
+    let connections = Arc::new(Semaphore::new(endpoint.config.connections));
+    let graceful = GracefulShutdown::new();
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(128);
+    let mut sweep = tokio::time::interval(Duration::from_secs(30));
+    loop {
+        let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, peer): (_, SocketAddr) = tokio::select! {
+            () = stop.cancelled() => break,
+            _ = sweep.tick() => {
+                endpoint.sessions.sweep();
+                continue;
+            }
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(cause) => {
+                    // Out of file descriptors, or a peer that left: neither ends the server.
+                    tracing::warn!(%cause, "could not accept a connection");
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            },
+        };
+        if let Err(cause) = stream.set_nodelay(true) {
+            tracing::debug!(%cause, "could not set TCP_NODELAY");
+        }
+        let endpoint = endpoint.clone();
+        let service = service_fn(move |request| {
+            let endpoint = endpoint.clone();
+            async move { Ok::<_, std::convert::Infallible>(endpoint.handle(request).await) }
+        });
+        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(cause) = connection.await {
+                tracing::debug!(%cause, %peer, "a connection ended early");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    endpoint.closing.cancel();
+    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The HTTP+SSE transport of 2024-11-05, for clients that know nothing newer.
+//!
+//! A client opens a stream with GET `/sse`, is told where to POST its messages, and gets every answer on
+//! the stream. A client that does not read its stream has its POSTs wait.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures_util::{StreamExt as _, stream};
+use http::{Request as HttpRequest, Response, StatusCode};
+use http_body::Body as HttpBody;
+use tokio::sync::mpsc;
+
+use super::body::{Body, Event};
+use super::session::unguessable;
+use super::streamable::body;
+use super::{Endpoint, response};
+use crate::Call;
+use crate::envelope::{self, Framed, Incoming, Malformed, Message};
+use crate::lock::lock;
+use crate::protocol;
+use crate::request::{Params, Request};
+use crate::revision::Revision;
+
+/// How many answers wait for a client that does not read.
+const WAITING: usize = 8;
+
+/// The clients of the old transport by their ids.
+#[derive(Default)]
+pub(super) struct Old {
+    open: Arc<Mutex<HashMap<String, Client>>>,
+}
+
+struct Client {
+    revision: Option<Revision>,
+    answers: mpsc::Sender<Framed>,
+}
+
+/// Forgets a client when its stream is gone.
+struct Leave {
+    id: String,
+    open: Arc<Mutex<HashMap<String, Client>>>,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.id);
+    }
+}
+
+impl Endpoint {
+    pub(super) fn old_stream(&self) -> Response<Body> {
+        let (Some(old), Some(id)) = (&self.old, unguessable()) else {
+            return response::bare(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let (answers, receiver) = mpsc::channel(WAITING);
+        let mut open = lock(&old.open);
+        if open.len() >= self.config.sessions {
+            let why = "there are too many sessions; try again later";
+            return response::refusal(StatusCode::SERVICE_UNAVAILABLE, why);
+        }
+        open.insert(id.clone(), Client { revision: None, answers });
+        let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
+        let leave = Leave { id, open: old.open.clone() };
+        let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
+            receiver.recv().await.map(|framed| (Event::Message(framed), (receiver, leave)))
+        });
+        let closing = self.closing.clone();
+        let events = stream::iter([endpoint])
+            .chain(answers)
+            .take_until(async move { closing.cancelled().await });
+        response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    pub(super) async fn old_message<B>(&self, request: HttpRequest<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(old) = &self.old else { return response::bare(StatusCode::NOT_FOUND) };
+        let query = request.uri().query().unwrap_or_default();
+        let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
+        let known = lock(&old.open).get(&id).map(|client| (client.revision, client.answers.clone()));
+        let Some((revision, answers)) = known else {
+            return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
+        };
+        // The place for the answer is taken first, so that what cannot be sent is not computed.
+        let Ok(place) = answers.reserve().await else {
+            return response::refusal(StatusCode::NOT_FOUND, "this session has ended");
+        };
+        let bytes = match body(request, self.protocol.limits.message).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return refusal,
+        };
+        let (id_of_request, method, params) = match envelope::parse(&bytes) {
+            Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
+            Ok(Incoming::One(_)) => return response::bare(StatusCode::ACCEPTED),
+            Ok(Incoming::Batch(_)) => {
+                return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
+            }
+            Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
+        };
+        let read = Params::parse(params).and_then(|params| protocol::read(&method, &params, revision));
+        let framed = match read {
+            Err(error) => Framed::error(Some(&id_of_request), &error),
+            Ok((revision, request)) => {
+                if let Request::Initialize { asked } = &request
+                    && let Some(client) = lock(&old.open).get_mut(&id)
+                {
+                    client.revision = Some(Revision::negotiate(asked));
+                }
+                self.protocol.answer(&Call::new(revision), &id_of_request, &request).await
+            }
+        };
+        place.send(framed);
+        response::bare(StatusCode::ACCEPTED)
+    }
+}

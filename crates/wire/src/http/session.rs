@@ -1,0 +1,164 @@
+//! The sessions of clients that open with a handshake.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::Revision;
+use crate::envelope::Id;
+use crate::lock::lock;
+
+/// A client that has opened with a handshake.
+pub(super) struct Session {
+    pub(super) revision: Revision,
+    /// Bounds the requests worked on at once.
+    pub(super) in_flight: Arc<Semaphore>,
+    /// Bounds the streams that stay open.
+    pub(super) streams: Arc<Semaphore>,
+    /// Ends with the session, and its streams with it.
+    pub(super) ended: CancellationToken,
+    used: Mutex<Instant>,
+    running: Mutex<HashMap<Id, CancellationToken>>,
+}
+
+/// How many streams of one session may stay open at once.
+const STREAMS: usize = 4;
+
+impl Session {
+    pub(super) fn new(revision: Revision, in_flight: usize) -> Self {
+        Self {
+            revision,
+            in_flight: Arc::new(Semaphore::new(in_flight)),
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            ended: CancellationToken::new(),
+            used: Mutex::new(Instant::now()),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Notes that a request is being answered, until the guard is dropped.
+    pub(super) fn run(self: &Arc<Self>, id: &Id) -> Running {
+        let token = self.ended.child_token();
+        lock(&self.running).insert(id.clone(), token.clone());
+        Running { session: self.clone(), id: id.clone(), token }
+    }
+
+    /// Stops the answering of a request.
+    pub(super) fn cancel(&self, id: &Id) {
+        if let Some(token) = lock(&self.running).get(id) {
+            token.cancel();
+        }
+    }
+
+    fn idle(&self, now: Instant) -> Duration {
+        if self.streams.available_permits() < STREAMS || !lock(&self.running).is_empty() {
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(*lock(&self.used))
+    }
+}
+
+/// A request being answered.
+pub(super) struct Running {
+    session: Arc<Session>,
+    id: Id,
+    pub(super) token: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *lock(&self.session.used) = Instant::now();
+        lock(&self.session.running).remove(&self.id);
+    }
+}
+
+/// All sessions by their ids.
+pub(super) struct Sessions {
+    most: usize,
+    idle: Duration,
+    open: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize, idle: Duration) -> Self {
+        Self { most, idle, open: Mutex::default() }
+    }
+
+    /// Opens a session under an id that cannot be guessed; `None` if there are too many.
+    pub(super) fn open(&self, session: Session) -> Option<String> {
+        let id = unguessable()?;
+        let mut open = lock(&self.open);
+        if open.len() >= self.most {
+            drop(open);
+            self.sweep();
+            open = lock(&self.open);
+            if open.len() >= self.most {
+                return None;
+            }
+        }
+        open.insert(id.clone(), Arc::new(session));
+        Some(id)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+        let session = lock(&self.open).get(id).cloned()?;
+        *lock(&session.used) = Instant::now();
+        Some(session)
+    }
+
+    pub(super) fn close(&self, id: &str) -> bool {
+        let closed = lock(&self.open).remove(id);
+        if let Some(session) = &closed {
+            session.ended.cancel();
+        }
+        closed.is_some()
+    }
+
+    /// Ends the sessions that have been idle for too long.
+    pub(super) fn sweep(&self) {
+        let now = Instant::now();
+        lock(&self.open).retain(|_, session| {
+            let stays = session.idle(now) < self.idle;
+            if !stays {
+                session.ended.cancel();
+            }
+            stays
+        });
+    }
+}
+
+/// 128 random bits as text.
+pub(super) fn unguessable() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Session, Sessions};
+    use crate::Revision;
+    use std::time::Duration;
+
+    fn session() -> Session {
+        Session::new(Revision::V2025_06_18, 1)
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_idle_ones_make_room() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let first = sessions.open(session()).unwrap();
+        sessions.open(session()).unwrap();
+        assert_eq!(sessions.open(session()), None);
+        assert!(sessions.close(&first));
+        assert!(sessions.find(&first).is_none());
+        assert!(sessions.open(session()).is_some());
+
+        let sessions = Sessions::new(1, Duration::ZERO);
+        sessions.open(session()).unwrap();
+        assert!(sessions.open(session()).is_some());
+    }
+}

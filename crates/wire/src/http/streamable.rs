@@ -1,0 +1,438 @@
+//! Streamable HTTP: every message a POST to one endpoint, for both eras.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Request as HttpRequest, Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::body::{Body, Event};
+use super::session::Session;
+use super::{Endpoint, response};
+use crate::call::{Call, Reporter};
+use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
+use crate::failure::{ErrorObject, HEADER_MISMATCH, INVALID_PARAMS};
+use crate::protocol;
+use crate::request::{Params, Request};
+use crate::{Era, Revision};
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+
+/// How long a client may take to send the body of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What form of answer a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Takes {
+    json: bool,
+    events: bool,
+}
+
+impl Takes {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut takes = Self { json: false, events: false };
+        let mut said = false;
+        for value in headers.get_all(ACCEPT) {
+            for range in value.to_str().unwrap_or_default().split(',') {
+                said = true;
+                match range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+                    "*/*" => takes = Self { json: true, events: true },
+                    "application/json" | "application/*" => takes.json = true,
+                    "text/event-stream" | "text/*" => takes.events = true,
+                    _ => {}
+                }
+            }
+        }
+        if said { takes } else { Self { json: true, events: true } }
+    }
+}
+
+/// Reads the body of a request, which must be JSON and within the limit.
+pub(super) async fn body<B>(request: HttpRequest<B>, limit: usize) -> Result<Bytes, Response<Body>>
+where
+    B: HttpBody + Send,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        let why = "the `Content-Type` must be `application/json`";
+        return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+    }
+    let too_large = || {
+        let why = format!("a message may have {limit} bytes at most");
+        response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why)
+    };
+    let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if announced.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let collected = Limited::new(request.into_body(), limit).collect();
+    match tokio::time::timeout(PATIENCE, pin!(collected)).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early")),
+        Err(_) => Err(response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+    }
+}
+
+impl Endpoint {
+    /// Takes one message, or a batch where the session's revision has them.
+    pub(super) async fn post<B>(self: Arc<Self>, request: HttpRequest<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let takes = Takes::of(request.headers());
+        if !takes.json && !takes.events {
+            let why = "the `Accept` header must list `application/json` and `text/event-stream`";
+            return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
+        }
+        let headers = request.headers().clone();
+        let bytes = match body(request, self.protocol.limits.message).await {
+            Ok(bytes) => bytes,
+            Err(refusal) => return refusal,
+        };
+        match envelope::parse(&bytes) {
+            Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
+            Ok(Incoming::Batch(batch)) => self.batch(&headers, &batch).await,
+            Ok(Incoming::One(Message::Request { id, method, params })) => {
+                let answered = async {
+                    let params = Params::parse(params)?;
+                    self.clone().request(&headers, takes, &id, &method, &params).await
+                };
+                answered.await.unwrap_or_else(|error| response::rejected(Some(&id), &error))
+            }
+            Ok(Incoming::One(Message::Notification { method, params })) => {
+                self.notification(&headers, &method, params)
+            }
+            Ok(Incoming::One(Message::Response)) => match self.session(&headers) {
+                Ok(_) => response::bare(StatusCode::ACCEPTED),
+                Err(refusal) => refusal,
+            },
+        }
+    }
+
+    async fn request(
+        self: Arc<Self>,
+        headers: &HeaderMap,
+        takes: Takes,
+        id: &Id,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Result<Response<Body>, ErrorObject> {
+        let meta = params.meta()?;
+        let header = text(headers, VERSION)?;
+        let modern_header =
+            header.is_some_and(|date| Revision::named(date).is_some_and(|it| it.facts().era == Era::Modern));
+        let token = meta.progress_token();
+        if modern_header || meta.version()?.is_some() {
+            let read = modern(headers, header, method, params);
+            let (revision, request) = match read {
+                Ok(read) => read,
+                // What a modern request must carry and does not is a bad request, whatever the code.
+                Err(Refused::Incomplete(error)) => {
+                    return Ok(response::error(StatusCode::BAD_REQUEST, Some(id), &error));
+                }
+                Err(Refused::Wrong(error)) => return Err(error),
+            };
+            return Ok(self.answer(takes, revision, token, id, request).await);
+        }
+        if method == "initialize" {
+            return self.initialize(id, params).await;
+        }
+        let session = match self.session(headers) {
+            Ok(session) => session,
+            Err(refusal) => return Ok(refusal),
+        };
+        if let Some(date) = header
+            && Revision::named(date).is_none()
+        {
+            return Err(ErrorObject::unsupported_version(date));
+        }
+        // In a session a request that makes no sense is answered like any other.
+        let request = match Request::parse(session.revision, method, params) {
+            Ok(request) => request,
+            Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
+        };
+        let running = session.run(id);
+        let Ok(_permit) = session.in_flight.acquire().await else {
+            return Ok(response::bare(StatusCode::ACCEPTED));
+        };
+        Ok(tokio::select! {
+            answered = self.answer(takes, session.revision, token, id, request) => answered,
+            // Nobody waits for the answer to a cancelled request; its stream just ends.
+            () = running.token.cancelled() => response::events(Body::empty()),
+        })
+    }
+
+    /// Answers with JSON, or with a stream of events once there is progress to tell.
+    async fn answer(
+        self: Arc<Self>,
+        takes: Takes,
+        revision: Revision,
+        token: Option<&str>,
+        id: &Id,
+        request: Request,
+    ) -> Response<Body> {
+        let Some(token) = token.filter(|_| takes.events) else {
+            let framed = self.protocol.answer(&Call::new(revision), id, &request).await;
+            return self.framed(takes, framed);
+        };
+        let (sender, mut receiver) = mpsc::channel(8);
+        let call = Call::with_progress(revision, Some(Reporter::new(token, sender)));
+        let endpoint = self.clone();
+        let id = id.clone();
+        let mut answer =
+            Box::pin(async move { endpoint.protocol.answer(&call, &id, &request).await });
+        tokio::select! {
+            biased;
+            framed = &mut answer => self.framed(takes, framed),
+            Some(first) = receiver.recv() => {
+                let progress = stream::unfold(receiver, async |mut receiver| {
+                    receiver.recv().await.map(|framed| (framed, receiver))
+                });
+                // The call holds the sender, so progress ends when the answer is there.
+                let rest = stream::select(progress, answer.into_stream());
+                let events = stream::iter([first]).chain(rest).map(Event::Message);
+                response::events(Body::events(events.boxed(), self.config.keep_alive))
+            }
+        }
+    }
+
+    fn framed(&self, takes: Takes, framed: Framed) -> Response<Body> {
+        if takes.json {
+            return response::json(StatusCode::OK, framed);
+        }
+        let events = stream::iter([Event::Message(framed)]);
+        response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    async fn initialize(
+        self: Arc<Self>,
+        id: &Id,
+        params: &Params<'_>,
+    ) -> Result<Response<Body>, ErrorObject> {
+        let request = Request::parse(Revision::negotiate(""), "initialize", params)?;
+        let Request::Initialize { asked } = &request else {
+            return Err(ErrorObject::method_not_found("initialize"));
+        };
+        let revision = Revision::negotiate(asked);
+        let session = Session::new(revision, self.protocol.limits.in_flight);
+        let Some(session) = self.sessions.open(session) else {
+            let why = "there are too many sessions; try again later";
+            return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        let framed = self.protocol.answer(&Call::new(revision), id, &request).await;
+        let mut response = response::json(StatusCode::OK, framed);
+        if let Ok(session) = HeaderValue::from_str(&session) {
+            response.headers_mut().insert(SESSION, session);
+        }
+        Ok(response)
+    }
+
+    fn notification(
+        &self,
+        headers: &HeaderMap,
+        method: &str,
+        params: Option<&RawValue>,
+    ) -> Response<Body> {
+        // Modern clients have no notifications to send over HTTP and no session to send them in.
+        if headers.contains_key(SESSION) {
+            let session = match self.session(headers) {
+                Ok(session) => session,
+                Err(refusal) => return refusal,
+            };
+            if method == "notifications/cancelled"
+                && let Ok(params) = Params::parse(params)
+                && let Some(id) = params.request_id.and_then(Id::parse)
+            {
+                session.cancel(&id);
+            }
+        }
+        response::bare(StatusCode::ACCEPTED)
+    }
+
+    async fn batch(self: Arc<Self>, headers: &HeaderMap, batch: &[&RawValue]) -> Response<Body> {
+        let session = match self.session(headers) {
+            Ok(session) => session,
+            Err(refusal) => return refusal,
+        };
+        if !session.revision.facts().batches {
+            let why = "this protocol version has no batches";
+            return response::refusal(StatusCode::BAD_REQUEST, why);
+        }
+        let items: Vec<Box<RawValue>> = batch.iter().map(|&item| item.to_owned()).collect();
+        let Ok(_permit) = session.in_flight.acquire().await else {
+            return response::bare(StatusCode::ACCEPTED);
+        };
+        match self.protocol.batch(Some(session.revision), &items).await {
+            Some(framed) => response::json(StatusCode::OK, framed),
+            None => response::bare(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Opens the stream on which a session hears of what it did not ask for.
+    pub(super) fn get<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
+        let headers = request.headers();
+        if !headers.contains_key(SESSION) {
+            return response::not_allowed("POST");
+        }
+        if !Takes::of(headers).events {
+            let why = "the `Accept` header must list `text/event-stream`";
+            return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
+        }
+        let session = match self.session(headers) {
+            Ok(session) => session,
+            Err(refusal) => return refusal,
+        };
+        let Ok(permit) = session.streams.clone().try_acquire_owned() else {
+            let why = "this session has too many streams open";
+            return response::refusal(StatusCode::CONFLICT, why);
+        };
+        let closing = self.closing.clone();
+        let ends = async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = session.ended.cancelled() => {}
+            }
+            drop(permit);
+        };
+        let events = ends.into_stream().filter_map(|()| std::future::ready(None));
+        response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    /// Ends a session.
+    pub(super) fn delete<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
+        let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
+        if self.sessions.close(id.to_str().unwrap_or_default()) {
+            response::bare(StatusCode::NO_CONTENT)
+        } else {
+            unknown_session()
+        }
+    }
+
+    fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Response<Body>> {
+        let Some(id) = headers.get(SESSION) else {
+            let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
+                       or name a protocol version in `_meta`";
+            return Err(response::refusal(StatusCode::BAD_REQUEST, why));
+        };
+        self.sessions.find(id.to_str().unwrap_or_default()).ok_or_else(unknown_session)
+    }
+}
+
+fn unknown_session() -> Response<Body> {
+    response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was; send `initialize`")
+}
+
+/// Why a modern request is refused.
+enum Refused {
+    /// It lacks what each must carry.
+    Incomplete(ErrorObject),
+    /// Anything else.
+    Wrong(ErrorObject),
+}
+
+impl From<ErrorObject> for Refused {
+    fn from(error: ErrorObject) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// Reads a modern request, whose headers must say what its body says.
+fn modern(
+    headers: &HeaderMap,
+    header: Option<&str>,
+    method: &str,
+    params: &Params<'_>,
+) -> Result<(Revision, Request), Refused> {
+    let meta = params.meta()?;
+    let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
+    same(VERSION, header, Some(&named))?;
+    let revision = protocol::modern(&named, &meta).map_err(|error| match error.code {
+        INVALID_PARAMS => Refused::Incomplete(error),
+        _ => Refused::Wrong(error),
+    })?;
+    same(METHOD, text(headers, METHOD)?, Some(method))?;
+    if let Some(subject) = params.subject(method) {
+        let name = text(headers, NAME)?.map(decoded).transpose()?;
+        same(NAME, name.as_deref(), Some(&subject))?;
+    }
+    Ok((revision, Request::parse(revision, method, params)?))
+}
+
+fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), ErrorObject> {
+    if header == body {
+        return Ok(());
+    }
+    let why = match header {
+        None => format!("the `{name}` header is missing"),
+        Some(_) => format!("the `{name}` header does not match the body"),
+    };
+    Err(ErrorObject::new(HEADER_MISMATCH, why))
+}
+
+/// A header's value, if it is there once and is text.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ErrorObject> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let wrong = |why: &str| ErrorObject::new(HEADER_MISMATCH, format!("the `{name}` header {why}"));
+    if values.next().is_some() {
+        return Err(wrong("is there more than once"));
+    }
+    value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has characters it may not have"))
+}
+
+/// Undoes the base64 form that names take which a header could not carry.
+fn decoded(value: &str) -> Result<String, ErrorObject> {
+    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Ok(value.to_owned());
+    };
+    let bytes = STANDARD.decode(inner).ok();
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+        ErrorObject::new(HEADER_MISMATCH, format!("the `{NAME}` header is not base64 of UTF-8"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Takes, decoded};
+    use http::header::{ACCEPT, HeaderMap};
+
+    fn takes(accept: &str) -> (bool, bool) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        let Takes { json, events } = Takes::of(&headers);
+        (json, events)
+    }
+
+    #[test]
+    fn the_accept_header_is_understood() {
+        assert_eq!(takes("application/json, text/event-stream"), (true, true));
+        assert_eq!(takes("Text/Event-Stream;q=1"), (false, true));
+        assert_eq!(takes("*/*"), (true, true));
+        assert_eq!(takes("text/html"), (false, false));
+    }
+
+    #[test]
+    fn names_that_a_header_cannot_carry_come_as_base64() {
+        assert_eq!(decoded("plain").unwrap(), "plain");
+        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").unwrap(), "Hello, 世界");
+        assert!(decoded("=?base64?!?=").is_err());
+        assert_eq!(decoded("=?BASE64?SGk=?=").unwrap(), "=?BASE64?SGk=?=");
+    }
+}

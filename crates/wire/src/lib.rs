@@ -1,0 +1,46 @@
+//! MCP on the wire: envelope, revisions, sessions, stdio and Streamable HTTP.
+//!
+//! This crate knows the protocol and nothing of what is served. It parses what a client sends, asks a
+//! [`Service`] for the encoded `result`, and frames the bytes that come back. Every difference between
+//! protocol revisions is a fact of [`Revision`]; no other code compares versions.
+
+mod call;
+mod envelope;
+mod failure;
+pub mod http;
+mod lines;
+mod lock;
+mod protocol;
+mod request;
+mod revision;
+mod service;
+pub mod stdio;
+
+pub use call::Call;
+pub use failure::Failure;
+pub use revision::{Era, Facts, Revision};
+pub use service::{About, Answer, Completing, Keep, Reference, Reply, Service};
+
+/// What bounds a connection, whatever the transport.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest message that is read, in bytes.
+    pub message: usize,
+    /// How many requests of one connection or session are worked on at once.
+    pub in_flight: usize,
+    /// How many messages a batch may hold.
+    pub batch: usize,
+    /// How long one request may take.
+    pub time: std::time::Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message: 4 << 20,
+            in_flight: 32,
+            batch: 64,
+            time: std::time::Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Lines of a byte stream, none of them longer than a bound.
+
+use std::io::{self, Read};
+
+/// How much is asked of the stream at once.
+const CHUNK: usize = 64 << 10;
+
+/// A line without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'a> {
+    Whole(&'a [u8]),
+    /// It had more bytes than the bound; they are gone.
+    TooLong,
+}
+
+/// Reads lines.
+pub(crate) struct Lines<R> {
+    input: R,
+    limit: usize,
+    buffer: Vec<u8>,
+    /// What of `buffer` has been given out, and what of it holds no line end.
+    start: usize,
+    searched: usize,
+    skipping: bool,
+}
+
+impl<R: Read> Lines<R> {
+    pub(crate) fn new(input: R, limit: usize) -> Self {
+        Self { input, limit, buffer: Vec::new(), start: 0, searched: 0, skipping: false }
+    }
+
+    /// Whether the next line is here already, so that asking for it will not wait.
+    pub(crate) fn ready(&mut self) -> bool {
+        self.end().is_some()
+    }
+
+    fn end(&mut self) -> Option<usize> {
+        let from = self.searched.max(self.start);
+        match self.buffer[from..].iter().position(|&byte| byte == b'\n') {
+            Some(at) => {
+                self.searched = from + at;
+                Some(from + at)
+            }
+            None => {
+                self.searched = self.buffer.len();
+                None
+            }
+        }
+    }
+
+    /// The next line, or `None` at the end of the stream. What follows the last line end is a line too.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+        loop {
+            if let Some(end) = self.end() {
+                let start = std::mem::replace(&mut self.start, end + 1);
+                self.searched = end + 1;
+                if std::mem::take(&mut self.skipping) || end - start > self.limit {
+                    return Ok(Some(Line::TooLong));
+                }
+                return Ok(Some(Line::Whole(&self.buffer[start..end])));
+            }
+            if self.skipping {
+                self.forget();
+            } else if self.buffer.len() - self.start > self.limit {
+                self.skipping = true;
+                self.forget();
+            }
+            if self.fill()? == 0 {
+                let start = std::mem::replace(&mut self.start, self.buffer.len());
+                if std::mem::take(&mut self.skipping) {
+                    return Ok(Some(Line::TooLong));
+                }
+                let rest = &self.buffer[start..];
+                return Ok((!rest.is_empty()).then_some(Line::Whole(rest)));
+            }
+        }
+    }
+
+    /// Lets go of what was read and holds no line end, memory included.
+    fn forget(&mut self) {
+        self.buffer = Vec::new();
+        self.start = 0;
+        self.searched = 0;
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.searched -= self.start.min(self.searched);
+            self.start = 0;
+        }
+        let filled = self.buffer.len();
+        self.buffer.resize(filled + CHUNK, 0);
+        loop {
+            match self.input.read(&mut self.buffer[filled..]) {
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                outcome => {
+                    self.buffer.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+                    return outcome;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, Lines};
+    use proptest::prelude::{Strategy as _, any, prop, proptest};
+    use std::io::Read;
+
+    /// Gives its bytes in pieces of the sizes it is told.
+    struct Pieces<'a>(&'a [u8], Vec<usize>);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let size = self.1.pop().unwrap_or(7).max(1).min(buffer.len()).min(self.0.len());
+            buffer[..size].copy_from_slice(&self.0[..size]);
+            self.0 = &self.0[size..];
+            Ok(size)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_they_arrive(
+            bytes in prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..200),
+            sizes in prop::collection::vec(any::<u8>().prop_map(usize::from), 0..50),
+            limit in 1usize..20,
+        ) {
+            let mut lines = Lines::new(Pieces(&bytes, sizes), limit);
+            let mut seen = Vec::new();
+            while let Some(line) = lines.next().unwrap() {
+                seen.push(match line { Line::Whole(line) => Some(line.to_vec()), Line::TooLong => None });
+            }
+            let mut expected: Vec<_> = bytes
+                .split(|&byte| byte == b'\n')
+                .map(|line| (line.len() <= limit).then(|| line.to_vec()))
+                .collect();
+            if expected.last() == Some(&Some(Vec::new())) {
+                expected.pop();
+            }
+            assert_eq!(seen, expected);
+        }
+    }
+}

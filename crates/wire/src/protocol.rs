@@ -1,0 +1,227 @@
+//! A service as MCP: requests in, framed answers out, whatever the transport.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::envelope::{self, Framed, Id, Malformed, Message};
+use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
+use crate::request::{Meta, Params, Request, missing};
+use crate::service::{About, Keep, Reply, Service};
+use crate::{Call, Era, Limits, Revision};
+
+/// Once the answers of a batch have this many bytes, the rest of it is refused.
+const LARGEST_BATCH: usize = 16 << 20;
+
+/// A service as MCP.
+pub(crate) struct Protocol {
+    service: Arc<dyn Service>,
+    about: About,
+    /// What every modern result says of the server, as JSON members.
+    signature: String,
+    pub(crate) limits: Limits,
+}
+
+impl Protocol {
+    pub(crate) fn new(service: Arc<dyn Service>, limits: Limits) -> Self {
+        let about = service.about();
+        let server = implementation(&about, Revision::ALL[0]);
+        let signature = format!("\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{server}}}");
+        Self { service, about, signature, limits }
+    }
+
+    /// Answers a request, with a bound on how long that may take.
+    pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
+        let answer = tokio::time::timeout(self.limits.time, self.reply(call, request)).await;
+        let reply = answer.unwrap_or_else(|_| {
+            tracing::warn!(?request, "a request took too long");
+            let seconds = self.limits.time.as_secs();
+            Err(ErrorObject::new(INTERNAL_ERROR, format!("no answer within {seconds} seconds")))
+        });
+        match reply {
+            Ok(reply) => Framed::result(id, reply.members, &self.closing(call.revision, reply.keep)),
+            Err(error) => Framed::error(Some(id), &error),
+        }
+    }
+
+    /// Answers the requests of a batch one after the other; `None` if it holds none.
+    pub(crate) async fn batch(&self, session: Option<Revision>, items: &[Box<RawValue>]) -> Option<Framed> {
+        let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
+        if !session.is_some_and(|revision| revision.facts().batches) {
+            return refuse("this protocol version has no batches".to_owned());
+        }
+        if items.len() > self.limits.batch {
+            return refuse(format!("a batch may have {} messages at most", self.limits.batch));
+        }
+        let mut answers = BytesMut::from("[");
+        for item in items {
+            let Some(framed) = self.batched(session, item, answers.len()).await else { continue };
+            if answers.len() > 1 {
+                answers.put_slice(b",");
+            }
+            for part in framed.parts() {
+                answers.put_slice(part);
+            }
+        }
+        answers.put_slice(b"]");
+        (answers.len() > 2).then(|| Framed::whole(answers.freeze()))
+    }
+
+    async fn batched(&self, session: Option<Revision>, item: &RawValue, so_far: usize) -> Option<Framed> {
+        let (id, method, params) = match envelope::message(item.get().as_bytes()) {
+            Ok(Message::Request { id, method, params }) => (id, method, params),
+            Ok(Message::Notification { .. } | Message::Response) => return None,
+            Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),
+        };
+        let outcome = Params::parse(params).and_then(|params| read(&method, &params, session));
+        let refused = match outcome {
+            Ok((_, Request::Initialize { .. })) => {
+                ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
+            }
+            Ok(_) if so_far > LARGEST_BATCH => {
+                ErrorObject::new(INTERNAL_ERROR, "the batch's answer is too large; ask on its own")
+            }
+            Ok((revision, request)) => {
+                return Some(self.answer(&Call::new(revision), &id, &request).await);
+            }
+            Err(error) => error,
+        };
+        Some(Framed::error(Some(&id), &refused))
+    }
+
+    async fn reply(&self, call: &Call, request: &Request) -> Result<Reply, ErrorObject> {
+        let answer = match request {
+            Request::Initialize { asked } => return Ok(self.initialize(Revision::negotiate(asked))),
+            Request::Discover => return Ok(self.discover(call.revision)),
+            Request::Ping => return Ok(Reply { members: Bytes::new(), keep: None }),
+            Request::Tools => return Ok(nothing("\"tools\":[]")),
+            Request::Prompts => return Ok(nothing("\"prompts\":[]")),
+            Request::List { cursor } => self.service.list(call, cursor.as_deref()).await,
+            Request::Templates { cursor } => self.service.templates(call, cursor.as_deref()).await,
+            Request::Read { uri } => self.service.read(call, uri).await,
+            Request::Complete(asked) => self.service.complete(call, asked).await,
+        };
+        answer.map_err(|failure| failure.object(call.revision))
+    }
+
+    fn initialize(&self, revision: Revision) -> Reply {
+        let mut result = json!({
+            "protocolVersion": revision.facts().date,
+            "capabilities": capabilities(revision),
+            "serverInfo": implementation(&self.about, revision),
+        });
+        self.instruct(&mut result);
+        Reply { members: members(&result), keep: None }
+    }
+
+    fn discover(&self, revision: Revision) -> Reply {
+        let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
+        let mut result = json!({
+            "supportedVersions": supported,
+            "capabilities": capabilities(revision),
+        });
+        self.instruct(&mut result);
+        Reply { members: members(&result), keep: Some(Keep::default()) }
+    }
+
+    fn instruct(&self, result: &mut Value) {
+        if let Some(instructions) = &self.about.instructions {
+            result["instructions"] = instructions.clone().into();
+        }
+    }
+
+    /// The members that every result of this revision ends with.
+    fn closing(&self, revision: Revision, keep: Option<Keep>) -> String {
+        if !revision.facts().hints {
+            return String::new();
+        }
+        let signature = &self.signature;
+        match keep {
+            None => format!("\"resultType\":\"complete\",{signature}"),
+            Some(Keep { ttl, public }) => {
+                let scope = if public { "public" } else { "private" };
+                let ttl = ttl.as_millis();
+                format!(
+                    "\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":\"{scope}\",{signature}"
+                )
+            }
+        }
+    }
+}
+
+/// Tells the revision of a request from what it carries, or from the session it belongs to.
+pub(crate) fn revision(
+    method: &str,
+    meta: &Meta<'_>,
+    session: Option<Revision>,
+) -> Result<Revision, ErrorObject> {
+    if let Some(named) = meta.version()? {
+        return modern(&named, meta);
+    }
+    match (method, session) {
+        // A handshake, and a sign of life, may come before anything is agreed on.
+        ("initialize" | "ping", None) => Ok(Revision::negotiate("")),
+        (_, Some(revision)) => Ok(revision),
+        (_, None) => Err(ErrorObject::new(
+            INVALID_REQUEST,
+            "send `initialize` first, or name a protocol version in `_meta`",
+        )),
+    }
+}
+
+/// The modern revision of this name, once the request proves complete.
+pub(crate) fn modern(named: &str, meta: &Meta<'_>) -> Result<Revision, ErrorObject> {
+    let revision = Revision::named(named)
+        .filter(|revision| revision.facts().era == Era::Modern)
+        .ok_or_else(|| ErrorObject::unsupported_version(named))?;
+    meta.complete()?;
+    Ok(revision)
+}
+
+/// The error for a modern request that does not name its revision.
+pub(crate) fn unnamed() -> ErrorObject {
+    missing("_meta.io.modelcontextprotocol/protocolVersion")
+}
+
+/// Reads a request whole: its revision, then what it asks.
+pub(crate) fn read(
+    method: &str,
+    params: &Params<'_>,
+    session: Option<Revision>,
+) -> Result<(Revision, Request), ErrorObject> {
+    let revision = revision(method, &params.meta()?, session)?;
+    Ok((revision, Request::parse(revision, method, params)?))
+}
+
+fn capabilities(revision: Revision) -> Value {
+    let mut object = json!({ "resources": {}, "tools": {}, "prompts": {} });
+    if revision.facts().completions {
+        object["completions"] = json!({});
+    }
+    object
+}
+
+/// The implementation object in the shape `revision` knows.
+fn implementation(about: &About, revision: Revision) -> Value {
+    let facts = revision.facts();
+    let mut object = json!({ "name": about.name, "version": about.version });
+    if let Some(title) = about.title.as_ref().filter(|_| facts.titles) {
+        object["title"] = title.clone().into();
+    }
+    if let Some(description) = about.description.as_ref().filter(|_| facts.icons) {
+        object["description"] = description.clone().into();
+    }
+    object
+}
+
+fn nothing(members: &'static str) -> Reply {
+    Reply { members: Bytes::from_static(members.as_bytes()), keep: Some(Keep::default()) }
+}
+
+/// The members of a JSON object, without its braces.
+fn members(object: &Value) -> Bytes {
+    let text = Bytes::from(object.to_string());
+    text.slice(1..text.len() - 1)
+}

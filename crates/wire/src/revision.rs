@@ -1,0 +1,116 @@
+//! The protocol revisions and what each of them knows: the one place that tells them apart.
+
+/// A revision of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Revision {
+    /// 2024-11-05, the first.
+    V2024_11_05,
+    /// 2025-03-26: Streamable HTTP, batches.
+    V2025_03_26,
+    /// 2025-06-18: titles, `_meta`, no batches.
+    V2025_06_18,
+    /// 2025-11-25: icons.
+    V2025_11_25,
+    /// 2026-07-28: stateless.
+    V2026_07_28,
+}
+
+/// How a client opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// With an `initialize` handshake that begins a session.
+    Legacy,
+    /// With metadata on each request and no session.
+    Modern,
+}
+
+/// What a revision knows.
+#[derive(Debug)]
+pub struct Facts {
+    /// Its name on the wire.
+    pub date: &'static str,
+    /// How its clients open.
+    pub era: Era,
+    /// `title` on resources, templates and implementations; `lastModified`; `_meta` on resources,
+    /// templates and contents.
+    pub titles: bool,
+    /// `icons`, and `description` and `websiteUrl` of implementations.
+    pub icons: bool,
+    /// The `completions` capability.
+    pub completions: bool,
+    /// Arrays of messages.
+    pub batches: bool,
+    /// The code of the error for a resource that is not there.
+    pub not_found: i32,
+    /// `resultType` on every result, `ttlMs` and `cacheScope` on those that may be kept, and the
+    /// server's name in `_meta`.
+    pub hints: bool,
+}
+
+impl Revision {
+    /// Every revision, newest first.
+    pub const ALL: [Self; 5] =
+        [Self::V2026_07_28, Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26, Self::V2024_11_05];
+
+    /// What this revision knows.
+    pub const fn facts(self) -> &'static Facts {
+        const FIRST: Facts = Facts {
+            date: "2024-11-05",
+            era: Era::Legacy,
+            titles: false,
+            icons: false,
+            completions: false,
+            batches: false,
+            not_found: -32002,
+            hints: false,
+        };
+        const SECOND: Facts = Facts { date: "2025-03-26", completions: true, batches: true, ..FIRST };
+        const THIRD: Facts = Facts { date: "2025-06-18", titles: true, batches: false, ..SECOND };
+        const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, ..THIRD };
+        const FIFTH: Facts =
+            Facts { date: "2026-07-28", era: Era::Modern, not_found: -32602, hints: true, ..FOURTH };
+        match self {
+            Self::V2024_11_05 => &FIRST,
+            Self::V2025_03_26 => &SECOND,
+            Self::V2025_06_18 => &THIRD,
+            Self::V2025_11_25 => &FOURTH,
+            Self::V2026_07_28 => &FIFTH,
+        }
+    }
+
+    /// The revision with this name, if it is one of ours.
+    pub fn named(date: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.facts().date == date)
+    }
+
+    /// What `initialize` answers to a client that asks for `date`: that revision where it is one that
+    /// has the handshake, else the newest that has.
+    pub fn negotiate(date: &str) -> Self {
+        let mut handshakes = Self::ALL.into_iter().filter(|revision| revision.facts().era == Era::Legacy);
+        Self::named(date)
+            .filter(|revision| revision.facts().era == Era::Legacy)
+            .or_else(|| handshakes.next())
+            .unwrap_or(Self::V2024_11_05)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Era, Revision};
+
+    #[test]
+    fn a_handshake_never_gives_a_modern_revision() {
+        for asked in ["2026-07-28", "2099-01-01", "", "2025-11-25"] {
+            assert_eq!(Revision::negotiate(asked), Revision::V2025_11_25);
+        }
+        assert_eq!(Revision::negotiate("2024-11-05"), Revision::V2024_11_05);
+    }
+
+    #[test]
+    fn names_lead_back() {
+        for revision in Revision::ALL {
+            assert_eq!(Revision::named(revision.facts().date), Some(revision));
+        }
+        assert_eq!(Revision::V2026_07_28.facts().era, Era::Modern);
+    }
+}

@@ -1,0 +1,260 @@
+//! The stdio transport, driven as a client drives it: through pipes.
+
+mod support;
+
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libris_wire::{Limits, stdio};
+use serde_json::{Value, json};
+use support::{Toy, initialize, modern, request};
+
+/// A client and the server it talks to.
+struct Client {
+    input: PipeWriter,
+    output: BufReader<PipeReader>,
+    server: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Client {
+    fn connect(toy: &Arc<Toy>, limits: Limits) -> Self {
+        let (server_input, input) = std::io::pipe().unwrap();
+        let (output, server_output) = std::io::pipe().unwrap();
+        let server = tokio::spawn(stdio::serve(toy.clone(), limits, server_input, server_output));
+        Self { input, output: BufReader::new(output), server }
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.send_raw(message.to_string().as_bytes());
+    }
+
+    fn send_raw(&mut self, line: &[u8]) {
+        self.input.write_all(line).unwrap();
+        self.input.write_all(b"\n").unwrap();
+    }
+
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|cause| panic!("{cause}: {line:?}"))
+    }
+
+    /// Only the id of an answer, for those too large to look at whole.
+    fn receive_id(&mut self) -> u32 {
+        let mut line = Vec::new();
+        self.output.read_until(b'\n', &mut line).unwrap();
+        let head = std::str::from_utf8(&line[..40]).unwrap();
+        let (id, _) = head.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":").unwrap().split_once(',').unwrap();
+        id.parse().unwrap()
+    }
+
+    fn ask(&mut self, message: &Value) -> Value {
+        self.send(message);
+        self.receive()
+    }
+}
+
+/// Runs a test whose pipes block, beside the server.
+async fn drive(limits: Limits, test: impl FnOnce(&mut Client, &Toy) + Send + 'static) {
+    let toy = Toy::new();
+    let mut client = Client::connect(&toy, limits);
+    let server = tokio::task::spawn_blocking(move || {
+        test(&mut client, &toy);
+        // The pipes are dropped here, so the server sees the end of its input.
+        client.server
+    });
+    server.await.unwrap().await.unwrap().unwrap();
+}
+
+fn code(answer: &Value) -> (i64, Value) {
+    (answer["error"]["code"].as_i64().unwrap_or_default(), answer["id"].clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_eras_are_served_in_one_process() {
+    drive(Limits::default(), |client, _| {
+        let list = modern(1, "resources/list", json!({}));
+        assert_eq!(client.ask(&list)["result"]["resultType"], "complete");
+        assert_eq!(code(&client.ask(&request(2, "resources/list", json!({})))), (-32600, json!(2)));
+        for date in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+            let answer = client.ask(&initialize(date));
+            assert_eq!(answer["result"]["protocolVersion"], date);
+            let list = client.ask(&request(3, "resources/list", json!({})));
+            assert_eq!(list["result"], json!({ "resources": [], "nextCursor": "first" }));
+        }
+        assert_eq!(client.ask(&list)["result"]["ttlMs"], 0);
+        assert_eq!(client.ask(&initialize("2026-07-28"))["result"]["protocolVersion"], "2025-11-25");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn not_found_has_the_code_of_the_revision() {
+    drive(Limits::default(), |client, _| {
+        let read = |id| request(id, "resources/read", json!({ "uri": "toy:nowhere" }));
+        client.ask(&initialize("2025-06-18"));
+        let answer = client.ask(&read(1));
+        assert_eq!(answer["error"]["data"], json!({ "uri": "toy:nowhere" }));
+        assert_eq!(code(&answer), (-32002, json!(1)));
+        let answer = client.ask(&modern(2, "resources/read", json!({ "uri": "toy:nowhere" })));
+        assert_eq!(answer["error"]["data"], json!({ "uri": "toy:nowhere" }));
+        assert_eq!(code(&answer), (-32602, json!(2)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_input_is_answered_and_the_next_request_too() {
+    let limits = Limits { message: 1 << 20, ..Limits::default() };
+    drive(limits, |client, _| {
+        let ping = request(9, "ping", json!({}));
+        let garbage: Vec<u8> = (0..=255).filter(|&byte| byte != b'\n').collect();
+        for line in [&b"{"[..], b"nonsense", &garbage, b"{\"jsonrpc\":\"2.0\",", b"\xff\xfe{}"] {
+            client.send_raw(line);
+            assert_eq!(code(&client.receive()), (-32700, Value::Null), "{line:?}");
+            assert_eq!(client.ask(&ping)["result"], json!({}));
+        }
+        for (line, expected) in [
+            ("1", (-32600, Value::Null)),
+            ("[]", (-32600, Value::Null)),
+            ("[{}]", (-32600, Value::Null)),
+            (r#"{"jsonrpc":"2.0","id":null,"method":7}"#, (-32600, Value::Null)),
+            (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, (-32600, Value::Null)),
+            (r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":"x"}"#, (-32600, json!(5))),
+            (r#"{"jsonrpc":"2.0","id":6,"method":"no/such","params":{}}"#, (-32600, json!(6))),
+        ] {
+            client.send_raw(line.as_bytes());
+            assert_eq!(code(&client.receive()), expected, "{line}");
+        }
+        client.ask(&initialize("2025-06-18"));
+        assert_eq!(code(&client.ask(&request(7, "no/such", json!({})))), (-32601, json!(7)));
+        assert_eq!(code(&client.ask(&request(8, "resources/read", json!({})))), (-32602, json!(8)));
+        let number = request(8, "resources/read", json!({ "uri": 1 }));
+        assert_eq!(code(&client.ask(&number)), (-32602, json!(8)));
+        let huge = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"ping"}}"#, "9".repeat(500));
+        client.send_raw(huge.as_bytes());
+        let mut line = String::new();
+        client.output.read_line(&mut line).unwrap();
+        assert!(line.contains(&format!("\"id\":{}", "9".repeat(500))));
+        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(5000));
+        client.send_raw(long.as_bytes());
+        assert_eq!(code(&client.receive()), (-32600, Value::Null));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_line_of_100_mib_is_refused_without_being_kept() {
+    drive(Limits::default(), |client, _| {
+        let piece = vec![b'x'; 1 << 20];
+        for _ in 0..100 {
+            client.input.write_all(&piece).unwrap();
+        }
+        client.send_raw(b"");
+        assert_eq!(code(&client.receive()), (-32600, Value::Null));
+        assert_eq!(client.ask(&request(1, "ping", json!({})))["id"], 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_is_not_read_from() {
+    let limits = Limits { in_flight: 8, ..Limits::default() };
+    drive(limits, |client, toy| {
+        let mut input = client.input.try_clone().unwrap();
+        let writer = std::thread::spawn(move || {
+            for id in 0..600 {
+                let read = modern(id, "resources/read", json!({ "uri": "toy:size/1048576" }));
+                writeln!(input, "{read}").unwrap();
+            }
+        });
+        // The first answer is on its way, and still only so many reads may have begun.
+        assert!(!client.output.fill_buf().unwrap().is_empty());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let begun = toy.begun.load(Ordering::SeqCst);
+        assert!(begun <= 16, "{begun} reads have begun though nobody reads the answers");
+        let mut seen: Vec<u32> = (0..600).map(|_| client.receive_id()).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..600).collect::<Vec<_>>());
+        writer.join().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_request_is_not_answered() {
+    drive(Limits::default(), |client, toy| {
+        client.ask(&initialize("2025-11-25"));
+        client.send(&request(1, "resources/read", json!({ "uri": "toy:wait" })));
+        client.send(&request(2, "ping", json!({})));
+        assert_eq!(client.receive()["id"], 2);
+        let cancelled = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 },
+        });
+        client.send(&cancelled);
+        assert_eq!(client.ask(&request(3, "ping", json!({})))["id"], 3);
+        while toy.ended.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_comes_before_the_answer() {
+    drive(Limits::default(), |client, toy| {
+        client.ask(&initialize("2025-11-25"));
+        let params = json!({ "uri": "toy:progress", "_meta": { "progressToken": "p" } });
+        let progress = client.ask(&request(1, "resources/read", params));
+        assert_eq!(progress["params"], json!({ "progressToken": "p", "progress": 1, "total": 2 }));
+        toy.go.notify_one();
+        assert_eq!(client.receive()["id"], 1);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_are_of_one_revision() {
+    let batch = json!([
+        request(1, "ping", json!({})),
+        { "jsonrpc": "2.0", "method": "notifications/initialized" },
+        { "jsonrpc": "2.0", "id": 2 },
+        request(3, "no/such", json!({})),
+        initialize("2025-03-26"),
+    ]);
+    drive(Limits::default(), move |client, _| {
+        client.ask(&initialize("2025-03-26"));
+        let answer = client.ask(&batch);
+        let codes: Vec<_> = answer.as_array().unwrap().iter().map(code).collect();
+        assert_eq!(
+            codes,
+            [(0, json!(1)), (-32600, json!(2)), (-32601, json!(3)), (-32600, json!(0))]
+        );
+        let silent = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
+        client.send(&silent);
+        assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
+        client.ask(&initialize("2025-06-18"));
+        assert_eq!(code(&client.ask(&batch)), (-32600, Value::Null));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_flight_when_the_input_ends_is_answered() {
+    let toy = Toy::new();
+    let mut client = Client::connect(&toy, Limits::default());
+    client.send(&modern(1, "resources/read", json!({ "uri": "toy:wait" })));
+    while toy.begun.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let Client { input, mut output, server } = client;
+    drop(input);
+    toy.go.notify_one();
+    server.await.unwrap().unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(answer["result"]["contents"][0]["text"], "waited");
+}

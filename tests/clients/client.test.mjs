@@ -1,0 +1,33 @@
+// The TypeScript SDK of both eras: `@modelcontextprotocol/client`.
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { LEGACY, MODERN, visits } from './library.mjs';
+
+for (const [mode, revision] of [['legacy', LEGACY], ['auto', MODERN]]) {
+  visits(`@modelcontextprotocol/client, ${mode}`, {
+    revision,
+    async connect({ url, ...process }) {
+      const client = new Client({ name: 'libris-tests', version: '0' }, { versionNegotiation: { mode } });
+      const transport = url ? new StreamableHTTPClientTransport(new URL(url)) : new StdioClientTransport(process);
+      await client.connect(transport);
+      // This client gives the codes of both eras as -32602, so the one that came is taken from the wire.
+      let lastError;
+      const deliver = transport.onmessage;
+      transport.onmessage = (message, extra) => {
+        lastError = message.error ?? lastError;
+        deliver(message, extra);
+      };
+      return {
+        pagesItself: true,
+        errorOf: () => lastError,
+        revision: () => client.getNegotiatedProtocolVersion(),
+        list: () => client.listResources(),
+        read: async uri => (await client.readResource({ uri })).contents,
+        templates: async () => (await client.listResourceTemplates()).resourceTemplates,
+        complete: async (uri, name, value) =>
+          (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,
+        close: () => client.close(),
+      };
+    },
+  });
+}

@@ -1,0 +1,147 @@
+"""A folder worth serving, and what every client must find in it: over stdio and over HTTP."""
+
+import base64
+import os
+import re
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+BIN = os.environ["LIBRIS_BIN"]
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+
+NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
+ROOT = "file:///library/"
+TEMPLATE = ROOT + "{+path}{?lines,bytes}"
+INTRO = [f"line {n}\n" for n in range(1, 10)]
+PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
+ODD = ["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"]
+
+
+def make_library(home: Path) -> Path:
+    """Makes the folder; it needs three pages, and has names that a URI must escape."""
+    files = {f"chapter {n % 5}/note-{n}.md": f"# Note {n}\n".encode() for n in range(250)}
+    files |= {f"odd/{name}": f"{name}\n".encode() for name in ODD}
+    files |= {"guide/intro.md": "".join(INTRO).encode(), "guide/picture.png": PICTURE}
+    folder = home / "library"
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
+
+
+@contextmanager
+def serve_http(folder: Path):
+    """Serves the folder on a free port and gives the URL; the server stops with the block."""
+    command = [BIN, "serve", folder, "--http", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            for line in server.stderr:
+                if url := re.search(r"listening on (http:\S+)", line):
+                    yield url[1]
+                    break
+            else:
+                raise RuntimeError("libris did not start")
+        finally:
+            server.terminate()
+
+
+def uri_of(path: str) -> str:
+    return ROOT + quote(path)
+
+
+def everything_in(folder: Path) -> list[str]:
+    paths = [path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in folder.rglob("*")]
+    return sorted([ROOT, *map(uri_of, paths)])
+
+
+def wire(model):
+    """A client's object as the JSON it came from."""
+    return model.model_dump(mode="json", by_alias=True)
+
+
+class Visits:
+    """The tests of one client.
+
+    A subclass says which `revision` it must speak, which `error` it raises, and how to `connect` to
+    `(url, None)` or `(None, command)`. What it connects to has `revision`, `list`, `read`, `templates`
+    and `complete`.
+    """
+
+    pytestmark = pytest.mark.anyio
+
+    @pytest.fixture(scope="class")
+    def anyio_backend(self):
+        return "asyncio"
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory):
+        return make_library(tmp_path_factory.mktemp("clients"))
+
+    @pytest.fixture(scope="class", params=["stdio", "http"])
+    async def client(self, request, folder, anyio_backend):
+        if request.param == "stdio":
+            async with self.connect(None, [BIN, "serve", str(folder), "--stdio"]) as client:
+                yield client
+        else:
+            with serve_http(folder) as url:
+                async with self.connect(url, None) as client:
+                    yield client
+
+    async def test_speaks_its_revision(self, client):
+        assert client.revision == self.revision
+
+    async def test_lists_every_page(self, client, folder):
+        found, pages, cursor = [], 0, None
+        while pages == 0 or cursor:
+            page = wire(await client.list(cursor))
+            found += page["resources"]
+            cursor = page.get("nextCursor")
+            pages += 1
+        assert sorted(resource["uri"] for resource in found) == everything_in(folder)
+        assert pages == 3
+        assert sum(resource["mimeType"] == "inode/directory" for resource in found) == 8
+
+    @pytest.mark.parametrize("name", ODD)
+    async def test_reads_an_odd_name(self, client, name):
+        uri = uri_of(f"odd/{name}")
+        [content] = map(wire, await client.read(uri))
+        assert (content["uri"], content["text"]) == (uri, f"{name}\n")
+
+    async def test_reads_text(self, client):
+        [content] = map(wire, await client.read(uri_of("guide/intro.md")))
+        assert (content["mimeType"], content["text"]) == ("text/markdown", "".join(INTRO))
+
+    async def test_reads_a_blob(self, client):
+        [content] = map(wire, await client.read(uri_of("guide/picture.png")))
+        assert (content["mimeType"], base64.b64decode(content["blob"])) == ("image/png", PICTURE)
+
+    async def test_reads_a_directory(self, client):
+        contents = map(wire, await client.read(ROOT + "guide/"))
+        assert sorted(content["uri"] for content in contents) == [
+            uri_of("guide/intro.md"),
+            uri_of("guide/picture.png"),
+        ]
+
+    async def test_reads_a_range(self, client):
+        [lines] = map(wire, await client.read(ROOT + "guide/intro.md?lines=2-4"))
+        assert lines["text"] == "".join(INTRO[1:4])
+        [some_bytes] = map(wire, await client.read(ROOT + "guide/intro.md?bytes=0-9"))
+        assert some_bytes["text"] == "".join(INTRO)[:10]
+
+    async def test_lists_templates(self, client):
+        assert [wire(template)["uriTemplate"] for template in await client.templates()] == [TEMPLATE]
+
+    async def test_completes_a_path(self, client):
+        assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]
+        assert await client.complete(TEMPLATE, "path", "guide/in") == ["guide/intro.md"]
+
+    async def test_meets_not_found(self, client):
+        uri = uri_of("guide/missing.md")
+        with pytest.raises(self.error) as raised:
+            await client.read(uri)
+        assert (raised.value.error.code, raised.value.error.data["uri"]) == (NOT_FOUND[self.revision], uri)

@@ -1,0 +1,25 @@
+// The TypeScript SDK of the handshake era: `@modelcontextprotocol/sdk`.
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { LEGACY, visits } from './library.mjs';
+
+visits('@modelcontextprotocol/sdk', {
+  revision: LEGACY,
+  async connect({ url, ...process }) {
+    const client = new Client({ name: 'libris-tests', version: '0' });
+    const transport = url ? new StreamableHTTPClientTransport(new URL(url)) : new StdioClientTransport(process);
+    let revision;
+    transport.setProtocolVersion = version => (revision = version);
+    await client.connect(transport);
+    return {
+      revision: () => revision,
+      list: cursor => client.listResources({ cursor }),
+      read: async uri => (await client.readResource({ uri })).contents,
+      templates: async () => (await client.listResourceTemplates()).resourceTemplates,
+      complete: async (uri, name, value) =>
+        (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,
+      close: () => client.close(),
+    };
+  },
+});

@@ -1,0 +1,43 @@
+"""The Python SDK of the handshake era: `mcp` 1."""
+
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+from library import LEGACY, Visits
+from mcp import ClientSession, McpError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import PaginatedRequestParams, ResourceTemplateReference
+from pydantic import AnyUrl
+
+
+def adapt(session, revision):
+    async def read(uri):
+        return (await session.read_resource(AnyUrl(uri))).contents
+
+    async def templates():
+        return (await session.list_resource_templates()).resourceTemplates
+
+    async def complete(template, variable, typed):
+        ref = ResourceTemplateReference(type="ref/resource", uri=template)
+        return (await session.complete(ref, {"name": variable, "value": typed})).completion.values
+
+    def list_page(cursor):
+        return session.list_resources(params=PaginatedRequestParams(cursor=cursor))
+
+    return SimpleNamespace(revision=revision, list=list_page, read=read, templates=templates, complete=complete)
+
+
+class TestMcp1(Visits):
+    revision = LEGACY
+    error = McpError
+
+    @asynccontextmanager
+    async def connect(self, url, command):
+        transport = (
+            streamable_http_client(url)
+            if url
+            else stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+        )
+        async with transport as (reading, writing, *_), ClientSession(reading, writing) as session:
+            yield adapt(session, (await session.initialize()).protocolVersion)

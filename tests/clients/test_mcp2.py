@@ -1,0 +1,47 @@
+"""The Python SDK of both eras: `mcp` 2."""
+
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+from library import LEGACY, MODERN, Visits
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.types import ResourceTemplateReference
+
+
+def adapt(client):
+    async def read(uri):
+        return (await client.read_resource(uri)).contents
+
+    async def templates():
+        return (await client.list_resource_templates()).resource_templates
+
+    async def complete(template, variable, typed):
+        ref = ResourceTemplateReference(uri=template)
+        return (await client.complete(ref, {"name": variable, "value": typed})).completion.values
+
+    def list_page(cursor):
+        return client.list_resources(cursor=cursor)
+
+    return SimpleNamespace(
+        revision=client.protocol_version, list=list_page, read=read, templates=templates, complete=complete
+    )
+
+
+class Mcp2(Visits):
+    error = MCPError
+
+    @asynccontextmanager
+    async def connect(self, url, command):
+        server = url or StdioServerParameters(command=command[0], args=command[1:])
+        async with Client(server, mode=self.mode) as client:
+            yield adapt(client)
+
+
+class TestLegacy(Mcp2):
+    mode = "legacy"
+    revision = LEGACY
+
+
+class TestAuto(Mcp2):
+    mode = "auto"
+    revision = MODERN

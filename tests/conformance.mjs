@@ -1,0 +1,79 @@
+// Runs the official conformance suites against the built binary.
+//
+// The suites judge themselves by the lists in `conformance/`: an unlisted failure fails, and so does a
+// listed check that passes. Two gaps in that are closed here: a listed check that was never run, and a
+// list entry whose id stands for several checks of which only some cannot be run.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { serveHttp } from './libris.mjs';
+
+const here = path => fileURLToPath(new URL(path, import.meta.url));
+
+const suites = [
+  { suite: 'conformance-0.1', expected: 'expected-0.1.16.yml', options: [] },
+  { suite: 'conformance-0.2', expected: 'expected-2025-11-25.yml', options: ['--spec-version', '2025-11-25'] },
+  { suite: 'conformance-0.2', expected: 'expected-2026-07-28.yml', options: ['--spec-version', '2026-07-28'] },
+];
+
+/** Every check of a finished run, with the name of its scenario. */
+function checksIn(results) {
+  return readdirSync(results).flatMap(run => {
+    const scenario = run.replace(/^server-/, '').replace(/-\d{4}-\d\d-\d\dT[\d-]+Z$/, '');
+    return JSON.parse(readFileSync(join(results, run, 'checks.json'), 'utf8')).map(check => ({ scenario, ...check }));
+  });
+}
+
+const failed = check => check.status === 'FAILURE' || check.status === 'WARNING';
+
+/** Splits the failures of `checks` by the list, and names the entries of the list that did not fail. */
+function judge(entries, checks) {
+  const covers = entry => check => entry === check.scenario || entry === `${check.scenario}:${check.id}`;
+  const excused = check => {
+    const entry = entries.find(entry => covers(entry)(check));
+    return entry && (check.details?.untestable || checks.filter(covers(entry)).every(failed) || !entry.includes(':'));
+  };
+  const failures = checks.filter(failed);
+  return {
+    excused: failures.filter(excused),
+    problems: [
+      ...failures.filter(check => !excused(check)).map(check => `${check.scenario}:${check.id} ${check.name}: ${check.errorMessage}`),
+      ...entries.filter(entry => !failures.some(covers(entry))).map(entry => `${entry} is listed but did not fail`),
+    ],
+  };
+}
+
+function run({ suite, expected, options }, url) {
+  const results = mkdtempSync(join(tmpdir(), 'libris-conformance-'));
+  try {
+    const list = here(`../conformance/${expected}`);
+    const entries = [...readFileSync(list, 'utf8').matchAll(/^\s*- (\S+)/gm)].map(match => match[1]);
+    const program = here(`node_modules/${suite}/dist/index.js`);
+    const asked = [program, 'server', '--url', url, '--suite', 'all', ...options, '--expected-failures', list, '-o', results];
+    const { status, stdout, stderr } = spawnSync(process.execPath, asked, { encoding: 'utf8', maxBuffer: 1 << 26 });
+    const checks = checksIn(results);
+    const passed = checks.filter(check => check.status === 'SUCCESS').length;
+    const { excused, problems } = judge(entries, checks);
+    if (status !== 0 && problems.length === 0) problems.push(`the suite ended with ${status}:\n${stdout}${stderr}`);
+    console.log([suite, ...options].join(' ') + `: ${passed} checks passed, ${excused.length} failed as expected`);
+    for (const problem of problems) console.log(`✗ ${problem}`);
+    return { passed, excused: excused.length, failed: problems.length };
+  } finally {
+    rmSync(results, { recursive: true });
+  }
+}
+
+const server = await serveHttp(['--config', here('../conformance/libris.toml')]);
+try {
+  const total = { passed: 0, excused: 0, failed: 0 };
+  for (const suite of suites) {
+    const outcome = run(suite, server.url);
+    for (const key in total) total[key] += outcome[key];
+  }
+  console.log(`conformance: ${total.passed} passed, ${total.failed} failed, ${total.excused} skipped`);
+  process.exitCode = total.failed && 1;
+} finally {
+  await server.stop();
+}
