@@ -35,12 +35,8 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     /// Folders.
     files: Vec<files::Config>,
-    /// Resources written in this file.
-    #[serde(rename = "resource")]
-    resources: Vec<inline::Resource>,
-    /// Templates written in this file.
-    #[serde(rename = "template")]
-    templates: Vec<inline::Template>,
+    /// Resources and templates that stand in this file.
+    inline: inline::Config,
 }
 
 /// How the server presents itself.
@@ -103,11 +99,10 @@ impl What {
             let source = Files::open(folder.clone()).with_context(|| format!("could not serve `{shown}`"))?;
             sources.push((shown, Arc::new(source)));
         }
-        if !config.resources.is_empty() || !config.templates.is_empty() {
-            let resources = std::mem::take(&mut config.resources);
-            let templates = std::mem::take(&mut config.templates);
+        let inline = std::mem::take(&mut config.inline);
+        if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let shown = named.as_deref().unwrap_or(Path::new(DEFAULT)).display().to_string();
-            let source = Inline::new(resources, templates, &base)
+            let source = Inline::new(inline, &base)
                 .with_context(|| format!("could not serve what `{shown}` holds"))?;
             sources.push((shown, Arc::new(source)));
         }

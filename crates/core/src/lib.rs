@@ -6,7 +6,7 @@
 
 mod change;
 mod content;
-#[cfg(feature = "contract")]
+#[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
 mod resource;

@@ -104,7 +104,7 @@ fn serde_as_text() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn parsing_never_panics(text in any::<String>()) {

@@ -63,6 +63,19 @@ impl UriTemplate {
             .map(|(_, name)| name)
     }
 
+    /// Whether the template usually makes sense without this variable: its operator leaves nothing
+    /// behind where there is no value.
+    #[cfg(any(test, feature = "contract"))]
+    pub(crate) fn may_lack(&self, name: &str) -> bool {
+        self.0.parts.iter().all(|part| match part {
+            Part::Literal(_) => true,
+            Part::Expression(expression) => {
+                expression.operator.first().is_some()
+                    || expression.variables.iter().all(|variable| variable.name != name)
+            }
+        })
+    }
+
     /// The text that the template stands for with these variables. Those it does not name are ignored,
     /// and those it names but are not given leave nothing behind.
     pub fn expand(&self, variables: &Variables) -> String {

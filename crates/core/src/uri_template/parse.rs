@@ -142,7 +142,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
         }
         '%' => return Err("`%` without two hexadecimal digits".into()),
         '}' => return Err("a `}` that closes nothing".into()),
-        // The RFC leaves `'` out by mistake (erratum 6937); it is a character of URIs.
+        // The grammar of the RFC leaves `'` out too, but its own examples use it, and URIs may hold it.
         ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '|' => {
             return Err(format!("`{character}`, which cannot be in a literal,"));
         }

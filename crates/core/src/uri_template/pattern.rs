@@ -146,7 +146,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     let scheme = skeleton[..colon].to_ascii_lowercase();
     let mut out = format!("{scheme}:");
     let mut path = colon + 1;
-    let mut closed = false;
+    let mut web = false;
     if skeleton[path..].starts_with("//") {
         let start = path + 2;
         path = end(skeleton, start, operators, |byte, operator| {
@@ -156,27 +156,40 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
                     Some(Operator::Reserved | Operator::Path | Operator::Query | Operator::Fragment)
                 )
         });
-        let reserved = operator_at(skeleton, path, operators) == Some(Operator::Reserved);
-        closed = !reserved && operator_at(skeleton, path, operators) != Some(Operator::Path);
+        web = authority::is_web(&scheme) && closed(skeleton, path, operators);
+        let slash = operator_at(skeleton, path, operators) == Some(Operator::Path);
+        let open = !slash && !closed(skeleton, path, operators);
         out.push_str("//");
-        out.push_str(&normal_authority(&scheme, &skeleton[start..path], reserved));
+        out.push_str(&normal_authority(&scheme, &skeleton[start..path], open));
     }
     let tail = end(skeleton, path, operators, |byte, operator| {
         matches!(byte, b'?' | b'#') || matches!(operator, Some(Operator::Query | Operator::Fragment))
     });
     let segments = percent::normalise(&skeleton[path..tail], false);
-    if segments.is_empty() && closed && authority::is_web(&scheme) {
+    if segments.is_empty() && web {
         out.push('/');
     }
     // A dot segment after a hole may remove what fills the hole, so it stays, and nothing matches it.
     let fixed = match segments.find(HOLE) {
         Some(hole) => segments[..hole].rfind('/').map_or(0, |slash| slash + 1),
-        None => segments.len(),
+        None if closed(skeleton, tail, operators) => segments.len(),
+        None => segments.rfind('/').map_or(0, |slash| slash + 1),
     };
     out.push_str(&path::remove_dots(&segments[..fixed]));
     out.push_str(&segments[fixed..]);
     out.push_str(&percent::normalise(&skeleton[tail..], false));
     out
+}
+
+/// Whether what stands before this place is complete, however the holes from here on are filled.
+fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
+    let rest = &skeleton[at..];
+    let before = skeleton[..at].matches(HOLE).count();
+    let tail = |operator: &Operator| {
+        matches!(operator, Operator::Query | Operator::Continuation | Operator::Fragment)
+    };
+    rest.starts_with(['/', '?', '#'])
+        || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
 /// `open` says that what follows may still belong to it.

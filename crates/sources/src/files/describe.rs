@@ -1,6 +1,5 @@
 //! What is known about a file: its kind, its title, and what the configuration says of it.
 
-use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use super::filter;
 use super::front_matter::{self, FrontMatter};
 use super::stamp::Stamp;
 use super::tree::Folder;
+use super::walk::Leaf;
 use crate::media;
 
 /// The media type of directories.
@@ -58,45 +58,38 @@ impl Describe {
         resource
     }
 
-    pub(super) fn file(
-        &self,
-        folder: &Folder,
-        name: &OsStr,
-        key: &str,
-        uri: Uri,
-        metadata: &Metadata,
-    ) -> Resource {
-        let facts = self.facts(folder, name, key, metadata);
-        let mut resource = Resource::new(uri, name.to_string_lossy());
+    pub(super) fn file(&self, folder: &Folder, leaf: &Leaf, uri: Uri) -> Resource {
+        let facts = self.facts(folder, leaf);
+        let mut resource = Resource::new(uri, leaf.name.to_string_lossy());
         resource.mime = Some(facts.mime.into());
-        resource.size = Some(metadata.len());
-        self.apply_rules(&mut resource, &folder.place.path.join(name), false);
-        resource.annotations.last_modified = modified(metadata);
+        resource.size = Some(leaf.metadata.len());
+        self.apply_rules(&mut resource, &folder.place.path.join(&leaf.name), false);
+        resource.annotations.last_modified = modified(&leaf.metadata);
         if let Some(matter) = facts.front_matter {
-            resource.title = matter.title.clone();
+            resource.title.clone_from(&matter.title);
             resource.description = matter.description.clone().or(resource.description);
         }
         resource
     }
 
     /// What looking into a file tells; it is opened only where its name does not tell enough.
-    pub(super) fn facts(&self, folder: &Folder, name: &OsStr, key: &str, metadata: &Metadata) -> Facts {
-        let label = name.to_string_lossy();
+    pub(super) fn facts(&self, folder: &Folder, leaf: &Leaf) -> Facts {
+        let label = leaf.name.to_string_lossy();
         let named = media::by_name(&label);
         if let Some(mime) = named
             && !front_matter::may_be_in(mime)
         {
             return Facts { mime, front_matter: None };
         }
-        if let Some(known) = self.known.find(key)
-            && known.stamp == Stamp::of(metadata)
+        if let Some(known) = self.known.find(&leaf.key)
+            && known.stamp == Stamp::of(&leaf.metadata)
         {
             return known.facts;
         }
         let seen = SystemTime::now();
         let mut head = Vec::new();
         // The stamp is that of the file which was opened: the one that was listed may be another by now.
-        let stamp = match folder.place.open(name) {
+        let stamp = match folder.place.open(&leaf.name) {
             Ok((file, metadata)) => {
                 file.take(media::HEAD as u64).read_to_end(&mut head).map(|_| Stamp::of(&metadata))
             }
@@ -113,7 +106,7 @@ impl Describe {
         if let Ok(stamp) = stamp
             && stamp.settled(seen)
         {
-            self.known.keep(key, 1, Known { stamp, facts: facts.clone() });
+            self.known.keep(&leaf.key, 1, Known { stamp, facts: facts.clone() });
         }
         facts
     }

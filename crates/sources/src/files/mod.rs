@@ -233,9 +233,9 @@ impl Inner {
             }
             page.resources.extend(match step {
                 Step::Folder(folder) => self.describe_folder(folder),
-                Step::File(file) => self
-                    .uri(&file.key)
-                    .map(|uri| self.describe.file(file.folder, &file.name, &file.key, uri, &file.metadata)),
+                Step::File(folder, leaf) => {
+                    self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, uri))
+                }
             });
         }
         Ok(page)
@@ -261,14 +261,12 @@ impl Inner {
         };
         let mut page = Page::default();
         for key in &names[first..] {
-            let full = format!("{}{key}", folder.key);
             let resource = if key.ends_with('/') {
                 let child = walk::readable_directory(&self.tree, &folder, key).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))
             } else {
-                let file = walk::file(&self.tree, &folder, key).map_err(failed)?;
-                file.zip(self.uri(&full))
-                    .map(|((name, metadata), uri)| self.describe.file(&folder, &name, &full, uri, &metadata))
+                let leaf = walk::leaf(&self.tree, &folder, key).map_err(failed)?;
+                leaf.and_then(|leaf| Some(self.describe.file(&folder, &leaf, self.uri(&leaf.key)?)))
             };
             let Some(resource) = resource else { continue };
             if page.resources.len() == limit {

@@ -156,27 +156,27 @@ impl Reader<'_> {
 
     fn child(&self, folder: &Folder, key: &str, left: &mut u64) -> io::Result<Option<Content>> {
         let tree = &self.inner.tree;
-        let full = format!("{}{key}", folder.key);
-        let Some(uri) = self.inner.uri(&full) else { return Ok(None) };
         if key.ends_with('/') {
-            return Ok(
-                walk::readable_directory(tree, folder, key)?.map(|_| Content::text(uri, DIRECTORY, ""))
-            );
+            let child = walk::readable_directory(tree, folder, key)?;
+            let uri = child.and_then(|child| self.inner.uri(&child.key));
+            return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }
-        let Some((name, metadata)) = walk::file(tree, folder, key)? else { return Ok(None) };
+        let Some(leaf) = walk::leaf(tree, folder, key)? else { return Ok(None) };
+        let Some(uri) = self.inner.uri(&leaf.key) else { return Ok(None) };
         let omitted = |why: String| {
-            let mime = self.inner.describe.facts(folder, &name, &full, &metadata).mime;
+            let mime = self.inner.describe.facts(folder, &leaf).mime;
             let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
             Some(Content { meta, ..Content::text(uri.clone(), mime, "") })
         };
+        let size = leaf.metadata.len();
         let limit = self.inner.config.max_size.min(*left);
-        if metadata.len() > limit {
-            return Ok(omitted(format!("too large: {} bytes", metadata.len())));
+        if size > limit {
+            return Ok(omitted(format!("too large: {size} bytes")));
         }
-        match folder.place.open(&name).and_then(|(file, _)| read_up_to(&file, metadata.len(), limit)) {
+        match folder.place.open(&leaf.name).and_then(|(file, _)| read_up_to(&file, size, limit)) {
             Ok(Some(data)) => {
                 *left -= data.len() as u64;
-                let mime = mime(&name, &data);
+                let mime = mime(&leaf.name, &data);
                 let body = media::body(data, mime);
                 Ok(Some(Content { uri, mime: Some(mime.into()), body, meta: None }))
             }

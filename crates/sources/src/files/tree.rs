@@ -108,7 +108,11 @@ impl Tree {
         let mut segments = path.split('/').peekable();
         while let Some(segment) = segments.next() {
             let name = name::of_segment(segment).ok_or_else(missing)?;
-            let directory = folder.place.stat(&name)?.is_dir();
+            let metadata = folder.place.stat(&name)?;
+            let directory = metadata.is_dir();
+            if !(directory || metadata.is_file()) {
+                return Err(missing());
+            }
             if !self.shows(&folder, &name, directory) || !self.is_spelled_so(&folder, segment, directory)? {
                 return Err(missing());
             }

@@ -27,13 +27,14 @@ struct Level {
 /// What a walk meets.
 pub(super) enum Step<'a> {
     Folder(&'a Folder),
-    File(FileStep<'a>),
+    /// With the directory that it is in.
+    File(&'a Folder, Box<Leaf>),
 }
 
-/// A file that a walk meets.
-pub(super) struct FileStep<'a> {
-    pub(super) folder: &'a Folder,
+/// A file as it was found in a directory.
+pub(super) struct Leaf {
     pub(super) name: OsString,
+    /// Its path as in its URI.
     pub(super) key: String,
     pub(super) metadata: Metadata,
 }
@@ -79,16 +80,8 @@ impl<'a> Walk<'a> {
                 if self.descend(&key)? {
                     return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
                 }
-            } else if let Some((name, metadata)) = file(self.tree, &level.folder, &key)? {
-                // Looked up again because the borrow checker cannot see that the loop ends here.
-                let Some(level) = self.stack.last() else { return Ok(None) };
-                let folder = &level.folder;
-                return Ok(Some(Step::File(FileStep {
-                    folder,
-                    name,
-                    key: format!("{}{key}", folder.key),
-                    metadata,
-                })));
+            } else if let Some(leaf) = leaf(self.tree, &level.folder, &key)? {
+                return Ok(self.stack.last().map(|level| Step::File(&level.folder, Box::new(leaf))));
             }
         }
     }
@@ -106,11 +99,12 @@ impl<'a> Walk<'a> {
 }
 
 /// The file of a name from a listing, if it is still one.
-pub(super) fn file(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<(OsString, Metadata)>> {
+pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Leaf>> {
     let Some(name) = name::of_segment(key) else { return Ok(None) };
+    let key = format!("{}{key}", folder.key);
     match folder.place.stat(&name) {
-        Ok(metadata) => Ok(metadata.is_file().then_some((name, metadata))),
-        Err(cause) => pass_over(tree, &format!("{}{key}", folder.key), cause).map(|()| None),
+        Ok(metadata) => Ok(metadata.is_file().then_some(Leaf { name, key, metadata })),
+        Err(cause) => pass_over(tree, &key, cause).map(|()| None),
     }
 }
 

@@ -100,10 +100,6 @@ impl Data {
         }
         Ok(Ok(media::body(data, mime)))
     }
-
-    pub(super) fn is_file(&self) -> bool {
-        matches!(self, Self::File(_))
-    }
 }
 
 fn mime_of_file(path: &Path) -> &'static str {

@@ -122,7 +122,7 @@ impl Inner {
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = self.resources.range((from, Bound::Unbounded));
+        let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources: Vec<_> = rest.by_ref().take(limit).map(|(_, held)| held.resource()).collect();
         Page { resources, more: rest.next().is_some() }
     }

@@ -18,8 +18,8 @@ pub(crate) const HEAD: usize = 8 * 1024;
 /// The media type of data whose name does not tell it.
 pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
     let head = &head[..head.len().min(HEAD)];
-    // Text first: `infer` takes a comment that begins with `BM` for a picture.
-    if text::looks_like_text(head) {
+    // Text first: `infer` takes a sentence that begins with `BM` for a picture. A PDF may be all letters.
+    if text::looks_like_text(head) && !head.starts_with(b"%PDF-") {
         return name::by_name_of_text(file_name).unwrap_or_else(|| markup(head).unwrap_or("text/plain"));
     }
     infer::get(head).map_or("application/octet-stream", |kind| kind.mime_type())
@@ -89,6 +89,7 @@ mod tests {
             ("empty", b"", "text/plain"),
             ("x", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
             ("x", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n\0", "application/pdf"),
+            ("x", b"%PDF-1.4\n1 0 obj\n", "application/pdf"),
             ("x", b"\0\x01\x02\x03", "application/octet-stream"),
             ("x", b"BM is not a picture\n", "text/plain"),
             ("x", b"<!DOCTYPE html><html></html>", "text/html"),

@@ -66,7 +66,10 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
             std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_clean)
         }
         // Likewise the cut may have halved a character of two bytes.
-        Err(_) => guess(&[], head).is_some() || guess(&[], &head[..head.len() - 1]).is_some(),
+        Err(_) => {
+            let (last, before) = (head[head.len() - 1], &head[..head.len() - 1]);
+            guess(&[], head).is_some() || (last >= 0x80 && guess(&[], before).is_some())
+        }
     }
 }
 

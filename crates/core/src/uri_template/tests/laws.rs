@@ -111,7 +111,7 @@ fn unambiguous() -> impl Strategy<Value = (String, Variables)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(200000))]
 
     #[test]
     fn what_a_template_expands_to_matches_it((text, variables) in filled(value)) {
@@ -126,8 +126,10 @@ proptest! {
     fn what_matches_expands_to_the_same((text, variables) in filled(|| text().prop_map(Value::Text).boxed())) {
         let template = template(&text);
         let expansion = template.expand(&variables);
-        // Elsewhere a value may take unescaped what an expansion would escape.
-        if let Some(uri) = kept(&expansion) && !text.contains(['+', '#', '*']) {
+        // Elsewhere a value may take unescaped what an expansion would escape, and `;a=` is also `;a`.
+        if let Some(uri) = kept(&expansion)
+            && !text.contains(['+', '#', '*', ';'])
+        {
             let found = template.matches(&uri).unwrap();
             prop_assert_eq!(&kept(&template.expand(&found)), &Some(uri), "{} with {:?}", text, found);
         }

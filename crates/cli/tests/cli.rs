@@ -1,0 +1,148 @@
+//! What the commands print, whole.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use insta::assert_snapshot;
+
+fn libris(folder: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_libris"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env_remove("LIBRIS_LOG")
+        .output()
+        .unwrap();
+    format!(
+        "exit: {}\n{}{}",
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap()
+    )
+}
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn check_says_what_would_be_served() {
+    let folder = folder(&[("docs/a.md", "---\ntitle: First\n---\n"), ("docs/b/c.txt", "text")]);
+    assert_snapshot!(libris(folder.path(), &["check", "docs"]), @"
+    exit: 0
+    docs: 4 resources, 25 B
+      file:///docs/  inode/directory
+      file:///docs/a.md  text/markdown  First
+      file:///docs/b/  inode/directory
+      file:///docs/b/c.txt  text/plain
+      template file:///docs/{+path}{?lines,bytes}
+    ok
+    ");
+}
+
+#[test]
+fn check_prints_json_for_scripts() {
+    let folder = folder(&[("docs/a.md", "# A\n")]);
+    assert_snapshot!(libris(folder.path(), &["check", "docs", "--json"]), @r#"
+    exit: 0
+    {
+      "ok": true,
+      "sources": [
+        {
+          "count": 2,
+          "resources": [
+            {
+              "mimeType": "inode/directory",
+              "name": "docs",
+              "size": null,
+              "title": null,
+              "uri": "file:///docs/"
+            },
+            {
+              "mimeType": "text/markdown",
+              "name": "a.md",
+              "size": 4,
+              "title": null,
+              "uri": "file:///docs/a.md"
+            }
+          ],
+          "size": 4,
+          "source": "docs",
+          "templates": [
+            {
+              "name": "docs",
+              "title": "Files of docs",
+              "uriTemplate": "file:///docs/{+path}{?lines,bytes}"
+            }
+          ]
+        }
+      ]
+    }
+    "#);
+}
+
+#[cfg(unix)]
+#[test]
+fn names_do_not_command_the_terminal() {
+    let folder = folder(&[("docs/a\u{1b}[31m.md", "---\ntitle: \u{1b}[2J\n---\n")]);
+    assert_snapshot!(libris(folder.path(), &["check", "docs"]), @r"
+    exit: 0
+    docs: 2 resources, 20 B
+      file:///docs/  inode/directory
+      file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
+      template file:///docs/{+path}{?lines,bytes}
+    ok
+    ");
+}
+
+#[test]
+fn nothing_to_serve_says_what_to_do() {
+    let folder = folder(&[]);
+    assert_snapshot!(libris(folder.path(), &["serve"]), @"
+    exit: 1
+    error: there is nothing to serve
+    hint: name a folder, as in `libris serve ./docs`, or write a `libris.toml`
+    ");
+}
+
+#[test]
+fn the_default_configuration_is_found() {
+    let folder = folder(&[("libris.toml", "[[inline.resource]]\nuri = \"a:b\"\ntext = \"x\"\n")]);
+    assert_snapshot!(libris(folder.path(), &["check"]), @"
+    exit: 0
+    libris.toml: 1 resource, 1 B
+      a:b  text/plain
+    ok
+    ");
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_the_one_that_was_meant() {
+    let folder = folder(&[("libris.toml", "[server]\nnmae = \"x\"\n")]);
+    assert_snapshot!(libris(folder.path(), &["check"]), @"
+    exit: 1
+    error: `libris.toml` is not a valid configuration
+    TOML parse error at line 2, column 1
+      |
+    2 | nmae = \"x\"
+      | ^^^^
+    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`
+    hint: did you mean `name`?
+    ");
+}
+
+#[test]
+fn an_address_for_everybody_is_refused() {
+    let folder = folder(&[("docs/a.md", "")]);
+    assert_snapshot!(libris(folder.path(), &["serve", "docs", "--http", "0.0.0.0:0"]), @"
+    exit: 1
+    error: `0.0.0.0:0` can be reached from other machines, and anybody could read what is served
+    hint: serve 127.0.0.1 instead, or add --allow-remote if that is what you want
+    ");
+}

@@ -1,0 +1,62 @@
+//! What is asked of both servers, in this order, in every revision and over every transport.
+
+use serde_json::{Value, json};
+
+/// A cursor that stands for the last one that the server itself gave.
+pub(crate) const LAST_CURSOR: &str = "<last>";
+
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) ask: Ask,
+}
+
+pub(crate) enum Ask {
+    Request { id: Value, method: &'static str, params: Option<Value> },
+    /// A line as it is, for what is no request.
+    Raw(&'static str),
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let ask = |name, method, params| Case { name, ask: Ask::Request { id: json!(7), method, params: Some(params) } };
+    let bare = |name, method| Case { name, ask: Ask::Request { id: json!(7), method, params: None } };
+    let raw = |name, line| Case { name, ask: Ask::Raw(line) };
+    let complete = |name, reference: Value, variable, typed| {
+        ask(name, "completion/complete", json!({"ref": reference, "argument": {"name": variable, "value": typed}}))
+    };
+    let template = json!({"type": "ref/resource", "uri": "note://numbered/{id}"});
+    vec![
+        bare("list without params", "resources/list"),
+        ask("list", "resources/list", json!({})),
+        ask("list the second page", "resources/list", json!({"cursor": LAST_CURSOR})),
+        ask("list from a forged cursor", "resources/list", json!({"cursor": "forged"})),
+        ask("list from a cursor that is no text", "resources/list", json!({"cursor": 1})),
+        ask("templates", "resources/templates/list", json!({})),
+        ask("read text", "resources/read", json!({"uri": "note://a"})),
+        ask("read a blob", "resources/read", json!({"uri": "note://b"})),
+        ask("read nothing", "resources/read", json!({"uri": "note://c"})),
+        ask("read from a template", "resources/read", json!({"uri": "note://numbered/12"})),
+        ask("read what is not there", "resources/read", json!({"uri": "note://missing"})),
+        ask("read without a uri", "resources/read", json!({})),
+        ask("read a uri that is no text", "resources/read", json!({"uri": 1})),
+        bare("read without params", "resources/read"),
+        complete("complete", template.clone(), "id", "1"),
+        complete("complete to nothing", template.clone(), "id", "x"),
+        complete("complete an unknown variable", template, "nosuch", ""),
+        complete("complete an unknown template", json!({"type": "ref/resource", "uri": "note://{x}"}), "x", ""),
+        complete("complete a prompt", json!({"type": "ref/prompt", "name": "nosuch"}), "x", ""),
+        complete("complete an unknown kind", json!({"type": "ref/other"}), "x", ""),
+        ask("tools", "tools/list", json!({})),
+        ask("prompts", "prompts/list", json!({})),
+        ask("call a tool", "tools/call", json!({"name": "nosuch"})),
+        ask("get a prompt", "prompts/get", json!({"name": "nosuch"})),
+        ask("subscribe", "resources/subscribe", json!({"uri": "note://a"})),
+        ask("set the log level", "logging/setLevel", json!({"level": "info"})),
+        bare("ping", "ping"),
+        bare("discover", "server/discover"),
+        bare("unknown method", "nosuch/method"),
+        Case { name: "text as id", ask: Ask::Request { id: json!("seven"), method: "tools/list", params: None } },
+        raw("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","#),
+        raw("no version", r#"{"id":7,"method":"tools/list"}"#),
+        raw("batch", r#"[{"jsonrpc":"2.0","id":7,"method":"tools/list"}]"#),
+    ]
+}

@@ -1,0 +1,156 @@
+//! Runs what the README and the manual show, so that they say what the program does.
+//!
+//! By the word behind the fence: `console` is run and its output compared, where `[..]` stands for
+//! anything and a line `...` for any lines; the commands of `sh` must succeed; `toml` must be a valid
+//! configuration; `json` must be JSON; `text` is prose.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const LIBRIS: &str = env!("CARGO_BIN_EXE_libris");
+
+/// Commands that are shown but not run here, because running them is what the tests are.
+const KNOWN: [&str; 3] = ["./test", "./test quick", "cargo install --path crates/cli"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+struct Block {
+    place: String,
+    kind: String,
+    text: String,
+}
+
+fn blocks() -> Vec<Block> {
+    let mut pages = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    let manual = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    pages.extend(manual.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    pages.iter().flat_map(|page| blocks_of(page)).collect()
+}
+
+fn blocks_of(page: &Path) -> Vec<Block> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (number, line) in text.lines().enumerate() {
+        match (&mut open, line.strip_prefix("```")) {
+            (None, Some(kind)) => {
+                let place = format!("{}:{}", page.file_name().unwrap().to_string_lossy(), number + 1);
+                open = Some(Block { place, kind: kind.to_owned(), text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(block), None) => {
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(open.is_none(), "{}: a block is not closed", page.display());
+    blocks
+}
+
+fn run(command: &str, folder: &Path) -> Output {
+    let rest = command.strip_prefix("libris ").or_else(|| command.strip_prefix("cargo run --release -- "));
+    let rest = rest.unwrap_or_else(|| panic!("no command of ours: `{command}`"));
+    Command::new(LIBRIS)
+        .args(rest.split_whitespace())
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .env("COLUMNS", "105")
+        .env_remove("LIBRIS_LOG")
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    // A terminal shows no trailing blanks, and neither do the pages.
+    let text = String::from_utf8(text).unwrap();
+    text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn fits(pattern: &str, line: &str) -> bool {
+    match pattern.split_once("[..]") {
+        None => pattern == line,
+        Some((head, tail)) => {
+            let Some(rest) = line.strip_prefix(head) else { return false };
+            (0..=rest.len()).any(|at| rest.is_char_boundary(at) && fits(tail, &rest[at..]))
+        }
+    }
+}
+
+/// Compares line by line; a line `...` stands for any number of lines.
+fn same(expected: &[&str], said: &[&str]) -> bool {
+    match expected.split_first() {
+        None => said.is_empty(),
+        Some((&"...", rest)) => (0..=said.len()).any(|at| same(rest, &said[at..])),
+        Some((pattern, rest)) => {
+            said.split_first().is_some_and(|(line, others)| fits(pattern, line) && same(rest, others))
+        }
+    }
+}
+
+#[test]
+fn consoles_show_what_the_program_says() {
+    let mut ran = 0;
+    for block in blocks().into_iter().filter(|block| block.kind == "console") {
+        for session in block.text.split("$ ").skip(1) {
+            let (command, expected) = session.split_once('\n').unwrap();
+            let said = said(&run(command, &root()));
+            let expected: Vec<_> = expected.trim_end().lines().collect();
+            let lines: Vec<_> = said.trim_end().lines().collect();
+            assert!(same(&expected, &lines), "{}: `{command}` says\n{said}", block.place);
+            ran += 1;
+        }
+    }
+    assert!(ran >= 5, "only {ran} commands were run");
+}
+
+#[test]
+fn commands_succeed() {
+    let folder = furnished("");
+    for block in blocks().into_iter().filter(|block| block.kind == "sh") {
+        for command in block.text.lines().filter(|command| !KNOWN.contains(command)) {
+            let at_root = command.contains("examples/");
+            let output = run(command, if at_root { Path::new("../..") } else { folder.path() });
+            assert!(output.status.success(), "{}: `{command}` says\n{}", block.place, said(&output));
+        }
+    }
+}
+
+#[test]
+fn configurations_are_valid() {
+    for block in blocks().into_iter().filter(|block| block.kind == "toml") {
+        let folder = furnished(&block.text);
+        let output = run("libris check --config libris.toml", folder.path());
+        assert!(output.status.success(), "{}:\n{}", block.place, said(&output));
+    }
+}
+
+#[test]
+fn json_is_json() {
+    for block in blocks().into_iter().filter(|block| block.kind == "json") {
+        serde_json::from_str::<serde_json::Value>(&block.text)
+            .unwrap_or_else(|cause| panic!("{}: {cause}", block.place));
+    }
+}
+
+#[test]
+fn every_block_is_of_a_kind_that_is_tested() {
+    for block in blocks() {
+        let kinds = ["console", "sh", "toml", "json", "text"];
+        assert!(kinds.contains(&&*block.kind), "{}: what is `{}`?", block.place, block.kind);
+    }
+}
+
+/// A folder with `docs` in it and this configuration; a plain one where it is empty.
+fn furnished(config: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("docs")).unwrap();
+    std::fs::write(folder.path().join("docs/start.md"), "# Start\n").unwrap();
+    let config = if config.is_empty() { "[[files]]\npath = \"docs\"\n" } else { config };
+    std::fs::write(folder.path().join("libris.toml"), config).unwrap();
+    folder
+}

@@ -1,0 +1,41 @@
+//! The built binary as a process that ends with the test.
+
+use std::ffi::OsStr;
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// `libris serve` with `what` to serve.
+pub(crate) fn serve(what: &[&OsStr]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_libris"));
+    command.arg("serve").args(what).kill_on_drop(true);
+    command
+}
+
+/// A server on a free port.
+pub(crate) struct HttpServer {
+    pub(crate) url: String,
+    _process: Child,
+}
+
+impl HttpServer {
+    pub(crate) async fn start(what: &[&OsStr]) -> Self {
+        let mut process = serve(what)
+            .args(["--http", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("libris starts");
+        let mut said = BufReader::new(process.stderr.take().expect("stderr")).lines();
+        let url = loop {
+            let line = said.next_line().await.expect("text").expect("libris says where it listens");
+            if let Some((_, url)) = line.split_once("listening on ") {
+                break url.to_owned();
+            }
+        };
+        // A full pipe would stop the server.
+        tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
+        Self { url, _process: process }
+    }
+}

@@ -1,1 +1,0 @@
-//! What every source must keep.

@@ -1,0 +1,135 @@
+//! Laws of templates and of filling them in.
+
+use std::collections::BTreeMap;
+
+use super::{Fixture, Law};
+use crate::uri_template::Variables;
+use crate::{Completion, Context, Error, Partial, Uri, UriTemplate};
+
+/// Every template has a name.
+pub async fn templates_have_names(fixture: &dyn Fixture) {
+    let law = Law::new("templates_have_names", fixture);
+    for template in law.had("asking for templates", law.source.templates().await) {
+        if template.name.is_empty() {
+            law.broken(format_args!("`{}` has no name", template.uri));
+        }
+    }
+}
+
+/// A completion holds no more values than allowed, and what it says about the rest is true.
+pub async fn completions_are_bounded(fixture: &dyn Fixture) {
+    let law = Law::new("completions_are_bounded", fixture);
+    for template in law.templates().await {
+        for (variable, known) in turns(&law, &template).await {
+            let completion = law.complete(&template, &variable, "", &known).await;
+            let count = completion.values.len();
+            let what = format!("completing `{variable}` of `{template}`");
+            if count > Completion::LIMIT {
+                law.broken(format_args!("{what} gave {count} values"));
+            }
+            if let Some(total) = completion.total
+                && (total < count as u64 || completion.more != (total > count as u64))
+            {
+                law.broken(format_args!(
+                    "{what} gave {count} values of {total}, and says {} about more",
+                    completion.more
+                ));
+            }
+        }
+    }
+}
+
+/// A template filled in with completed values is covered and reads.
+pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
+    /// Of how many values of each variable this is checked.
+    const TRIED: usize = 5;
+    let law = Law::new("completed_variables_lead_somewhere", fixture);
+    for template in law.templates().await {
+        for (variable, known) in turns(&law, &template).await {
+            let values = law.complete(&template, &variable, "", &known).await.values;
+            for value in values.into_iter().take(TRIED) {
+                let mut known = known.clone();
+                known.insert(variable.clone(), value);
+                if let Some(known) = fill(&law, &template, known).await {
+                    reads(&law, &template, &known).await;
+                }
+            }
+        }
+    }
+}
+
+/// A value is still offered after its first character has been typed.
+pub async fn typing_narrows(fixture: &dyn Fixture) {
+    let law = Law::new("typing_narrows", fixture);
+    for template in law.templates().await {
+        for (variable, known) in turns(&law, &template).await {
+            let values = law.complete(&template, &variable, "", &known).await.values;
+            let Some(value) = values.first() else { continue };
+            let typed: String = value.chars().take(1).collect();
+            let narrowed = law.complete(&template, &variable, &typed, &known).await;
+            if !narrowed.values.contains(value) && !narrowed.more {
+                law.broken(format_args!("`{value}` of `{template}` is gone once `{typed}` is typed"));
+            }
+        }
+    }
+}
+
+/// A variable that a template does not have has no values.
+pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
+    let law = Law::new("unknown_variables_have_no_values", fixture);
+    let variable = "libris_contract_unknown";
+    for template in law.templates().await {
+        let asked = Partial { template: &template, variable, typed: "", known: &BTreeMap::new() };
+        match law.source.complete(asked).await {
+            Err(Error::Invalid(_)) => {}
+            Ok(completion) if completion.values.is_empty() => {}
+            other => law.broken(format_args!("completing `{variable}` of `{template}` gave {other:?}")),
+        }
+    }
+}
+
+/// Each variable of a template in its turn, with those before it filled in by their first values.
+async fn turns(law: &Law<'_>, template: &UriTemplate) -> Vec<(String, BTreeMap<String, String>)> {
+    let mut turns = Vec::new();
+    let mut known = BTreeMap::new();
+    for variable in template.variables() {
+        turns.push((variable.to_owned(), known.clone()));
+        let completion = law.complete(template, variable, "", &known).await;
+        known.extend(completion.values.into_iter().next().map(|value| (variable.to_owned(), value)));
+    }
+    turns
+}
+
+/// Fills in the rest by first values; `None` if a variable that must be filled in has none.
+async fn fill(
+    law: &Law<'_>,
+    template: &UriTemplate,
+    mut known: BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    for variable in template.variables() {
+        if known.contains_key(variable) {
+            continue;
+        }
+        match law.complete(template, variable, "", &known).await.values.into_iter().next() {
+            Some(value) => {
+                known.insert(variable.to_owned(), value);
+            }
+            None if template.may_lack(variable) => {}
+            None => return None,
+        }
+    }
+    Some(known)
+}
+
+async fn reads(law: &Law<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
+    let expanded = template.expand(&known.iter().collect::<Variables>());
+    let what = format!("`{template}` filled in as `{expanded}`");
+    let uri = law.had(&what, Uri::parse(&expanded));
+    if law.source.covers(&uri).is_none() {
+        law.broken(format_args!("{what} is not covered"));
+    }
+    match law.source.read(&uri, &Context::default()).await {
+        Ok(_) | Err(Error::TooLarge { .. }) => {}
+        Err(error) => law.broken(format_args!("{what} does not read: {error} ({error:?})")),
+    }
+}

@@ -1,0 +1,181 @@
+//! What every [`Source`] must keep, as a suite that a source's own tests run.
+//!
+//! Implement [`Fixture`] and call [`check`]. Each law is a function of its own, and a failure names it.
+//! Nothing here needs a particular runtime.
+
+mod children;
+mod completion;
+mod listing;
+mod reading;
+mod watching;
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use async_trait::async_trait;
+
+pub use children::{children_are_what_stands_below, only_directories_have_children};
+pub use completion::{
+    completed_variables_lead_somewhere, completions_are_bounded, templates_have_names, typing_narrows,
+    unknown_variables_have_no_values,
+};
+pub use listing::{
+    a_listing_ends, a_listing_goes_on_after_any_uri, a_listing_survives_changes, pages_are_ordered_and_agree,
+};
+pub use reading::{
+    listed_resources_are_covered, listed_resources_read, what_is_invalid_is_refused,
+    what_is_not_covered_is_not_found, what_is_unknown_is_not_found,
+};
+pub use watching::changes_are_reported;
+
+use crate::{Completion, Page, Partial, Resource, Source, UriTemplate};
+use crate::{Result, Uri};
+
+/// A source under test, and what its tests know about it.
+///
+/// A few resources are enough, but there should be more than three, and at least one of everything that
+/// the source has: directories, templates, text, bytes.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// The source.
+    fn source(&self) -> &dyn Source;
+
+    /// A well-formed URI in the source's own space at which nothing is.
+    fn unknown(&self) -> Uri;
+
+    /// URIs that the source must refuse as invalid or not found, such as attempts to break out.
+    fn invalid(&self) -> Vec<Uri> {
+        Vec::new()
+    }
+
+    /// Makes a resource that is listed, a different one for each number, and says where it is; `None`
+    /// if the source is read-only.
+    async fn add(&self, _number: usize) -> Option<Uri> {
+        None
+    }
+
+    /// Changes the content of a resource that was added; `false` if that cannot be done.
+    async fn change(&self, _uri: &Uri) -> bool {
+        false
+    }
+
+    /// Removes a resource that was added; `false` if that cannot be done.
+    async fn remove(&self, _uri: &Uri) -> bool {
+        false
+    }
+
+    /// Ends when a change should have been reported long ago.
+    async fn deadline(&self);
+}
+
+/// Checks every law, and panics with the name of the first that is broken.
+pub async fn check(fixture: &dyn Fixture) {
+    pages_are_ordered_and_agree(fixture).await;
+    a_listing_ends(fixture).await;
+    a_listing_goes_on_after_any_uri(fixture).await;
+    listed_resources_are_covered(fixture).await;
+    listed_resources_read(fixture).await;
+    what_is_unknown_is_not_found(fixture).await;
+    what_is_invalid_is_refused(fixture).await;
+    what_is_not_covered_is_not_found(fixture).await;
+    children_are_what_stands_below(fixture).await;
+    only_directories_have_children(fixture).await;
+    templates_have_names(fixture).await;
+    completions_are_bounded(fixture).await;
+    completed_variables_lead_somewhere(fixture).await;
+    typing_narrows(fixture).await;
+    unknown_variables_have_no_values(fixture).await;
+    a_listing_survives_changes(fixture).await;
+    changes_are_reported(fixture).await;
+}
+
+/// The media type of a directory.
+const DIRECTORY: &str = "inode/directory";
+
+fn is_directory(resource: &Resource) -> bool {
+    resource.mime.as_deref() == Some(DIRECTORY)
+}
+
+/// A law being checked, and whom it is checked on.
+struct Law<'a> {
+    name: &'static str,
+    source: &'a dyn Source,
+}
+
+impl<'a> Law<'a> {
+    fn new(name: &'static str, fixture: &'a dyn Fixture) -> Self {
+        Self { name, source: fixture.source() }
+    }
+
+    #[track_caller]
+    fn broken(&self, how: impl Display) -> ! {
+        panic!("the source breaks the law `{}`: {how}", self.name)
+    }
+
+    /// What was to be had, or a broken law.
+    #[track_caller]
+    fn had<T>(&self, what: impl Display, result: Result<T>) -> T {
+        result.unwrap_or_else(|error| self.broken(format_args!("{what} failed: {error} ({error:?})")))
+    }
+
+    async fn page(&self, after: Option<&Uri>, limit: usize) -> Page {
+        self.had("a listing", self.source.list(after, limit).await)
+    }
+
+    /// Everything listed after `after`, page by page.
+    async fn all(&self, after: Option<&Uri>, limit: usize) -> Vec<Resource> {
+        let mut all = Vec::new();
+        let mut after = after.cloned();
+        loop {
+            let page = self.page(after.as_ref(), limit).await;
+            self.well_formed(&page, after.as_ref(), limit);
+            after = page.resources.last().map(|last| last.uri.clone()).or(after);
+            all.extend(page.resources);
+            if !page.more {
+                return all;
+            }
+        }
+    }
+
+    /// A page that is not would make whoever follows it miss resources or never come to an end.
+    fn well_formed(&self, page: &Page, after: Option<&Uri>, limit: usize) {
+        if page.resources.len() > limit {
+            self.broken(format_args!("a page of at most {limit} has {}", page.resources.len()));
+        }
+        if page.resources.is_empty() && page.more {
+            self.broken("an empty page says that there is more");
+        }
+        let mut last = after;
+        for resource in &page.resources {
+            if let Some(last) = last
+                && *last >= resource.uri
+            {
+                self.broken(format_args!("`{}` is listed after `{last}`", resource.uri));
+            }
+            last = Some(&resource.uri);
+        }
+    }
+
+    async fn listed(&self) -> Vec<Resource> {
+        self.all(None, 1000).await
+    }
+
+    async fn templates(&self) -> Vec<UriTemplate> {
+        let templates = self.had("asking for templates", self.source.templates().await);
+        templates.into_iter().map(|template| template.uri).collect()
+    }
+
+    async fn complete(
+        &self,
+        template: &UriTemplate,
+        variable: &str,
+        typed: &str,
+        known: &BTreeMap<String, String>,
+    ) -> Completion {
+        let completion = self.source.complete(Partial { template, variable, typed, known }).await;
+        self.had(format_args!("completing `{variable}` of `{template}` from `{typed}`"), completion)
+    }
+}
+
+#[cfg(test)]
+mod tests;

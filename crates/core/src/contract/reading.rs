@@ -1,0 +1,84 @@
+//! Laws of reading.
+
+use super::{Fixture, Law, is_directory};
+use crate::{Body, Context, Error, Uri};
+
+/// What is listed is covered.
+pub async fn listed_resources_are_covered(fixture: &dyn Fixture) {
+    let law = Law::new("listed_resources_are_covered", fixture);
+    for resource in law.listed().await {
+        if law.source.covers(&resource.uri).is_none() {
+            law.broken(format_args!("`{}` is listed but not covered", resource.uri));
+        }
+    }
+}
+
+/// What is listed can be read, unless it is too large, and is what the listing says it is.
+pub async fn listed_resources_read(fixture: &dyn Fixture) {
+    let law = Law::new("listed_resources_read", fixture);
+    for resource in law.listed().await {
+        let uri = &resource.uri;
+        let parts = match law.source.read(uri, &Context::default()).await {
+            Err(Error::TooLarge { .. }) => continue,
+            other => law.had(format_args!("reading `{uri}`"), other).parts,
+        };
+        if parts.is_empty() {
+            law.broken(format_args!("reading `{uri}` gave no parts"));
+        }
+        let [part] = &*parts else { continue };
+        if is_directory(&resource) {
+            continue;
+        }
+        if part.uri != *uri {
+            law.broken(format_args!("reading `{uri}` gave `{}`", part.uri));
+        }
+        if let (Some(listed), Some(read)) = (&resource.mime, &part.mime)
+            && listed != read
+        {
+            law.broken(format_args!("`{uri}` is listed as `{listed}` and reads as `{read}`"));
+        }
+        // Text may have been converted from another encoding, so only bytes must agree.
+        if let (Some(listed), Body::Bytes(bytes)) = (resource.size, &part.body)
+            && listed != bytes.len() as u64
+        {
+            law.broken(format_args!("`{uri}` is listed with {listed} bytes and has {}", bytes.len()));
+        }
+    }
+}
+
+/// Where nothing is, reading says so.
+pub async fn what_is_unknown_is_not_found(fixture: &dyn Fixture) {
+    let law = Law::new("what_is_unknown_is_not_found", fixture);
+    let uri = fixture.unknown();
+    match law.source.read(&uri, &Context::default()).await {
+        Err(Error::NotFound(_)) => {}
+        other => law.broken(format_args!("reading `{uri}` gave {other:?}")),
+    }
+}
+
+/// What the source must refuse is invalid or not found, and nothing else: no failure, no content.
+pub async fn what_is_invalid_is_refused(fixture: &dyn Fixture) {
+    let law = Law::new("what_is_invalid_is_refused", fixture);
+    for uri in fixture.invalid() {
+        refused(&law, &uri).await;
+    }
+}
+
+/// What the source does not cover it does not read.
+pub async fn what_is_not_covered_is_not_found(fixture: &dyn Fixture) {
+    let law = Law::new("what_is_not_covered_is_not_found", fixture);
+    let mut uris = fixture.invalid();
+    uris.extend(
+        ["libris-contract://nobody/nothing", "libris-contract:"].map(Uri::parse).into_iter().flatten(),
+    );
+    for uri in uris.iter().filter(|uri| law.source.covers(uri).is_none()) {
+        refused(&law, uri).await;
+    }
+}
+
+async fn refused(law: &Law<'_>, uri: &Uri) {
+    match law.source.read(uri, &Context::default()).await {
+        Err(Error::Invalid(_) | Error::NotFound(_)) => {}
+        other => law.broken(format_args!("reading `{uri}` gave {other:?}")),
+    }
+}

@@ -1,0 +1,58 @@
+//! Laws of watching.
+
+use std::pin::pin;
+
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+
+use super::{Fixture, Law};
+use crate::{Change, Context, Uri};
+
+/// A source that can be watched reports what is added, changed and removed.
+pub async fn changes_are_reported(fixture: &dyn Fixture) {
+    let law = Law::new("changes_are_reported", fixture);
+    let Some(mut changes) = law.source.watch() else { return };
+    // A number that no other law uses, so that this is not a resource that was there before.
+    let Some(uri) = fixture.add(1_000).await else { return };
+    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
+    let read = law.source.read(&uri, &Context::default()).await;
+    law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
+    if fixture.change(&uri).await {
+        // Some replace a resource instead of writing to it.
+        let updated =
+            |change: &Change| matches!(change, Change::Updated(at) | Change::Added(at) if *at == uri);
+        watched.reports(&uri, "changed", updated).await;
+    }
+    if fixture.remove(&uri).await {
+        watched.reports(&uri, "removed", |change| matches!(change, Change::Removed(at) if *at == uri)).await;
+    }
+}
+
+struct Watched<'a> {
+    law: &'a Law<'a>,
+    fixture: &'a dyn Fixture,
+    changes: &'a mut BoxStream<'static, Change>,
+}
+
+impl Watched<'_> {
+    async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
+        let mut others = Vec::new();
+        let found = async {
+            while let Some(change) = self.changes.next().await {
+                if change == Change::Lost || wanted(&change) {
+                    return true;
+                }
+                others.push(change);
+            }
+            false
+        };
+        let in_time = match select(pin!(found), self.fixture.deadline()).await {
+            Either::Left((true, _)) => return,
+            Either::Left((false, _)) => "before the watch ended",
+            Either::Right(_) => "in time",
+        };
+        self.law.broken(format_args!("`{uri}` was {what} and not reported {in_time}, only {others:?}"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Completions of `{+path}` lead to readable URIs.
+
+use std::collections::BTreeMap;
+
+use libris_core::uri_template::Variables;
+use libris_core::{Completion, Context, Partial, Source, Uri};
+use libris_sources::Files;
+
+use super::sandbox::Sandbox;
+
+async fn complete(files: &Files, variable: &str, typed: &str) -> Completion {
+    let template = files.templates().await.unwrap().remove(0).uri;
+    let known = BTreeMap::new();
+    files.complete(Partial { template: &template, variable, typed, known: &known }).await.unwrap()
+}
+
+async fn values(files: &Files, typed: &str) -> Vec<String> {
+    complete(files, "path", typed).await.values
+}
+
+#[tokio::test]
+async fn segment_by_segment() {
+    let files = Sandbox::with(&[
+        ("guide/start.md", ""),
+        ("guide/Stop.md", ""),
+        ("guide/deep/er.md", ""),
+        ("GUIDE.md", ""),
+        (".hidden", ""),
+        ("readme.md", ""),
+    ]);
+    let files = files.files();
+    assert_eq!(values(&files, "").await, ["GUIDE.md", "guide/", "readme.md"]);
+    assert_eq!(values(&files, "gui").await, ["GUIDE.md", "guide/"]);
+    assert_eq!(values(&files, "guide/").await, ["guide/Stop.md", "guide/deep/", "guide/start.md"]);
+    assert_eq!(values(&files, "guide/st").await, ["guide/Stop.md", "guide/start.md"]);
+    assert_eq!(values(&files, "guide/deep/e").await, ["guide/deep/er.md"]);
+    for nothing in ["x", "nowhere/", "readme.md/", "/", "../", "guide/../", ".h", "guide//", "%2e%2e/", "a\0"]
+    {
+        assert_eq!(complete(&files, "path", nothing).await.values, [""; 0], "{nothing:?}");
+    }
+    for variable in ["lines", "bytes", "other"] {
+        assert_eq!(complete(&files, variable, "").await, Completion::default());
+    }
+}
+
+#[tokio::test]
+async fn every_value_expands_to_something_readable() {
+    let sandbox = Sandbox::new();
+    for name in
+        ["100%", "50%25", "a b", "what?", "#1", "[x]", "é", "a+b", "new\nline", "semi;", "co:lon", "{x}"]
+    {
+        sandbox.write(format!("in {name}/{name}"), "x");
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        sandbox.write(std::ffi::OsStr::from_bytes(b"in \xff/\xfe"), "x");
+    }
+    let files = sandbox.files();
+    let template = files.templates().await.unwrap().remove(0).uri;
+    let mut open = vec![String::new()];
+    let mut leaves = 0;
+    while let Some(typed) = open.pop() {
+        let found = values(&files, &typed).await;
+        assert!(!found.is_empty(), "{typed}");
+        for value in found {
+            let variables = Variables::from_iter([("path", value.as_str())]);
+            let uri = Uri::parse(&template.expand(&variables)).unwrap();
+            files.read(&uri, &Context::default()).await.unwrap();
+            match value.ends_with('/') {
+                true => open.push(value),
+                false => leaves += 1,
+            }
+        }
+    }
+    assert_eq!(leaves, if cfg!(unix) { 13 } else { 12 });
+}
+
+#[tokio::test]
+async fn many() {
+    let sandbox = Sandbox::new();
+    for number in 0..150 {
+        sandbox.write(format!("{number:03}"), "");
+    }
+    let completion = complete(&sandbox.files(), "path", "").await;
+    assert_eq!((completion.values.len(), completion.total, completion.more), (100, Some(150), true));
+}

@@ -1,0 +1,149 @@
+//! What is left out does not exist: not in a listing, not in a read.
+
+use std::fs;
+
+use super::sandbox::{Sandbox, listed, read, shown};
+use libris_core::Error;
+
+#[tokio::test]
+async fn ignore_files() {
+    let sandbox = Sandbox::with(&[
+        (".gitignore", "*.log\n/build/\n!keep.log\nsecret\n"),
+        ("a.log", ""),
+        ("keep.log", ""),
+        ("build/out.txt", ""),
+        ("src/build/out.txt", ""),
+        ("src/.gitignore", "!a.log\n*.tmp\n/only-here\n"),
+        ("src/a.log", ""),
+        ("src/b.log", ""),
+        ("src/x.tmp", ""),
+        ("src/only-here", ""),
+        ("src/deep/only-here", ""),
+        ("src/deep/secret/key", ""),
+        ("x.tmp", ""),
+        ("ignored-by-ignore", ""),
+        (".ignore", "ignored-by-ignore\n!b.log\n"),
+        (".git/info/exclude", "mine\n"),
+        ("mine", ""),
+    ]);
+    let files = sandbox.files();
+    assert_eq!(
+        listed(&files).await,
+        [
+            "",
+            "keep.log",
+            "src/",
+            "src/a.log",
+            "src/b.log",
+            "src/build/",
+            "src/build/out.txt",
+            "src/deep/",
+            "src/deep/only-here",
+            "x.tmp"
+        ]
+    );
+    for path in [
+        "a.log",
+        "build/",
+        "build",
+        "build/out.txt",
+        "src/x.tmp",
+        "src/only-here",
+        "src/deep/secret/key",
+        "src/deep/secret",
+        "ignored-by-ignore",
+        "mine",
+        ".gitignore",
+        ".git/info/exclude",
+    ] {
+        assert!(matches!(read(&files, path).await, Err(Error::NotFound(_))), "{path}");
+    }
+    let all = sandbox.files_with(|config| config.gitignore = false);
+    for path in ["a.log", "build/out.txt", "src/x.tmp", "src/deep/secret/key", "mine"] {
+        read(&all, path).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_ignore_file_edited_in_place() {
+    let sandbox = Sandbox::with(&[
+        (".gitignore", "aaaa\n"),
+        ("aaaa", ""),
+        ("bbbb", ""),
+        ("d/aaaa", ""),
+        ("d/bbbb", ""),
+    ]);
+    let files = sandbox.files();
+    for _ in 0..20 {
+        fs::write(sandbox.path(".gitignore"), "aaaa\n").unwrap();
+        assert_eq!(listed(&files).await, ["", "bbbb", "d/", "d/bbbb"]);
+        // The same size, the same directory entries, and perhaps within the same tick of the clock.
+        fs::write(sandbox.path(".gitignore"), "bbbb\n").unwrap();
+        assert_eq!(listed(&files).await, ["", "aaaa", "d/", "d/aaaa"]);
+        assert!(matches!(read(&files, "d/bbbb").await, Err(Error::NotFound(_))));
+    }
+}
+
+#[tokio::test]
+async fn include_and_exclude() {
+    let sandbox = Sandbox::with(&[
+        ("a.md", ""),
+        ("b.rs", ""),
+        ("guide/c.md", ""),
+        ("guide/d.txt", ""),
+        ("drafts/e.md", ""),
+        ("notes/drafts/f.md", ""),
+    ]);
+    let files = sandbox.files_with(|config| {
+        config.include = vec!["*.md".into()];
+        config.exclude = vec!["/drafts/".into()];
+    });
+    assert_eq!(
+        listed(&files).await,
+        ["", "a.md", "guide/", "guide/c.md", "notes/", "notes/drafts/", "notes/drafts/f.md"]
+    );
+    for path in ["b.rs", "guide/d.txt", "drafts/e.md", "drafts/"] {
+        assert!(matches!(read(&files, path).await, Err(Error::NotFound(_))), "{path}");
+    }
+    insta::assert_snapshot!(shown(&files, "guide").await, @"");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_may_not_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let sandbox = Sandbox::with(&[("open.txt", "x"), ("closed.txt", "x"), ("closed/x.txt", "x")]);
+    let set =
+        |path: &str, mode| fs::set_permissions(sandbox.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    set("closed", 0o000);
+    set("closed.txt", 0o000);
+    let files = sandbox.files();
+    // The superuser may read everything.
+    if fs::read(sandbox.path("closed.txt")).is_err() {
+        assert_eq!(listed(&files).await, ["", "closed.txt", "open.txt"]);
+        assert!(matches!(read(&files, "closed.txt").await, Err(Error::Denied(_))));
+    }
+    set("closed", 0o700);
+}
+
+#[tokio::test]
+async fn a_root_that_goes_and_comes_back() {
+    use libris_core::Source;
+
+    let sandbox = Sandbox::with(&[("x", "1")]);
+    let files = sandbox.files();
+    fs::remove_dir_all(sandbox.path("")).unwrap();
+    assert!(matches!(files.list(None, 10).await, Err(Error::Unavailable(_))));
+    insta::assert_snapshot!(shown(&files, "x").await, @"");
+    sandbox.write("x", "2");
+    insta::assert_snapshot!(shown(&files, "x").await, @"");
+}
+
+#[test]
+fn a_root_that_is_not_there() {
+    let open =
+        |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
+    insta::assert_snapshot!(open("/no/such/folder"), @"");
+    insta::assert_snapshot!(open(""), @"");
+}

@@ -1,0 +1,145 @@
+//! Whatever a file is called, its URI leads back to it.
+
+use libris_core::{Body, Context, Source};
+
+use super::sandbox::{Sandbox, listed, read, shown};
+
+const ODD: &[&str] = &[
+    "a b",
+    "100%",
+    "50%25",
+    "#hash",
+    "what?",
+    "semi;colon",
+    "co:lon",
+    "at@",
+    "plus+",
+    "am&p",
+    "eq=",
+    "'quote'",
+    "\"double\"",
+    "<tag>",
+    "[1]",
+    "{x}",
+    "back\\slash",
+    "pipe|",
+    "caret^",
+    "tick`",
+    "tab\there",
+    "new\nline",
+    "emoji 🦀",
+    "日本語",
+    "e\u{301}",
+    "é",
+    "-dash",
+    "~",
+    "~tilde",
+    "*",
+    "a.",
+    "a..b",
+    "lines=1-2",
+    "con",
+    "%2e%2e",
+    "%2F",
+    "%00",
+    "file:",
+    " ",
+    " lead",
+    "trail ",
+    "\u{7f}",
+    "UPPER",
+    "upper",
+];
+
+#[tokio::test]
+async fn odd_names() {
+    let sandbox = Sandbox::new();
+    let long = "x".repeat(255);
+    let wide = "日".repeat(85);
+    for name in ODD.iter().copied().chain([long.as_str(), wide.as_str()]) {
+        sandbox.write(format!("files/{name}"), name);
+        sandbox.write(format!("folders/{name}/inner"), name);
+    }
+    assert_round_trip(&sandbox, 2 * (ODD.len() + 2)).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn names_that_are_not_utf_8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let sandbox = Sandbox::new();
+    let name = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    sandbox.write(name(b"caf\xe9"), "caf%E9");
+    sandbox.write(name(b"\xff\xfe/\x80"), "%FF%FE/%80");
+    assert_round_trip(&sandbox, 2).await;
+    let files = sandbox.files();
+    assert_eq!(listed(&files).await, ["", "%FF%FE/", "%FF%FE/%80", "caf%E9"]);
+    let page = files.list(None, 10).await.unwrap();
+    assert_eq!(page.resources.last().unwrap().name, "caf\u{fffd}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn every_byte() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let sandbox = Sandbox::new();
+    let bytes = || (1..=255_u8).filter(|byte| *byte != b'/' && *byte != b'.');
+    for byte in bytes() {
+        sandbox.write(OsStr::from_bytes(&[byte]), [byte]);
+        sandbox.write(OsStr::from_bytes(&[b'd', byte, b'/', byte]), [byte]);
+    }
+    assert_round_trip(&sandbox, 2 * bytes().count()).await;
+}
+
+async fn assert_round_trip(sandbox: &Sandbox, count: usize) {
+    let files = sandbox.files();
+    let all = listed(&files).await;
+    assert_eq!(all.iter().filter(|path| !path.is_empty() && !path.ends_with('/')).count(), count);
+    for path in all {
+        let parts = read(&files, &path).await.unwrap();
+        let page = files.children(&super::sandbox::uri(&format!("file:///root/{path}")), None, 1000).await;
+        if path.ends_with('/') || path.is_empty() {
+            let children: Vec<_> = page.unwrap().resources.into_iter().map(|child| child.uri).collect();
+            let parts: Vec<_> = parts.into_iter().map(|part| part.uri).collect();
+            assert_eq!(parts[..children.len().min(100)], children[..children.len().min(100)]);
+            read(&files, path.trim_end_matches('/')).await.unwrap();
+        } else {
+            assert!(matches!(page, Err(libris_core::Error::NotDirectory(_))));
+            assert_eq!(parts.len(), 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn hidden_names_with_hidden_on() {
+    let sandbox = Sandbox::with(&[(".env", "A=1"), (".config/x", "y"), (".git/config", "no"), ("..x", "z")]);
+    assert_eq!(listed(&sandbox.files()).await, [""]);
+    let files = sandbox.files_with(|config| config.hidden = true);
+    assert_eq!(listed(&files).await, ["", "..x", ".config/", ".config/x", ".env"]);
+    insta::assert_snapshot!(shown(&files, ".git/config").await, @"");
+    insta::assert_snapshot!(shown(&files, "..x").await, @"");
+}
+
+#[tokio::test]
+async fn mounts() {
+    let sandbox = Sandbox::with(&[("x", "y")]);
+    assert_eq!(sandbox.files().root().as_str(), "file:///root/");
+    let files = sandbox.files_with(|config| config.mount = Some("my docs é".into()));
+    assert_eq!(files.root().as_str(), "file:///my%20docs%20%C3%A9/");
+    let page = files.list(None, 10).await.unwrap();
+    assert_eq!(page.resources[0].name, "my docs é");
+    let read = files.read(&page.resources[1].uri, &Context::default()).await.unwrap();
+    assert_eq!(read.parts[0].body, Body::Text("y".into()));
+    let wrong = |mount: &str| {
+        let mut config = libris_sources::files::Config::new("/");
+        config.mount = Some(mount.into()).filter(|mount: &String| !mount.is_empty());
+        libris_sources::Files::open(config).err().unwrap().to_string()
+    };
+    insta::assert_snapshot!(wrong("a/b"), @"");
+    insta::assert_snapshot!(wrong(".."), @"");
+    insta::assert_snapshot!(wrong(""), @"");
+}

@@ -1,0 +1,124 @@
+//! A folder that a test fills and serves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use libris_core::{Body, Content, Context, Result, Source, Uri};
+use libris_sources::Files;
+use libris_sources::files::Config;
+use tempfile::TempDir;
+
+/// A folder `root` inside of a temporary one, which is the outside.
+pub(crate) struct Sandbox {
+    outside: TempDir,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let outside = TempDir::new().unwrap();
+        fs::create_dir(outside.path().join("root")).unwrap();
+        Self { outside }
+    }
+
+    /// One with these files in it.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let sandbox = Self::new();
+        for (path, content) in files {
+            sandbox.write(path, content);
+        }
+        sandbox
+    }
+
+    pub(crate) fn outside(&self) -> &Path {
+        self.outside.path()
+    }
+
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.outside.path().join("root").join(path)
+    }
+
+    pub(crate) fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    pub(crate) fn files(&self) -> Files {
+        self.files_with(|_| ())
+    }
+
+    pub(crate) fn files_with(&self, change: impl FnOnce(&mut Config)) -> Files {
+        let mut config = Config::new(self.path(""));
+        change(&mut config);
+        Files::open(config).unwrap()
+    }
+}
+
+pub(crate) fn uri(text: &str) -> Uri {
+    Uri::parse(text).unwrap()
+}
+
+/// All URIs, page by page, without what they have in common.
+pub(crate) async fn listed(source: &impl Source) -> Vec<String> {
+    let mut all: Vec<Uri> = Vec::new();
+    loop {
+        let page = source.list(all.last(), 3).await.unwrap();
+        assert_eq!(page.more, page.more && page.resources.len() == 3, "a short page with more to come");
+        all.extend(page.resources.into_iter().map(|resource| resource.uri));
+        if !page.more {
+            break;
+        }
+    }
+    assert!(all.is_sorted_by(|one, other| one < other), "{all:?}");
+    all.iter().map(|uri| uri.as_str().strip_prefix("file:///root/").unwrap().to_owned()).collect()
+}
+
+pub(crate) async fn read(source: &impl Source, path: &str) -> Result<Vec<Content>> {
+    let uri = Uri::parse(&format!("file:///root/{path}"))?;
+    Ok(source.read(&uri, &Context::default()).await?.parts)
+}
+
+/// What reading gives, a line for each part.
+pub(crate) async fn shown(source: &impl Source, path: &str) -> String {
+    match read(source, path).await {
+        Ok(parts) => parts.iter().map(show).collect::<Vec<_>>().join("\n"),
+        Err(error) => format!("{}: {error}", format!("{error:?}").split([' ', '(', '{']).next().unwrap()),
+    }
+}
+
+fn show(part: &Content) -> String {
+    let mime = part.mime.as_deref().unwrap_or("-");
+    let body = match &part.body {
+        Body::Text(text) => format!("text {text:?}"),
+        Body::Bytes(bytes) => format!("bytes {bytes:?}"),
+    };
+    let meta = part.meta.as_ref().map(|meta| format!(" {}", serde_json::to_string(meta).unwrap()));
+    format!("{} {mime} {body}{}", part.uri, meta.unwrap_or_default())
+}
+
+/// What another thread does again and again for as long as this lives.
+pub(crate) struct Meanwhile {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Meanwhile {
+    pub(crate) fn each(work: impl Fn(usize) + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let work = move || (0..).take_while(|_| !stopped.load(Ordering::Relaxed)).for_each(work);
+        Self { stop, thread: Some(std::thread::spawn(work)) }
+    }
+}
+
+impl Drop for Meanwhile {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking());
+        }
+    }
+}
