@@ -6,8 +6,10 @@ use crate::Uri;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// The content or the metadata of a resource is different now.
+    /// What reading a resource gives is different now.
     Updated(Uri),
+    /// What the list shows of a resource is different now.
+    Described(Uri),
     /// A resource is there that was not.
     Added(Uri),
     /// A resource that was there is gone.

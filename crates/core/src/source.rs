@@ -49,9 +49,16 @@ pub trait Source: Send + Sync + 'static {
         Cache::default()
     }
 
-    /// Changes from now on; `None` if this source cannot tell. Dropping the stream stops the watch.
-    fn watch(&self) -> Option<BoxStream<'static, Change>> {
-        None
+    /// The URI whose changes are the changes of `uri`, for those that stand for the same thing: that of a
+    /// file for one of its parts. It is asked for what was subscribed to and for what changed.
+    fn subject(&self, uri: &Uri) -> Uri {
+        uri.clone()
+    }
+
+    /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
+    /// Dropping the stream stops the watch.
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(None)
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{Change, Context, Uri};
 /// A source that can be watched reports what is added, changed and removed.
 pub async fn changes_are_reported(fixture: &dyn Fixture) {
     let law = Law::new("changes_are_reported", fixture);
-    let Some(mut changes) = law.source.watch() else { return };
+    let watch = law.source.watch().await;
+    let Some(mut changes) = law.had("watching", watch) else { return };
     // A number that no other law uses, so that this is not a resource that was there before.
     let Some(uri) = fixture.add(1_000).await else { return };
     let mut watched = Watched { law: &law, fixture, changes: &mut changes };

@@ -106,9 +106,11 @@ impl UriTemplate {
     /// the one where earlier variables take as much as they can: `{name}{.ext}` reads `a.b.c` as `a.b`
     /// and `c`, and `{+a}/{+b}` reads `x/y/z` as `x/y` and `z`.
     ///
-    /// A URI that came from [`expand`](Self::expand) matches, unless normalising it changed more than its
-    /// spelling (a value of `..` is a dot segment), a reserved value held a `?` or `#` that the template
-    /// has too, or a variable that stands in several places has a value that can be read in several ways.
+    /// A URI that came from [`expand`](Self::expand) matches, unless
+    /// - normalising it changed more than its spelling: a value of `..` is a dot segment;
+    /// - a reserved value held a `?` or `#` that the template has too, or escapes that are not UTF-8;
+    /// - a variable that stands in several places, or a parameter whose name begins with that of another,
+    ///   can be read in several ways, and the one taken contradicts itself.
     pub fn matches(&self, uri: &Uri) -> Option<Variables> {
         matching::matches(&self.0.pattern, uri.as_str())
     }

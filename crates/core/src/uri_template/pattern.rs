@@ -172,7 +172,10 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     // A dot segment after a hole may remove what fills the hole, so it stays, and nothing matches it.
     let fixed = match segments.find(HOLE) {
         Some(hole) => segments[..hole].rfind('/').map_or(0, |slash| slash + 1),
-        None if closed(skeleton, tail, operators) => segments.len(),
+        // With nothing before it, `{&var}` goes on with the segment.
+        None if closed(skeleton, tail, operators) && !operators.contains(&Operator::Continuation) => {
+            segments.len()
+        }
         None => segments.rfind('/').map_or(0, |slash| slash + 1),
     };
     out.push_str(&path::remove_dots(&segments[..fixed]));

@@ -258,7 +258,7 @@ impl Source for Memory {
         Ok(self.page(keep, after, limit))
     }
 
-    fn watch(&self) -> Option<BoxStream<'static, Change>> {
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         let (sender, receiver) = unbounded_channel();
         if !self.has(Flaw::WatchEnds) {
             self.watchers.lock().unwrap().push(sender);
@@ -266,6 +266,6 @@ impl Source for Memory {
         let next = |mut receiver: tokio::sync::mpsc::UnboundedReceiver<Change>| async move {
             receiver.recv().await.map(|change| (change, receiver))
         };
-        Some(stream::unfold(receiver, next).boxed())
+        Ok(Some(stream::unfold(receiver, next).boxed()))
     }
 }

@@ -3,6 +3,7 @@
 use super::binding::Bindings;
 use super::text::{Text, Window};
 use super::{Row, filled, work};
+use crate::uri_template::parse::Operator;
 use crate::uri_template::pattern::{Place, Places};
 
 pub(super) struct Named<'a> {
@@ -77,11 +78,22 @@ impl<'a> Named<'a> {
             let value = end
                 .filter(|&end| text.is(end, b'='))
                 .map(|end| (Parameter::Value(index, end + 1), self.values[index][end + 1]));
-            let bare = end.map(|end| (Parameter::Bare(index, end), self.going[end]));
+            let bare = end
+                .filter(|&end| self.may_be_bare(text, end))
+                .map(|end| (Parameter::Bare(index, end), self.going[end]));
             [value, bare].into_iter().flatten()
         });
         let foreign = self.foreign().map(|index| (Parameter::Foreign(index), self.names[at]));
         named.chain(foreign)
+    }
+
+    /// Whether a name without a value may end here. Only `{;var}` makes such names; in a query they are
+    /// accepted where nothing else can be meant, so that `a` is never seen in `ab=1`.
+    fn may_be_bare(&self, text: &Text<'_>, end: usize) -> bool {
+        self.places.operator == Operator::Parameter
+            || end == text.len()
+            || text.is(end, b'#')
+            || text.is(end, self.places.operator.separator())
     }
 
     fn best(&self, text: &Text<'_>, at: usize) -> u16 {

@@ -42,7 +42,8 @@ fn filled(value: impl Fn() -> BoxedStrategy<Value>) -> impl Strategy<Value = (St
                     template.push('{');
                     template.push_str(operator);
                     for (at, (modifier, value)) in places.into_iter().enumerate() {
-                        let name = format!("v{count}");
+                        // As long as each other, so that none begins with another.
+                        let name = format!("v{count:02}");
                         count += 1;
                         template.push_str(if at > 0 { "," } else { "" });
                         template.push_str(&name);
@@ -111,7 +112,7 @@ fn unambiguous() -> impl Strategy<Value = (String, Variables)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn what_a_template_expands_to_matches_it((text, variables) in filled(value)) {
@@ -126,12 +127,13 @@ proptest! {
     fn what_matches_expands_to_the_same((text, variables) in filled(|| text().prop_map(Value::Text).boxed())) {
         let template = template(&text);
         let expansion = template.expand(&variables);
-        // Elsewhere a value may take unescaped what an expansion would escape, and `;a=` is also `;a`.
+        // A reserved `%41` is not escaped, `;a=` is `;a` too, and `*` makes a list of a text.
         if let Some(uri) = kept(&expansion)
-            && !text.contains(['+', '#', '*', ';'])
+            && !text.contains(['+', '#', ';', '*'])
         {
-            let found = template.matches(&uri).unwrap();
-            prop_assert_eq!(&kept(&template.expand(&found)), &Some(uri), "{} with {:?}", text, found);
+            // Decoded, because a value may take unescaped what an expansion escapes.
+            let again = template.expand(&template.matches(&uri).unwrap());
+            prop_assert_eq!(percent::decode(&again), percent::decode(uri.as_str()), "{} on {}", text, uri);
         }
     }
 

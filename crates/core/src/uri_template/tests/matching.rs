@@ -77,6 +77,11 @@ fn queries() {
     check("x://a?k=1{&b,c}", "x://a?k=1&c=2", &[("c", "2")]);
     check("x://a{?b}{&c}", "x://a?b=1&c=2", &[("b", "1"), ("c", "2")]);
     check("x://a{;b,c}/d", "x://a;c;b=2/d", &[("b", "2"), ("c", "")]);
+    check(
+        "x://a{?a,z*}{b}{&ab}",
+        "x://a?a=1&ab=2",
+        &[("a", "1".into()), ("b", "".into()), ("z", map(&[("ab", "2")]))],
+    );
     check("x://a{?ab,a}", "x://a?a=1&ab=2", &[("a", "1"), ("ab", "2")]);
     for at in ["?line=1", "?lines=1&other=2", "?lines=1&lines=2", "?", "?&", "?lines=1&", "?Lines=1", "?=1"] {
         assert_eq!(found(text, &format!("file:///m/a{at}")), None, "{at}");
