@@ -76,12 +76,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         stopped.cancel();
     });
     if options.stdio || (options.http.is_none() && !io::stdin().is_terminal()) {
-        return tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout()) => {
-                ended.context("standard input or output failed")
-            }
-        };
+        let ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout(), stop).await;
+        return ended.context("standard input or output failed");
     }
     let listener = bind(&options).await?;
     let address = listener.local_addr().context("could not tell the address")?;

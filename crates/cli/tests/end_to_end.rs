@@ -172,7 +172,7 @@ fn input_that_is_no_message_does_not_end_the_program() {
         (&garbage[..], -32700),
         (b"[]", -32600),
         (b"[[[[[[[[", -32700),
-        (br#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#, -32600),
+        (br#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#, -32602),
     ] {
         program.send(line);
         assert_eq!(program.receive()["error"]["code"], code);

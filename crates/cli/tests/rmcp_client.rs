@@ -71,7 +71,10 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
         pages += 1;
     }
     let path = |uri: &str| {
-        percent_decode_str(uri.strip_prefix(ROOT).expect("below the root")).decode_utf8().expect("text").into_owned()
+        percent_decode_str(uri.strip_prefix(ROOT).expect("below the root"))
+            .decode_utf8()
+            .expect("text")
+            .into_owned()
     };
     assert_eq!(pages, 3);
     assert_eq!(listed.len(), paths.len());
@@ -98,7 +101,10 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     assert_eq!(STANDARD.decode(blob).expect("base64"), PICTURE);
 
     let templates = client.list_all_resource_templates().await.expect("templates");
-    assert_eq!(templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(), [TEMPLATE]);
+    assert_eq!(
+        templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(),
+        [TEMPLATE]
+    );
     let completed = client.complete_resource_simple(TEMPLATE, "path", "gui").await.expect("a completion");
     assert_eq!(completed, ["guide/"]);
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template, Uri,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template, Uri,
 };
 
 /// All sources joined into one, which is a source itself.
@@ -86,6 +87,18 @@ impl Source for Catalog {
             }
         }
         Err(Error::NotFound(uri.clone()))
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        self.candidates(uri).first().map_or_else(|| uri.clone(), |source| source.subject(uri))
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let mut watches = Vec::new();
+        for source in &self.sources {
+            watches.extend(source.watch().await?);
+        }
+        Ok((!watches.is_empty()).then(|| stream::select_all(watches).boxed()))
     }
 
     fn cache(&self) -> Cache {

@@ -7,6 +7,7 @@
 mod catalog;
 mod cursor;
 mod encode;
+mod live;
 mod server;
 
 pub use catalog::Catalog;
@@ -15,4 +16,5 @@ pub use libris_core::{
     Partial, Progress, Resource, Result, Scope, Source, Template, Theme, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
+pub use live::Live;
 pub use server::{Config, Server};

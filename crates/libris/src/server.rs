@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use libris_core::{Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Uri, UriTemplate};
-use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Reference, Reply, Service};
+use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, Reference, Reply, Service};
 use tokio::sync::Semaphore;
 
 use crate::cursor::{self, Kind};
 use crate::encode::{self, Members};
+use crate::live::{Hub, Live};
 
 /// How a source is served.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Config {
     pub page: usize,
     /// How many reads run at once; others wait.
     pub reads: usize,
+    /// How changes are told.
+    pub live: Live,
 }
 
 impl Default for Config {
@@ -36,6 +39,7 @@ impl Default for Config {
             instructions: None,
             page: 100,
             reads: 64,
+            live: Live::default(),
         }
     }
 }
@@ -45,12 +49,14 @@ pub struct Server {
     source: Arc<dyn Source>,
     config: Config,
     reads: Semaphore,
+    hub: Hub,
 }
 
 impl Server {
     /// Serves this source, which is most often a [`Catalog`](crate::Catalog).
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
-        Self { source, reads: Semaphore::new(config.reads.max(1)), config }
+        let hub = Hub::new(source.clone(), config.live.clone());
+        Self { source, reads: Semaphore::new(config.reads.max(1)), config, hub }
     }
 }
 
@@ -157,6 +163,10 @@ impl Service for Server {
         };
         Ok(Reply { members: encode::completion(&completion), keep: None })
     }
+
+    fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+        self.hub.listener()
+    }
 }
 
 /// Passes what a source reports on to whoever asked.
@@ -177,7 +187,7 @@ fn foreign() -> Failure {
 }
 
 /// What is sent of an error. Causes are logged: they could name a path, a query or a secret.
-fn explain(error: Error) -> Failure {
+pub(crate) fn explain(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::NotFound { uri: uri.to_string() },
         Error::Invalid(_) | Error::NotDirectory(_) => Failure::invalid(error.to_string()),

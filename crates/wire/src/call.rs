@@ -4,28 +4,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-
 use tokio::sync::mpsc;
 
-use crate::Revision;
 use crate::envelope::Framed;
+use crate::{Listener, Revision};
 
 /// A request being answered.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Call {
     /// The revision the answer must be in.
     pub revision: Revision,
     progress: Option<Arc<Reporter>>,
+    /// Whoever subscribes where there is a session.
+    pub(crate) listener: Option<Arc<dyn Listener>>,
 }
 
 impl Call {
     /// A call in this revision whose caller wants to hear nothing before the answer.
     pub fn new(revision: Revision) -> Self {
-        Self { revision, progress: None }
+        Self { revision, progress: None, listener: None }
     }
 
-    pub(crate) fn with_progress(revision: Revision, progress: Option<Reporter>) -> Self {
-        Self { revision, progress: progress.map(Arc::new) }
+    pub(crate) fn reporting(self, reporter: Option<Reporter>) -> Self {
+        Self { progress: reporter.map(Arc::new), ..self }
+    }
+
+    pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {
+        Self { listener, ..self }
     }
 
     /// Whether the caller wants to hear how far a long request has come.
@@ -38,6 +43,12 @@ impl Call {
         if let Some(progress) = &self.progress {
             progress.report(done, total);
         }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("revision", &self.revision).finish_non_exhaustive()
     }
 }
 

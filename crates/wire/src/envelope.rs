@@ -33,8 +33,15 @@ impl Id {
 /// One message of a client.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    Request {
+        id: Id,
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
+    Notification {
+        method: Cow<'a, str>,
+        params: Option<&'a RawValue>,
+    },
     /// An answer to something we asked. We never ask, so it is dropped.
     Response,
 }
@@ -151,9 +158,8 @@ impl Framed {
     pub(crate) fn result(id: &Id, members: Bytes, more: &str) -> Self {
         let id = id.as_json();
         let whole = members.len() <= SMALL;
-        let mut head = BytesMut::with_capacity(
-            id.len() + 40 + if whole { members.len() + more.len() + 3 } else { 0 },
-        );
+        let mut head =
+            BytesMut::with_capacity(id.len() + 40 + if whole { members.len() + more.len() + 3 } else { 0 });
         head.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         head.put_slice(id.as_bytes());
         head.put_slice(b",\"result\":{");

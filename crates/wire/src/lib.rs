@@ -19,7 +19,7 @@ pub mod stdio;
 pub use call::Call;
 pub use failure::Failure;
 pub use revision::{Era, Facts, Revision};
-pub use service::{About, Answer, Completing, Keep, Reference, Reply, Service};
+pub use service::{About, Answer, Completing, Keep, Listener, News, Reference, Reply, Service};
 
 /// What bounds a connection, whatever the transport.
 #[derive(Clone, Debug)]
@@ -36,11 +36,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            message: 4 << 20,
-            in_flight: 32,
-            batch: 64,
-            time: std::time::Duration::from_secs(60),
-        }
+        Self { message: 4 << 20, in_flight: 32, batch: 64, time: std::time::Duration::from_secs(60) }
     }
 }

@@ -36,7 +36,7 @@ impl<R: Read> Lines<R> {
 
     fn end(&mut self) -> Option<usize> {
         let from = self.searched.max(self.start);
-        match self.buffer[from..].iter().position(|&byte| byte == b'\n') {
+        match memchr::memchr(b'\n', &self.buffer[from..]) {
             Some(at) => {
                 self.searched = from + at;
                 Some(from + at)

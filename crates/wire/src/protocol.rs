@@ -3,14 +3,20 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_core::stream::BoxStream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::envelope::{self, Framed, Id, Malformed, Message};
-use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
-use crate::request::{Meta, Params, Request, missing};
-use crate::service::{About, Keep, Reply, Service};
-use crate::{Call, Era, Limits, Revision};
+use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
+use crate::request::{Filter, Meta, Params, Request, missing};
+use crate::service::{About, Keep, Listener, News, Reply, Service};
+use crate::{Call, Era, Failure, Limits, Revision};
+
+/// A result with nothing in it.
+const EMPTY: Reply = Reply { members: Bytes::new(), keep: None };
 
 /// Once the answers of a batch have this many bytes, the rest of it is refused.
 const LARGEST_BATCH: usize = 16 << 20;
@@ -30,6 +36,11 @@ impl Protocol {
         let server = implementation(&about, Revision::ALL[0]);
         let signature = format!("\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{server}}}");
         Self { service, about, signature, limits }
+    }
+
+    /// Somebody who may want to hear of changes.
+    pub(crate) fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+        self.service.listener()
     }
 
     /// Answers a request, with a bound on how long that may take.
@@ -92,10 +103,21 @@ impl Protocol {
     }
 
     async fn reply(&self, call: &Call, request: &Request) -> Result<Reply, ErrorObject> {
+        let listener = call.listener.as_deref();
+        let nowhere = || ErrorObject::new(INVALID_REQUEST, "there is no session to subscribe in");
         let answer = match request {
             Request::Initialize { asked } => return Ok(self.initialize(Revision::negotiate(asked))),
             Request::Discover => return Ok(self.discover(call.revision)),
-            Request::Ping => return Ok(Reply { members: Bytes::new(), keep: None }),
+            Request::Ping => Ok(EMPTY),
+            Request::Subscribe { uri } => listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY),
+            Request::Unsubscribe { uri } => {
+                listener.ok_or_else(nowhere)?.unsubscribe(uri);
+                Ok(EMPTY)
+            }
+            // Transports that can keep a stream open see to it themselves.
+            Request::Listen(_) => {
+                return Err(ErrorObject::new(INVALID_REQUEST, "this cannot be listened on"));
+            }
             Request::Tools => return Ok(nothing("\"tools\":[]")),
             Request::Prompts => return Ok(nothing("\"prompts\":[]")),
             Request::List { cursor } => self.service.list(call, cursor.as_deref()).await,
@@ -104,6 +126,51 @@ impl Protocol {
             Request::Complete(asked) => self.service.complete(call, asked).await,
         };
         answer.map_err(|failure| failure.object(call.revision))
+    }
+
+    /// Opens a stream of what `filter` asks for: first what of it is granted, then news as there are any,
+    /// and once `closing` is cancelled the result that says that it ended well.
+    pub(crate) async fn listen(
+        &self,
+        revision: Revision,
+        id: &Id,
+        filter: &Filter,
+        closing: CancellationToken,
+    ) -> Result<BoxStream<'static, Framed>, ErrorObject> {
+        let listener = self.service.listener().map_err(|failure| failure.object(revision))?;
+        let mut granted = json!({});
+        if filter.list {
+            listener.follow_list().await.map_err(|failure| failure.object(revision))?;
+            granted["resourcesListChanged"] = true.into();
+        }
+        let mut resources = Vec::new();
+        for uri in &filter.resources {
+            match listener.subscribe(uri).await {
+                Ok(()) => resources.push(uri),
+                Err(Failure::NotFound { .. } | Failure::Invalid { .. }) => {}
+                Err(failure) => return Err(failure.object(revision)),
+            }
+        }
+        if !resources.is_empty() {
+            granted["resourceSubscriptions"] = json!(resources);
+        }
+        let subscription =
+            format!("\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}}", id.as_json());
+        let acknowledged = Framed::whole(format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\
+             \"params\":{{{subscription},\"notifications\":{granted}}}}}"
+        ));
+        let goodbye = format!("\"resultType\":\"complete\",{subscription}");
+        let ended = Framed::result(id, Bytes::new(), &goodbye);
+        let news = stream::unfold(listener, move |listener| {
+            let subscription = subscription.clone();
+            async move {
+                let news = listener.next().await;
+                Some((notification(&news, &subscription), listener))
+            }
+        });
+        let news = news.take_until(async move { closing.cancelled().await });
+        Ok(stream::iter([acknowledged]).chain(news).chain(stream::iter([ended])).boxed())
     }
 
     fn initialize(&self, revision: Revision) -> Reply {
@@ -143,12 +210,24 @@ impl Protocol {
             Some(Keep { ttl, public }) => {
                 let scope = if public { "public" } else { "private" };
                 let ttl = ttl.as_millis();
-                format!(
-                    "\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":\"{scope}\",{signature}"
-                )
+                format!("\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":\"{scope}\",{signature}")
             }
         }
     }
+}
+
+/// The notification of these news; `meta` is a member of its parameters, or empty.
+pub(crate) fn notification(news: &News, meta: &str) -> Framed {
+    let (method, members) = match news {
+        News::List => ("resources/list_changed", meta.to_owned()),
+        News::Updated(uri) => {
+            let comma = if meta.is_empty() { "" } else { "," };
+            let uri = Value::from(&**uri);
+            ("resources/updated", format!("{meta}{comma}\"uri\":{uri}"))
+        }
+    };
+    let params = if members.is_empty() { String::new() } else { format!(",\"params\":{{{members}}}") };
+    Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
 }
 
 /// Tells the revision of a request from what it carries, or from the session it belongs to.
@@ -165,8 +244,8 @@ pub(crate) fn revision(
         ("initialize" | "ping", None) => Ok(Revision::negotiate("")),
         (_, Some(revision)) => Ok(revision),
         (_, None) => Err(ErrorObject::new(
-            INVALID_REQUEST,
-            "send `initialize` first, or name a protocol version in `_meta`",
+            INVALID_PARAMS,
+            "`_meta` names no protocol version; name one, or send `initialize` first",
         )),
     }
 }
@@ -196,7 +275,8 @@ pub(crate) fn read(
 }
 
 fn capabilities(revision: Revision) -> Value {
-    let mut object = json!({ "resources": {}, "tools": {}, "prompts": {} });
+    let resources = json!({ "subscribe": true, "listChanged": true });
+    let mut object = json!({ "resources": resources, "tools": {}, "prompts": {} });
     if revision.facts().completions {
         object["completions"] = json!({});
     }

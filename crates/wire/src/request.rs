@@ -29,6 +29,8 @@ pub(crate) struct Params<'a> {
     context: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "protocolVersion")]
     protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    notifications: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "requestId")]
     pub(crate) request_id: Option<&'a RawValue>,
 }
@@ -106,6 +108,18 @@ pub(crate) enum Request {
     Complete(Completing),
     Tools,
     Prompts,
+    Subscribe { uri: String },
+    Unsubscribe { uri: String },
+    Listen(Filter),
+}
+
+/// What a client that listens wants to hear of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub(crate) struct Filter {
+    #[serde(default, rename = "resourcesListChanged")]
+    pub(crate) list: bool,
+    #[serde(default, rename = "resourceSubscriptions")]
+    pub(crate) resources: Vec<String>,
 }
 
 impl Request {
@@ -123,6 +137,14 @@ impl Request {
             ("resources/templates/list", _) => Ok(Self::Templates { cursor: cursor()? }),
             ("resources/read", _) => Ok(Self::Read { uri: required("uri", params.uri)? }),
             ("completion/complete", _) => Ok(Self::Complete(completing(params)?)),
+            ("resources/subscribe", Era::Legacy) => Ok(Self::Subscribe { uri: required("uri", params.uri)? }),
+            ("resources/unsubscribe", Era::Legacy) => {
+                Ok(Self::Unsubscribe { uri: required("uri", params.uri)? })
+            }
+            ("subscriptions/listen", Era::Modern) => {
+                let filter = params.notifications.ok_or_else(|| missing("notifications"))?;
+                Ok(Self::Listen(decode("notifications", filter)?))
+            }
             ("tools/list", _) => Ok(Self::Tools),
             ("prompts/list", _) => Ok(Self::Prompts),
             ("tools/call", _) => Err(unknown("tool", &required("name", params.name)?)),

@@ -1,6 +1,7 @@
 //! What the wire asks of whoever serves resources.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,6 +29,39 @@ pub trait Service: Send + Sync + 'static {
 
     /// Answers `completion/complete`.
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer;
+
+    /// Somebody who may want to hear of changes; an error if there are too many already.
+    fn listener(&self) -> Result<Arc<dyn Listener>, Failure>;
+}
+
+/// Somebody who hears of changes. Dropping it ends that.
+///
+/// It is owed a set of news, never a queue of them: what happens twice before it is told is told once.
+#[async_trait]
+pub trait Listener: Send + Sync + 'static {
+    /// Wants to hear when the list changes. Once this returns, no change is missed.
+    async fn follow_list(&self) -> Result<(), Failure>;
+
+    /// Wants to hear when this resource changes. Once this returns, no change is missed.
+    async fn subscribe(&self, uri: &str) -> Result<(), Failure>;
+
+    /// Wants to hear no more of this resource.
+    fn unsubscribe(&self, uri: &str);
+
+    /// The next of what is owed; waits until there is something.
+    async fn next(&self) -> News;
+
+    /// Takes back news that did not reach the client.
+    fn owe(&self, news: News);
+}
+
+/// Something that a listener is told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum News {
+    /// The list of resources is different now.
+    List,
+    /// This resource, named as it was subscribed to, is different now.
+    Updated(Arc<str>),
 }
 
 /// A result, already encoded.

@@ -9,26 +9,42 @@ use std::future::Future;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
-use crate::failure::{ErrorObject, INVALID_REQUEST};
+use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
 use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::protocol::{self, Protocol};
-use crate::request::{Params, Request};
-use crate::{Limits, Revision, Service};
+use crate::request::{Filter, Params, Request};
+use crate::{Limits, Listener, Revision, Service};
 
 /// Output is handed to the stream once this much has gathered, or when there is nothing to read.
 const GATHER: usize = 64 << 10;
 
-/// Serves one client until `input` ends, then answers what is still in flight and returns.
-pub async fn serve<R, W>(service: Arc<dyn Service>, limits: Limits, input: R, output: W) -> io::Result<()>
+/// How many `subscriptions/listen` streams one client may have open at once.
+const LISTENS: usize = 64;
+
+/// How long what is in flight may take to end once there is no more to read.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Serves one client until `input` ends or `stop` is cancelled, then ends what is open, answers what is
+/// still in flight and returns.
+pub async fn serve<R, W>(
+    service: Arc<dyn Service>,
+    limits: Limits,
+    input: R,
+    output: W,
+    stop: CancellationToken,
+) -> io::Result<()>
 where
     R: Read + Send + 'static,
     W: Write + Send + 'static,
@@ -36,13 +52,15 @@ where
     let (queue, mut queued) = mpsc::channel::<Framed>(4);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
+        listens: Arc::new(Semaphore::new(LISTENS)),
         protocol: Protocol::new(service, limits),
         output: Mutex::new(Output { stream: output, gathered: Vec::with_capacity(GATHER) }),
         running: Mutex::default(),
         queue,
+        closing: stop.child_token(),
     });
     let writing = connection.clone();
-    let writer = std::thread::spawn(move || -> io::Result<()> {
+    let writer = tokio::task::spawn_blocking(move || -> io::Result<()> {
         while let Some(framed) = queued.blocking_recv() {
             let mut output = lock(&writing.output);
             output.push(&framed)?;
@@ -58,29 +76,49 @@ where
     });
     let runtime = Handle::current();
     let reading = connection.clone();
-    let outcome = tokio::task::spawn_blocking(move || reading.run(&runtime, input)).await;
-    let all = u32::try_from(connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
+    let reader = tokio::task::spawn_blocking(move || reading.run(&runtime, input));
+    let read = tokio::select! {
+        read = reader => read.map_err(io::Error::other)?,
+        () = stop.cancelled() => Ok(()),
+    };
+    connection.closing.cancel();
     // Whatever is in flight holds a permit until it is queued.
-    let _ = tokio::time::timeout(connection.protocol.limits.time, connection.in_flight.acquire_many(all)).await;
-    let _ = connection.queue.send(Framed::whole("")).await;
-    let written = tokio::task::spawn_blocking(move || writer.join()).await;
-    outcome.map_err(io::Error::other)??;
-    written.map_err(io::Error::other)?.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+    let ended = async {
+        let all = u32::try_from(connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
+        let _ = connection.in_flight.acquire_many(all).await;
+        let _ = connection.listens.acquire_many(LISTENS as u32).await;
+        let _ = connection.queue.send(Framed::whole("")).await;
+        writer.await.map_err(io::Error::other)?
+    };
+    let written = tokio::time::timeout(GRACE.max(connection.protocol.limits.time), ended).await;
+    let outcome = read.and(written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())));
+    // A client that closes both ends has left, which is how it says goodbye.
+    outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
 }
 
 struct Connection<W> {
     protocol: Protocol,
     output: Mutex<Output<W>>,
     in_flight: Arc<Semaphore>,
+    listens: Arc<Semaphore>,
     running: Mutex<HashMap<Id, AbortHandle>>,
     queue: mpsc::Sender<Framed>,
+    closing: CancellationToken,
+}
+
+/// What `initialize` has agreed on.
+struct Session {
+    revision: Revision,
+    listener: Arc<dyn Listener>,
+    /// Whether news are being sent.
+    told: bool,
 }
 
 impl<W: Write + Send + 'static> Connection<W> {
     fn run(self: Arc<Self>, runtime: &Handle, input: impl Read) -> io::Result<()> {
         let _entered = runtime.enter();
         let mut lines = Lines::new(input, self.protocol.limits.message);
-        let mut session = None;
+        let mut session: Option<Session> = None;
         loop {
             if !lines.ready() {
                 lock(&self.output).flush()?;
@@ -94,7 +132,9 @@ impl<W: Write + Send + 'static> Connection<W> {
                 Some(Line::Whole(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Some(Line::Whole(line)) => match envelope::parse(line) {
                     Ok(Incoming::One(message)) => self.message(runtime, &mut session, message)?,
-                    Ok(Incoming::Batch(batch)) => self.batch(runtime, session, &batch)?,
+                    Ok(Incoming::Batch(batch)) => {
+                        self.batch(runtime, session.as_ref().map(|session| session.revision), &batch)?;
+                    }
                     Err(Malformed { id, error }) => self.write(&Framed::error(id.as_ref(), &error))?,
                 },
             }
@@ -105,39 +145,115 @@ impl<W: Write + Send + 'static> Connection<W> {
     fn message(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: &mut Option<Revision>,
+        session: &mut Option<Session>,
         message: Message<'_>,
     ) -> io::Result<()> {
         match message {
             Message::Response => Ok(()),
             Message::Notification { method, params } => {
-                if method == "notifications/cancelled" {
-                    self.cancel(params);
+                match (&*method, session) {
+                    ("notifications/cancelled", _) => self.cancel(params),
+                    ("notifications/initialized", Some(session)) => self.tell(runtime, session),
+                    _ => {}
                 }
                 Ok(())
             }
             Message::Request { id, method, params } => {
                 let read = Params::parse(params).and_then(|params| {
-                    let (revision, request) = protocol::read(&method, &params, *session)?;
+                    let agreed = session.as_ref().map(|session| session.revision);
+                    let (revision, request) = protocol::read(&method, &params, agreed)?;
                     let token = params.meta()?.progress_token();
                     let reporter = token.map(|token| Reporter::new(token, self.queue.clone()));
-                    Ok((Call::with_progress(revision, reporter), request))
+                    Ok((Call::new(revision).reporting(reporter), request))
                 });
                 match read {
                     Err(error) => self.write(&Framed::error(Some(&id), &error)),
-                    Ok((call, request)) => {
-                        if let Request::Initialize { asked } = &request {
-                            *session = Some(Revision::negotiate(asked));
-                        }
-                        let connection = self.clone();
-                        let key = id.clone();
-                        self.answer(runtime, Some(key), async move {
-                            Some(connection.protocol.answer(&call, &id, &request).await)
-                        })
-                    }
+                    Ok((call, request)) => self.request(runtime, session, id, call, request),
                 }
             }
         }
+    }
+
+    fn request(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        session: &mut Option<Session>,
+        id: Id,
+        call: Call,
+        request: Request,
+    ) -> io::Result<()> {
+        match &request {
+            Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
+            Request::Initialize { asked } => match self.protocol.listener() {
+                Ok(listener) => {
+                    *session = Some(Session { revision: Revision::negotiate(asked), listener, told: false });
+                }
+                Err(failure) => {
+                    return self.write(&Framed::error(Some(&id), &failure.object(call.revision)));
+                }
+            },
+            Request::Subscribe { .. } => {
+                if let Some(session) = session {
+                    self.tell(runtime, session);
+                }
+            }
+            _ => {}
+        }
+        let call = call.of(session.as_ref().map(|session| session.listener.clone()));
+        let connection = self.clone();
+        let key = id.clone();
+        self.answer(runtime, Some(key), async move {
+            Some(connection.protocol.answer(&call, &id, &request).await)
+        })
+    }
+
+    /// Begins to send the news of a session.
+    fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut Session) {
+        if std::mem::replace(&mut session.told, true) {
+            return;
+        }
+        let (queue, closing) = (self.queue.clone(), self.closing.clone());
+        let listener = session.listener.clone();
+        let telling = async move {
+            if let Err(failure) = listener.follow_list().await {
+                tracing::warn!(?failure, "changes of the list cannot be told");
+            }
+            while queue.send(protocol::notification(&listener.next().await, "")).await.is_ok() {}
+        };
+        runtime.spawn(async move {
+            tokio::select! {
+                () = telling => {}
+                () = closing.cancelled() => {}
+            }
+        });
+    }
+
+    /// Sends what `subscriptions/listen` asks for until it is cancelled or the connection ends.
+    fn listen(self: &Arc<Self>, runtime: &Handle, id: Id, call: Call, filter: Filter) -> io::Result<()> {
+        let Ok(permit) = self.listens.clone().try_acquire_owned() else {
+            let why = format!("there may be {LISTENS} streams at most; cancel one");
+            return self.write(&Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
+        };
+        let connection = self.clone();
+        let key = id.clone();
+        let mut running = lock(&self.running);
+        let task = runtime.spawn(async move {
+            let closing = connection.closing.clone();
+            match connection.protocol.listen(call.revision, &id, &filter, closing).await {
+                Ok(mut stream) => {
+                    while let Some(framed) = stream.next().await {
+                        let _ = connection.queue.send(framed).await;
+                    }
+                }
+                Err(error) => {
+                    let _ = connection.queue.send(Framed::error(Some(&id), &error)).await;
+                }
+            }
+            lock(&connection.running).remove(&id);
+            drop(permit);
+        });
+        running.insert(key, task.abort_handle());
+        Ok(())
     }
 
     fn batch(

@@ -72,8 +72,7 @@ impl Server {
     async fn modern(&self, method: &str, params: Value) -> (StatusCode, Value) {
         let message = modern(1, method, params);
         let name = message["params"]["uri"].as_str().unwrap_or_default().to_owned();
-        let headers =
-            [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
         answer(self.post(&headers, &message).await).await
     }
 
@@ -119,7 +118,12 @@ async fn modern_requests_need_no_session() {
         discovered["result"],
         json!({
             "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
-            "capabilities": { "resources": {}, "tools": {}, "prompts": {}, "completions": {} },
+            "capabilities": {
+                "resources": { "subscribe": true, "listChanged": true },
+                "tools": {},
+                "prompts": {},
+                "completions": {},
+            },
             "resultType": "complete",
             "ttlMs": 0,
             "cacheScope": "private",
@@ -176,9 +180,11 @@ async fn modern_requests_must_be_complete() {
     let version = ("io.modelcontextprotocol/protocolVersion", json!("2026-07-28"));
     let capabilities = ("io.modelcontextprotocol/clientCapabilities", json!({}));
     for meta in [vec![], vec![version.clone()], vec![capabilities.clone()]] {
-        let meta: serde_json::Map<_, _> = meta.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let meta: serde_json::Map<_, _> =
+            meta.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let (status, refused) =
-            answer(server.post(&headers, &request(3, "server/discover", json!({ "_meta": meta }))).await).await;
+            answer(server.post(&headers, &request(3, "server/discover", json!({ "_meta": meta }))).await)
+                .await;
         assert_eq!((status.as_u16(), &refused["error"]["code"]), (400, &json!(-32602)));
     }
     let mut unknown = modern(4, "server/discover", json!({}));
@@ -232,6 +238,111 @@ async fn a_session_has_a_stream_that_ends_with_it() {
     let session = server.session("2025-11-25").await;
     let html = [("mcp-session-id", &*session), ("accept", "text/html")];
     assert_eq!(server.bare("GET", "/mcp", &html).await.status(), 406);
+}
+
+fn data(event: &str) -> Value {
+    let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    serde_json::from_str(data).unwrap()
+}
+
+/// Waits for something that will be so shortly.
+async fn until(so: impl Fn() -> bool) {
+    let waiting = async {
+        while !so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it will be so");
+}
+
+#[tokio::test]
+async fn news_reach_a_session_on_its_newest_stream_and_are_told_again_if_lost() {
+    let server = Server::start(Config::default()).await;
+    let session = server.session("2025-11-25").await;
+    let headers = [("mcp-session-id", &*session), ("accept", "text/event-stream")];
+    let subscribe = request(1, "resources/subscribe", json!({ "uri": "toy:a" }));
+    let (_, answer) = answer(server.post(&headers[..1], &subscribe).await).await;
+    assert_eq!(answer["result"], json!({}));
+    // It is owed what happened while it had no stream.
+    server.toy.update("toy:a");
+    let mut first = server.bare("GET", "/mcp", &headers).await.into_body();
+    let told = event(&mut first).await.unwrap();
+    assert!(told.starts_with("event: message\nid: 1\n"), "{told}");
+    assert_eq!(data(&told)["params"], json!({ "uri": "toy:a" }));
+
+    // It got the first and says so; what came after it got lost.
+    let mut second =
+        server.bare("GET", "/mcp", &[headers[0], headers[1], ("last-event-id", "1")]).await.into_body();
+    until(|| server.toy.following() == 1).await;
+    server.toy.relist();
+    assert!(event(&mut second).await.unwrap().contains("id: 2\n"));
+    let resumed = [headers[0], headers[1], ("last-event-id", "1")];
+    let mut third = server.bare("GET", "/mcp", &resumed).await.into_body();
+    let told = event(&mut third).await.unwrap();
+    assert_eq!(data(&told)["method"], "notifications/resources/list_changed");
+
+    // When the newest closes, the one before it is told.
+    drop(third);
+    drop(second);
+    server.toy.update("toy:a");
+    while data(&event(&mut first).await.unwrap())["params"] != json!({ "uri": "toy:a" }) {}
+    let _fourth = server.bare("GET", "/mcp", &headers).await;
+    let _fifth = server.bare("GET", "/mcp", &headers).await;
+    let _sixth = server.bare("GET", "/mcp", &headers).await;
+    assert_eq!(server.bare("GET", "/mcp", &headers).await.status(), 409);
+}
+
+#[tokio::test]
+async fn listening_is_acknowledged_told_and_ended_well() {
+    let server = Server::start(Config { listens: 2, ..Config::default() }).await;
+    let listen = |filter: Value| modern(7, "subscriptions/listen", json!({ "notifications": filter }));
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let wanted = json!({ "resourceSubscriptions": ["toy:a", "nowhere"], "resourcesListChanged": true });
+    let response = server.post(&headers, &listen(wanted)).await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
+    let mut stream = response.into_body();
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": 7 });
+    let granted = json!({ "resourceSubscriptions": ["toy:a"], "resourcesListChanged": true });
+    let acknowledged = data(&event(&mut stream).await.unwrap());
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"], json!({ "_meta": meta, "notifications": granted }));
+    server.toy.update("toy:a");
+    let updated = data(&event(&mut stream).await.unwrap());
+    assert_eq!(updated["params"], json!({ "_meta": meta, "uri": "toy:a" }));
+
+    let nothing = server.post(&headers, &listen(json!({}))).await;
+    assert_eq!(server.post(&headers, &listen(json!({}))).await.status(), 503);
+    drop(nothing);
+    until(|| server.toy.listening() == 1).await;
+    let (status, refused) =
+        answer(server.post(&headers, &listen(json!({ "resourceSubscriptions": 7 }))).await).await;
+    assert_eq!((status.as_u16(), &refused["error"]["code"]), (200, &json!(-32602)));
+    let only_json = [headers[0], headers[1], ("accept", "application/json")];
+    assert_eq!(server.post(&only_json, &listen(json!({}))).await.status(), 406);
+
+    server.stop.cancel();
+    let ended = data(&event(&mut stream).await.unwrap());
+    assert_eq!(ended["result"], json!({ "resultType": "complete", "_meta": meta }));
+    assert_eq!(event(&mut stream).await, None);
+    server.running.await.unwrap().unwrap();
+    assert_eq!(server.toy.listening(), 0);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_up_nothing() {
+    let server = Server::start(Config::default()).await;
+    let session = server.session("2025-11-25").await;
+    let headers = [("mcp-session-id", &*session), ("accept", "text/event-stream")];
+    let _unread = server.bare("GET", "/mcp", &headers).await;
+    until(|| server.toy.following() == 1).await;
+    for _ in 0..10_000 {
+        server.toy.relist();
+    }
+    let ping = request(1, "ping", json!({}));
+    for _ in 0..20 {
+        assert_eq!(server.post(&headers[..1], &ping).await.status(), 200);
+    }
 }
 
 #[tokio::test]
@@ -302,14 +413,10 @@ async fn progress_turns_the_answer_into_a_stream() {
     let response = server.post(&headers, &read).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut stream = response.into_body();
-    let data = |event: String| -> Value {
-        let data = event.strip_prefix("event: message\ndata: ").unwrap().trim_end().to_owned();
-        serde_json::from_str(&data).unwrap()
-    };
-    let progress = data(event(&mut stream).await.unwrap());
+    let progress = data(&event(&mut stream).await.unwrap());
     assert_eq!(progress["params"], json!({ "progressToken": 7, "progress": 1, "total": 2 }));
     server.toy.go.notify_one();
-    assert_eq!(data(event(&mut stream).await.unwrap())["result"]["contents"][0]["text"], "waited");
+    assert_eq!(data(&event(&mut stream).await.unwrap())["result"]["contents"][0]["text"], "waited");
     assert_eq!(event(&mut stream).await, None);
 
     // What is quick is plain JSON, token or not.
@@ -401,6 +508,10 @@ async fn the_old_transport_answers_on_its_stream() {
     assert!(event(&mut stream).await.unwrap().contains("\"protocolVersion\":\"2024-11-05\""));
     assert_eq!(post(&request(1, "resources/read", json!({ "uri": "toy:size/2" }))).await, 202);
     assert!(event(&mut stream).await.unwrap().contains("\"text\":\"xx\""));
+    assert_eq!(post(&request(2, "resources/subscribe", json!({ "uri": "toy:a" }))).await, 202);
+    assert_eq!(data(&event(&mut stream).await.unwrap())["result"], json!({}));
+    server.toy.update("toy:a");
+    assert_eq!(data(&event(&mut stream).await.unwrap())["params"], json!({ "uri": "toy:a" }));
     drop(stream);
     // Once the stream is gone, so is the session.
     while post(&request(2, "ping", json!({}))).await != 404 {}

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use libris_wire::{Limits, stdio};
 use serde_json::{Value, json};
 use support::{Toy, initialize, modern, request};
+use tokio_util::sync::CancellationToken;
 
 /// A client and the server it talks to.
 struct Client {
@@ -21,7 +22,13 @@ impl Client {
     fn connect(toy: &Arc<Toy>, limits: Limits) -> Self {
         let (server_input, input) = std::io::pipe().unwrap();
         let (output, server_output) = std::io::pipe().unwrap();
-        let server = tokio::spawn(stdio::serve(toy.clone(), limits, server_input, server_output));
+        let server = tokio::spawn(stdio::serve(
+            toy.clone(),
+            limits,
+            server_input,
+            server_output,
+            CancellationToken::new(),
+        ));
         Self { input, output: BufReader::new(output), server }
     }
 
@@ -76,7 +83,7 @@ async fn both_eras_are_served_in_one_process() {
     drive(Limits::default(), |client, _| {
         let list = modern(1, "resources/list", json!({}));
         assert_eq!(client.ask(&list)["result"]["resultType"], "complete");
-        assert_eq!(code(&client.ask(&request(2, "resources/list", json!({})))), (-32600, json!(2)));
+        assert_eq!(code(&client.ask(&request(2, "resources/list", json!({})))), (-32602, json!(2)));
         for date in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
             let answer = client.ask(&initialize(date));
             assert_eq!(answer["result"]["protocolVersion"], date);
@@ -122,7 +129,7 @@ async fn bad_input_is_answered_and_the_next_request_too() {
             (r#"{"jsonrpc":"2.0","id":null,"method":7}"#, (-32600, Value::Null)),
             (r#"{"jsonrpc":"2.0","id":[1],"method":"ping"}"#, (-32600, Value::Null)),
             (r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":"x"}"#, (-32600, json!(5))),
-            (r#"{"jsonrpc":"2.0","id":6,"method":"no/such","params":{}}"#, (-32600, json!(6))),
+            (r#"{"jsonrpc":"2.0","id":6,"method":"no/such","params":{}}"#, (-32602, json!(6))),
         ] {
             client.send_raw(line.as_bytes());
             assert_eq!(code(&client.receive()), expected, "{line}");
@@ -228,10 +235,7 @@ async fn batches_are_of_one_revision() {
         client.ask(&initialize("2025-03-26"));
         let answer = client.ask(&batch);
         let codes: Vec<_> = answer.as_array().unwrap().iter().map(code).collect();
-        assert_eq!(
-            codes,
-            [(0, json!(1)), (-32600, json!(2)), (-32601, json!(3)), (-32600, json!(0))]
-        );
+        assert_eq!(codes, [(0, json!(1)), (-32600, json!(2)), (-32601, json!(3)), (-32600, json!(0))]);
         let silent = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
         client.send(&silent);
         assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
@@ -257,4 +261,96 @@ async fn what_is_in_flight_when_the_input_ends_is_answered() {
     output.read_line(&mut line).unwrap();
     let answer: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(answer["result"]["contents"][0]["text"], "waited");
+}
+
+fn note(method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_hears_of_what_it_subscribed_to() {
+    drive(Limits::default(), |client, toy| {
+        client.ask(&initialize("2024-11-05"));
+        client.send(&note("notifications/initialized", json!({})));
+        let subscribe = |id, uri: &str| request(id, "resources/subscribe", json!({ "uri": uri }));
+        assert_eq!(client.ask(&subscribe(1, "toy:a"))["result"], json!({}));
+        assert_eq!(code(&client.ask(&subscribe(2, "other:a"))), (-32002, json!(2)));
+        toy.update("toy:b");
+        toy.update("toy:a");
+        assert_eq!(client.receive(), note("notifications/resources/updated", json!({ "uri": "toy:a" })));
+        while toy.following() == 0 {
+            std::thread::yield_now();
+        }
+        toy.relist();
+        let list = json!({ "jsonrpc": "2.0", "method": "notifications/resources/list_changed" });
+        assert_eq!(client.receive(), list);
+        client.ask(&request(3, "resources/unsubscribe", json!({ "uri": "toy:a" })));
+        toy.update("toy:a");
+        assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_listen_streams_share_the_channel() {
+    drive(Limits::default(), |client, toy| {
+        let listen =
+            |id, notifications| modern(id, "subscriptions/listen", json!({ "notifications": notifications }));
+        let tagged = |id: u32, mut params: Value| {
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+            params
+        };
+        let wanted = json!({ "resourceSubscriptions": ["toy:a", "other:b"], "toolsListChanged": true });
+        let granted = json!({ "notifications": { "resourceSubscriptions": ["toy:a"] } });
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        assert_eq!(client.ask(&listen(1, wanted)), note(acknowledged, tagged(1, granted)));
+        let granted = json!({ "notifications": { "resourcesListChanged": true } });
+        let answer = client.ask(&listen(2, json!({ "resourcesListChanged": true })));
+        assert_eq!(answer, note(acknowledged, tagged(2, granted)));
+        toy.update("toy:a");
+        let updated = note("notifications/resources/updated", tagged(1, json!({ "uri": "toy:a" })));
+        assert_eq!(client.receive(), updated);
+        toy.relist();
+        let relisted = note("notifications/resources/list_changed", tagged(2, json!({})));
+        assert_eq!(client.receive(), relisted);
+
+        client.send(&note("notifications/cancelled", json!({ "requestId": 1 })));
+        while toy.listening() > 1 {
+            std::thread::yield_now();
+        }
+        toy.update("toy:a");
+        toy.relist();
+        assert_eq!(client.receive(), relisted);
+        assert_eq!(code(&client.ask(&modern(3, "subscriptions/listen", json!({})))), (-32602, json!(3)));
+        for id in 10..73 {
+            client.ask(&listen(id, json!({})));
+        }
+        assert_eq!(code(&client.ask(&listen(99, json!({})))), (-32603, json!(99)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listen_streams_end_with_their_result() {
+    let toy = Toy::new();
+    let (server_input, mut input) = std::io::pipe().unwrap();
+    let (output, server_output) = std::io::pipe().unwrap();
+    let stop = CancellationToken::new();
+    let server =
+        tokio::spawn(stdio::serve(toy.clone(), Limits::default(), server_input, server_output, stop.clone()));
+    let listen = modern(1, "subscriptions/listen", json!({ "notifications": {} }));
+    writeln!(input, "{listen}").unwrap();
+    while toy.listening() == 0 {
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    server.await.unwrap().unwrap();
+    let lines: Vec<Value> = BufReader::new(output)
+        .lines()
+        .take(2)
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": 1 });
+    assert_eq!(lines[1]["result"], json!({ "resultType": "complete", "_meta": meta }));
+    drop(input);
 }

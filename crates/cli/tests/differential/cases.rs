@@ -2,27 +2,38 @@
 
 use serde_json::{Value, json};
 
+/// The members of `_meta` that 2026-07-28 demands.
+pub(crate) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
 /// A cursor that stands for the last one that the server itself gave.
 pub(crate) const LAST_CURSOR: &str = "<last>";
 
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    pub(crate) ask: Ask,
+    pub(crate) id: Value,
+    pub(crate) method: &'static str,
+    pub(crate) params: Option<Value>,
 }
 
-pub(crate) enum Ask {
-    Request { id: Value, method: &'static str, params: Option<Value> },
-    /// A line as it is, for what is no request.
-    Raw(&'static str),
-}
+/// Lines that are no requests, each the last of its connection: they may get no answer.
+pub(crate) const LAST_WORDS: &[(&str, &str)] = &[
+    ("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","#),
+    ("no version", r#"{"id":7,"method":"tools/list"}"#),
+    ("batch", r#"[{"jsonrpc":"2.0","id":7,"method":"tools/list"}]"#),
+];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let ask = |name, method, params| Case { name, ask: Ask::Request { id: json!(7), method, params: Some(params) } };
-    let bare = |name, method| Case { name, ask: Ask::Request { id: json!(7), method, params: None } };
-    let raw = |name, line| Case { name, ask: Ask::Raw(line) };
+    let ask = |name, method, params| Case { name, id: json!(7), method, params: Some(params) };
+    let bare = |name, method| Case { name, id: json!(7), method, params: None };
     let complete = |name, reference: Value, variable, typed| {
-        ask(name, "completion/complete", json!({"ref": reference, "argument": {"name": variable, "value": typed}}))
+        ask(
+            name,
+            "completion/complete",
+            json!({"ref": reference, "argument": {"name": variable, "value": typed}}),
+        )
     };
+    let meta = |name, meta: Value| ask(name, "tools/list", json!({ "_meta": meta }));
     let template = json!({"type": "ref/resource", "uri": "note://numbered/{id}"});
     vec![
         bare("list without params", "resources/list"),
@@ -42,7 +53,12 @@ pub(crate) fn cases() -> Vec<Case> {
         complete("complete", template.clone(), "id", "1"),
         complete("complete to nothing", template.clone(), "id", "x"),
         complete("complete an unknown variable", template, "nosuch", ""),
-        complete("complete an unknown template", json!({"type": "ref/resource", "uri": "note://{x}"}), "x", ""),
+        complete(
+            "complete an unknown template",
+            json!({"type": "ref/resource", "uri": "note://{x}"}),
+            "x",
+            "",
+        ),
         complete("complete a prompt", json!({"type": "ref/prompt", "name": "nosuch"}), "x", ""),
         complete("complete an unknown kind", json!({"type": "ref/other"}), "x", ""),
         ask("tools", "tools/list", json!({})),
@@ -50,13 +66,18 @@ pub(crate) fn cases() -> Vec<Case> {
         ask("call a tool", "tools/call", json!({"name": "nosuch"})),
         ask("get a prompt", "prompts/get", json!({"name": "nosuch"})),
         ask("subscribe", "resources/subscribe", json!({"uri": "note://a"})),
+        ask("subscribe to what is not there", "resources/subscribe", json!({"uri": "note://missing"})),
+        ask("subscribe to nothing", "resources/subscribe", json!({})),
+        ask("unsubscribe", "resources/unsubscribe", json!({"uri": "note://a"})),
+        ask("unsubscribe again", "resources/unsubscribe", json!({"uri": "note://a"})),
         ask("set the log level", "logging/setLevel", json!({"level": "info"})),
         bare("ping", "ping"),
         bare("discover", "server/discover"),
         bare("unknown method", "nosuch/method"),
-        Case { name: "text as id", ask: Ask::Request { id: json!("seven"), method: "tools/list", params: None } },
-        raw("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","#),
-        raw("no version", r#"{"id":7,"method":"tools/list"}"#),
-        raw("batch", r#"[{"jsonrpc":"2.0","id":7,"method":"tools/list"}]"#),
+        Case { id: json!("seven"), ..bare("text as id", "tools/list") },
+        meta("meta without a version", json!({CAPABILITIES: {}})),
+        meta("meta without capabilities", json!({VERSION: "2026-07-28"})),
+        meta("meta without a client", json!({VERSION: "2026-07-28", CAPABILITIES: {}})),
+        meta("meta with a version to come", json!({VERSION: "2099-01-01", CAPABILITIES: {}})),
     ]
 }

@@ -5,9 +5,46 @@ use crate::wire::Transport;
 pub(crate) const LEGACY: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 pub(crate) const MODERN: &[&str] = &["2026-07-28"];
 
+const ALL: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
+const BEFORE_TITLES: &[&str] = &["2024-11-05", "2025-03-26"];
+const BEFORE_ICONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18"];
+const WITH_BATCHES: &[&str] = &["2025-03-26"];
+const WITHOUT_BATCHES: &[&str] = &["2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28"];
+
 const STDIO: &[Transport] = &[Transport::Stdio];
 const HTTP: &[Transport] = &[Transport::Http];
 const BOTH: &[Transport] = &[Transport::Stdio, Transport::Http];
+
+const LISTS: &[&str] = &["list without params", "list"];
+const KEPT: &[&str] = &[
+    "list without params",
+    "list",
+    "list the second page",
+    "templates",
+    "read text",
+    "read a blob",
+    "read nothing",
+    "read from a template",
+];
+const ANSWERED: &[&str] = &[
+    "list without params",
+    "list",
+    "list the second page",
+    "templates",
+    "read text",
+    "read a blob",
+    "read nothing",
+    "read from a template",
+    "complete",
+    "complete to nothing",
+    "complete a prompt",
+    "tools",
+    "prompts",
+    "text as id",
+    "meta without a client",
+];
+const MISTYPED: &[&str] =
+    &["read without a uri", "read a uri that is no text", "read without params", "complete an unknown kind"];
 
 /// One difference. `libris` and `rmcp` are the JSON at `path`, or `absent`.
 pub(crate) struct Deviation {
@@ -20,4 +57,230 @@ pub(crate) struct Deviation {
     pub(crate) why: &'static str,
 }
 
-pub(crate) const DEVIATIONS: &[Deviation] = &[];
+pub(crate) const DEVIATIONS: &[Deviation] = &[
+    Deviation {
+        revisions: BEFORE_TITLES,
+        transports: BOTH,
+        cases: LISTS,
+        path: "/body/result/resources/0/title",
+        libris: "absent",
+        rmcp: r#""The first note""#,
+        why: "these revisions do not know `title`",
+    },
+    Deviation {
+        revisions: BEFORE_TITLES,
+        transports: BOTH,
+        cases: LISTS,
+        path: "/body/result/resources/0/annotations/lastModified",
+        libris: "absent",
+        rmcp: r#""2026-01-02T03:04:05Z""#,
+        why: "these revisions do not know `lastModified`",
+    },
+    Deviation {
+        revisions: BEFORE_TITLES,
+        transports: BOTH,
+        cases: LISTS,
+        path: "/body/result/resources/0/_meta",
+        libris: "absent",
+        rmcp: r#"{"example.com/shelf":3}"#,
+        why: "these revisions do not know the `_meta` of a resource",
+    },
+    Deviation {
+        revisions: BEFORE_ICONS,
+        transports: BOTH,
+        cases: LISTS,
+        path: "/body/result/resources/0/icons",
+        libris: "absent",
+        rmcp: "[…]",
+        why: "these revisions do not know `icons`",
+    },
+    Deviation {
+        revisions: BEFORE_TITLES,
+        transports: BOTH,
+        cases: &["templates"],
+        path: "/body/result/resourceTemplates/0/title",
+        libris: "absent",
+        rmcp: r#""Numbered notes""#,
+        why: "these revisions do not know `title`",
+    },
+    Deviation {
+        revisions: &["2024-11-05"],
+        transports: BOTH,
+        cases: &["opening"],
+        path: "/body/result/capabilities/completions",
+        libris: "absent",
+        rmcp: "{}",
+        why: "the first revision has completions but no capability for them",
+    },
+    Deviation {
+        revisions: LEGACY,
+        transports: BOTH,
+        cases: KEPT,
+        path: "/body/result/ttlMs",
+        libris: "absent",
+        rmcp: "60000",
+        why: "only 2026-07-28 knows how long answers may be kept",
+    },
+    Deviation {
+        revisions: LEGACY,
+        transports: BOTH,
+        cases: KEPT,
+        path: "/body/result/cacheScope",
+        libris: "absent",
+        rmcp: r#""public""#,
+        why: "only 2026-07-28 knows who may keep answers",
+    },
+    Deviation {
+        revisions: MODERN,
+        transports: BOTH,
+        cases: ANSWERED,
+        path: "/body/result/_meta",
+        libris: "{…}",
+        rmcp: "absent",
+        why: "every result says which server it is from, as 2026-07-28 recommends; rmcp says it in `server/discover` only",
+    },
+    Deviation {
+        revisions: LEGACY,
+        transports: STDIO,
+        cases: &["meta without a client"],
+        path: "/body/result/_meta",
+        libris: "{…}",
+        rmcp: "absent",
+        why: "on a pipe, a request of 2026-07-28 in a session of before is answered in its own revision",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: BOTH,
+        cases: MISTYPED,
+        path: "/body/error/code",
+        libris: "-32602",
+        rmcp: "-32601",
+        why: "the method exists and its params are wrong; rmcp takes what it cannot parse for an unknown method",
+    },
+    Deviation {
+        revisions: LEGACY,
+        transports: BOTH,
+        cases: &["subscribe to nothing"],
+        path: "/body/error/code",
+        libris: "-32602",
+        rmcp: "-32601",
+        why: "the method exists and its params are wrong; rmcp takes what it cannot parse for an unknown method",
+    },
+    Deviation {
+        revisions: MODERN,
+        transports: HTTP,
+        cases: MISTYPED,
+        path: "/status",
+        libris: "200",
+        rmcp: "404",
+        why: "404 is for an unknown method",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: BOTH,
+        cases: &["list from a cursor that is no text"],
+        path: "/body/error",
+        libris: r#"{"code":-32602}"#,
+        rmcp: "absent",
+        why: "a mistyped cursor is bad input; rmcp takes it for none",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: BOTH,
+        cases: &["list from a cursor that is no text"],
+        path: "/body/result",
+        libris: "absent",
+        rmcp: "{…}",
+        why: "a mistyped cursor is bad input; rmcp takes it for none",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: BOTH,
+        cases: &["malformed"],
+        path: "/body",
+        libris: r#"{"error":{"code":-32700},"id":null,"jsonrpc":"2.0"}"#,
+        rmcp: "null",
+        why: "JSON-RPC has an answer to what is no JSON; rmcp says nothing, or nothing in JSON",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: STDIO,
+        cases: &["no version"],
+        path: "/body/id",
+        libris: "7",
+        rmcp: "absent",
+        why: "the id could be read, so the answer can be told apart",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: HTTP,
+        cases: &["no version"],
+        path: "/body",
+        libris: r#"{"error":{"code":-32600},"id":7,"jsonrpc":"2.0"}"#,
+        rmcp: "null",
+        why: "a body that is no request gets a JSON-RPC error",
+    },
+    Deviation {
+        revisions: ALL,
+        transports: HTTP,
+        cases: &["malformed", "no version"],
+        path: "/status",
+        libris: "400",
+        rmcp: "415",
+        why: "the media type is right, the body is not",
+    },
+    Deviation {
+        revisions: WITH_BATCHES,
+        transports: STDIO,
+        cases: &["batch"],
+        path: "/body",
+        libris: r#"[{"id":7,"jsonrpc":"2.0","result":{"tools":[]}}]"#,
+        rmcp: r#"{"error":{"code":-32600},"jsonrpc":"2.0"}"#,
+        why: "this revision has batches; rmcp has none",
+    },
+    Deviation {
+        revisions: WITH_BATCHES,
+        transports: HTTP,
+        cases: &["batch"],
+        path: "/body",
+        libris: r#"[{"id":7,"jsonrpc":"2.0","result":{"tools":[]}}]"#,
+        rmcp: "null",
+        why: "this revision has batches; rmcp has none",
+    },
+    Deviation {
+        revisions: WITH_BATCHES,
+        transports: HTTP,
+        cases: &["batch"],
+        path: "/status",
+        libris: "200",
+        rmcp: "415",
+        why: "this revision has batches; rmcp has none",
+    },
+    Deviation {
+        revisions: WITHOUT_BATCHES,
+        transports: STDIO,
+        cases: &["batch"],
+        path: "/body/id",
+        libris: "null",
+        rmcp: "absent",
+        why: "JSON-RPC asks for an `id`, `null` where there is none",
+    },
+    Deviation {
+        revisions: WITHOUT_BATCHES,
+        transports: HTTP,
+        cases: &["batch"],
+        path: "/body",
+        libris: r#"{"error":{"code":-32600},"id":null,"jsonrpc":"2.0"}"#,
+        rmcp: "null",
+        why: "a body that is no request gets a JSON-RPC error",
+    },
+    Deviation {
+        revisions: WITHOUT_BATCHES,
+        transports: HTTP,
+        cases: &["batch"],
+        path: "/status",
+        libris: "400",
+        rmcp: "415",
+        why: "the media type is right, the body is not",
+    },
+];

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::cases::cases;
+use crate::cases::{LAST_WORDS, cases};
 use crate::deviations::{DEVIATIONS, LEGACY, MODERN};
 use crate::oracle::Oracle;
 use crate::wire::{Conversation, Libris, Transport, initialize};
@@ -37,6 +37,8 @@ text = "# A\n\n\"quoted\" \\ \u0001 📚\n"
 audience = ["user", "assistant"]
 priority = 0.5
 last_modified = "2026-01-02T03:04:05Z"
+icons = [{ src = "https://example.com/a.png", mimeType = "image/png", sizes = ["48x48"], theme = "dark" }]
+meta = { "example.com/shelf" = 3 }
 
 [[inline.resource]]
 uri = "note://b"
@@ -83,6 +85,13 @@ async fn answers_differ_only_as_listed() {
             for case in cases() {
                 let (our_answer, their_answer) = (ours.ask(&case).await, theirs.ask(&case).await);
                 compare((revision, transport, case.name), our_answer, their_answer, &mut found);
+            }
+            for (name, line) in LAST_WORDS {
+                let ours =
+                    Conversation::open(libris.connect(transport).await, revision).await.end(line).await;
+                let theirs =
+                    Conversation::open(oracle.connect(transport).await, revision).await.end(line).await;
+                compare((revision, transport, name), ours, theirs, &mut found);
             }
         }
     }
@@ -133,8 +142,10 @@ fn comparable(mut answer: Value) -> Value {
     if let Some(cursor) = answer.pointer_mut("/body/result/nextCursor") {
         *cursor = json!("opaque");
     }
-    if let Some(Value::Array(versions)) = answer.pointer_mut("/body/result/supportedVersions") {
-        versions.sort_by_key(Value::to_string);
+    for path in ["/body/result/supportedVersions", "/body/error/data/supported"] {
+        if let Some(Value::Array(versions)) = answer.pointer_mut(path) {
+            versions.sort_by_key(Value::to_string);
+        }
     }
     answer
 }

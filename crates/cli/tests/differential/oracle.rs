@@ -8,11 +8,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-    ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    CompletionInfo, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
-    ServerCapabilities, ServerConfig,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -85,6 +85,11 @@ impl Held {
         self.config["inline"][table].as_array().into_iter().flatten().filter_map(Value::as_object)
     }
 
+    fn known(&self, uri: &str) -> Result<ResourceContents, ErrorData> {
+        let missing = || ErrorData::resource_not_found("resource not found", Some(json!({"uri": uri})));
+        self.find(uri).ok_or_else(missing)
+    }
+
     fn find(&self, uri: &str) -> Option<ResourceContents> {
         if let Some(resource) = self.all("resource").find(|resource| resource["uri"] == uri) {
             return Some(content(resource, uri, |text| text.to_owned()));
@@ -118,14 +123,14 @@ fn bytes(held: &Map<String, Value>) -> usize {
 
 /// A table of the configuration as the protocol writes it.
 fn described<T: serde::de::DeserializeOwned>(held: &Map<String, Value>, mut wire: Value) -> T {
-    for (ours, theirs) in [("name", "name"), ("title", "title"), ("description", "description"), ("mime", "mimeType")] {
-        if let Some(value) = held.get(ours) {
-            wire[theirs] = value.clone();
-        }
-    }
-    for (ours, theirs) in [("audience", "audience"), ("priority", "priority"), ("last_modified", "lastModified")] {
-        if let Some(value) = held.get(ours) {
-            wire["annotations"][theirs] = value.clone();
+    for (key, value) in held {
+        match key.as_str() {
+            "name" | "title" | "description" | "icons" => wire[key] = value.clone(),
+            "mime" => wire["mimeType"] = value.clone(),
+            "meta" => wire["_meta"] = value.clone(),
+            "audience" | "priority" => wire["annotations"][key] = value.clone(),
+            "last_modified" => wire["annotations"]["lastModified"] = value.clone(),
+            _ => {}
         }
     }
     serde_json::from_value(wire).expect("a resource or a template")
@@ -137,6 +142,8 @@ impl ServerHandler for Held {
             .enable_completions()
             .enable_prompts()
             .enable_resources()
+            .enable_resources_list_changed()
+            .enable_resources_subscribe()
             .enable_tools()
             .build();
         ServerConfig::new(capabilities)
@@ -183,11 +190,24 @@ impl ServerHandler for Held {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let content = self.find(&request.uri).ok_or_else(|| {
-            ErrorData::resource_not_found("resource not found", Some(json!({"uri": request.uri})))
-        })?;
-        let result = ReadResourceResult::new(vec![content]);
+        let result = ReadResourceResult::new(vec![self.known(&request.uri)?]);
         Ok(result.with_ttl_ms(MINUTE).with_cache_scope(CacheScope::Public).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.known(&request.uri).map(drop)
+    }
+
+    async fn unsubscribe(
+        &self,
+        _request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Ok(())
     }
 
     async fn complete(
@@ -196,7 +216,9 @@ impl ServerHandler for Held {
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let Reference::Resource(reference) = &request.r#ref else {
-            return Ok(CompleteResult::new(CompletionInfo::with_pagination(vec![], None, false).expect("few")));
+            return Ok(CompleteResult::new(
+                CompletionInfo::with_pagination(vec![], None, false).expect("few"),
+            ));
         };
         let template = self.all("template").find(|template| template["uri"] == *reference.uri);
         let template = template.ok_or_else(|| ErrorData::invalid_params("no such template", None))?;

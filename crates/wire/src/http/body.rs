@@ -30,8 +30,8 @@ struct Events {
 
 /// One event of a stream.
 pub(crate) enum Event {
-    /// A message of the protocol.
-    Message(Framed),
+    /// A message of the protocol, with the id to resume after where it has one.
+    Message { framed: Framed, id: Option<u64> },
     /// Where the old transport takes messages.
     Endpoint(String),
 }
@@ -80,25 +80,31 @@ impl Events {
     }
 
     fn push(&mut self, event: Event) {
-        match event {
-            Event::Message(framed) if framed.members.is_empty() => {
-                let mut whole = Vec::with_capacity(framed.len() + 24);
-                whole.extend_from_slice(b"event: message\ndata: ");
-                whole.extend_from_slice(&framed.head);
-                whole.extend_from_slice(b"\n\n");
-                self.pending.push_back(whole.into());
-            }
-            Event::Message(framed) => self.pending.extend([
-                Bytes::from_static(b"event: message\ndata: "),
-                framed.head,
-                framed.members,
-                framed.tail,
-                Bytes::from_static(b"\n\n"),
-            ]),
+        let (framed, id) = match event {
+            Event::Message { framed, id } => (framed, id),
             Event::Endpoint(path) => {
-                self.pending.push_back(format!("event: endpoint\ndata: {path}\n\n").into());
+                return self.pending.push_back(format!("event: endpoint\ndata: {path}\n\n").into());
             }
+        };
+        let mut head = match id {
+            Some(id) => format!("event: message\nid: {id}\ndata: "),
+            None => "event: message\ndata: ".to_owned(),
         }
+        .into_bytes();
+        head.extend_from_slice(&framed.head);
+        if framed.members.is_empty() {
+            head.extend_from_slice(b"\n\n");
+            self.pending.push_back(head.into());
+        } else {
+            let end = Bytes::from_static(b"\n\n");
+            self.pending.extend([head.into(), framed.members, framed.tail, end]);
+        }
+    }
+}
+
+impl From<Framed> for Event {
+    fn from(framed: Framed) -> Self {
+        Self::Message { framed, id: None }
     }
 }
 

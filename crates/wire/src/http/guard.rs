@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn names_must_be_known_and_addresses_cannot_be_rebound() {
-        for host in ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "Library.Example:1"] {
+        for host in
+            ["localhost", "localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "Library.Example:1"]
+        {
             assert!(check(host, None), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b"] {
@@ -122,7 +124,8 @@ mod tests {
             assert!(check("127.0.0.1:80", Some(origin)), "{origin}");
         }
         assert!(check("library.example:80", Some("http://library.example:80")));
-        for origin in ["http://evil.example", "null", "http://10.0.0.9", "http://localhost.evil.example", ""] {
+        for origin in ["http://evil.example", "null", "http://10.0.0.9", "http://localhost.evil.example", ""]
+        {
             assert!(!check("127.0.0.1:80", Some(origin)), "{origin}");
         }
     }

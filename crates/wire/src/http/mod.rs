@@ -2,6 +2,7 @@
 
 mod body;
 mod guard;
+mod mailbox;
 mod old;
 mod response;
 mod session;
@@ -44,6 +45,8 @@ pub struct Config {
     pub idle: Duration,
     /// How many connections there may be at once.
     pub connections: usize,
+    /// How many `subscriptions/listen` streams there may be at once.
+    pub listens: usize,
     /// How often a stream with nothing to say shows that it lives.
     pub keep_alive: Duration,
     /// Whether the HTTP+SSE transport of 2024-11-05 is served at `/sse` too.
@@ -58,7 +61,8 @@ impl Default for Config {
             origins: Vec::new(),
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
-            connections: 10_000,
+            connections: 20_000,
+            listens: 15_000,
             keep_alive: Duration::from_secs(15),
             sse: false,
         }
@@ -71,6 +75,7 @@ pub struct Endpoint {
     guard: Guard,
     sessions: Sessions,
     old: Option<Old>,
+    listens: Arc<Semaphore>,
     config: Config,
     /// Ends the streams that would otherwise stay open.
     closing: CancellationToken,
@@ -84,6 +89,7 @@ impl Endpoint {
             guard: Guard::new(&config.hosts, &config.origins),
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
+            listens: Arc::new(Semaphore::new(config.listens)),
             config,
             closing: CancellationToken::new(),
         })
@@ -136,7 +142,11 @@ const GRACE: Duration = Duration::from_secs(5);
 const HEAD: Duration = Duration::from_secs(30);
 
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then lets requests in flight end.
-pub async fn serve(listener: TcpListener, endpoint: Arc<Endpoint>, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    endpoint: Arc<Endpoint>,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let connections = Arc::new(Semaphore::new(endpoint.config.connections));
     let graceful = GracefulShutdown::new();
     let mut builder = auto::Builder::new(TokioExecutor::new());

@@ -15,12 +15,11 @@ use super::body::{Body, Event};
 use super::session::unguessable;
 use super::streamable::body;
 use super::{Endpoint, response};
-use crate::Call;
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::lock::lock;
 use crate::protocol;
 use crate::request::{Params, Request};
-use crate::revision::Revision;
+use crate::{Call, Listener, Revision};
 
 /// How many answers wait for a client that does not read.
 const WAITING: usize = 8;
@@ -31,9 +30,11 @@ pub(super) struct Old {
     open: Arc<Mutex<HashMap<String, Client>>>,
 }
 
+#[derive(Clone)]
 struct Client {
     revision: Option<Revision>,
     answers: mpsc::Sender<Framed>,
+    listener: Arc<dyn Listener>,
 }
 
 /// Forgets a client when its stream is gone.
@@ -53,21 +54,27 @@ impl Endpoint {
         let (Some(old), Some(id)) = (&self.old, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
+        let Ok(listener) = self.protocol.listener() else {
+            return response::bare(StatusCode::SERVICE_UNAVAILABLE);
+        };
         let (answers, receiver) = mpsc::channel(WAITING);
         let mut open = lock(&old.open);
         if open.len() >= self.config.sessions {
             let why = "there are too many sessions; try again later";
             return response::refusal(StatusCode::SERVICE_UNAVAILABLE, why);
         }
-        open.insert(id.clone(), Client { revision: None, answers });
+        open.insert(id.clone(), Client { revision: None, answers, listener: listener.clone() });
         let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
         let leave = Leave { id, open: old.open.clone() };
         let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
-            receiver.recv().await.map(|framed| (Event::Message(framed), (receiver, leave)))
+            receiver.recv().await.map(|framed| (Event::from(framed), (receiver, leave)))
+        });
+        let news = stream::unfold(listener, async |listener| {
+            Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
         });
         let closing = self.closing.clone();
         let events = stream::iter([endpoint])
-            .chain(answers)
+            .chain(stream::select(answers, news))
             .take_until(async move { closing.cancelled().await });
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
@@ -81,8 +88,8 @@ impl Endpoint {
         let Some(old) = &self.old else { return response::bare(StatusCode::NOT_FOUND) };
         let query = request.uri().query().unwrap_or_default();
         let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
-        let known = lock(&old.open).get(&id).map(|client| (client.revision, client.answers.clone()));
-        let Some((revision, answers)) = known else {
+        let known = lock(&old.open).get(&id).cloned();
+        let Some(Client { revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
         // The place for the answer is taken first, so that what cannot be sent is not computed.
@@ -95,7 +102,15 @@ impl Endpoint {
         };
         let (id_of_request, method, params) = match envelope::parse(&bytes) {
             Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
-            Ok(Incoming::One(_)) => return response::bare(StatusCode::ACCEPTED),
+            Ok(Incoming::One(Message::Notification { method, .. })) => {
+                if method == "notifications/initialized"
+                    && let Err(failure) = listener.follow_list().await
+                {
+                    tracing::warn!(?failure, "changes of the list cannot be told");
+                }
+                return response::bare(StatusCode::ACCEPTED);
+            }
+            Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
             Ok(Incoming::Batch(_)) => {
                 return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
             }
@@ -110,7 +125,8 @@ impl Endpoint {
                 {
                     client.revision = Some(Revision::negotiate(asked));
                 }
-                self.protocol.answer(&Call::new(revision), &id_of_request, &request).await
+                let call = Call::new(revision).of(Some(listener));
+                self.protocol.answer(&call, &id_of_request, &request).await
             }
         };
         place.send(framed);

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::Revision;
+use super::mailbox::Mailbox;
 use crate::envelope::Id;
 use crate::lock::lock;
+use crate::{Listener, Revision};
 
 /// A client that has opened with a handshake.
 pub(super) struct Session {
@@ -20,6 +21,7 @@ pub(super) struct Session {
     pub(super) streams: Arc<Semaphore>,
     /// Ends with the session, and its streams with it.
     pub(super) ended: CancellationToken,
+    pub(super) news: Arc<Mailbox>,
     used: Mutex<Instant>,
     running: Mutex<HashMap<Id, CancellationToken>>,
 }
@@ -28,9 +30,10 @@ pub(super) struct Session {
 const STREAMS: usize = 4;
 
 impl Session {
-    pub(super) fn new(revision: Revision, in_flight: usize) -> Self {
+    pub(super) fn new(revision: Revision, in_flight: usize, listener: Arc<dyn Listener>) -> Self {
         Self {
             revision,
+            news: Arc::new(Mailbox::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
             streams: Arc::new(Semaphore::new(STREAMS)),
             ended: CancellationToken::new(),
@@ -140,11 +143,29 @@ pub(super) fn unguessable() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Session, Sessions};
-    use crate::Revision;
+    use crate::{Failure, Listener, News, Revision};
+    use std::sync::Arc;
     use std::time::Duration;
 
+    struct Nobody;
+
+    #[async_trait::async_trait]
+    impl Listener for Nobody {
+        async fn follow_list(&self) -> Result<(), Failure> {
+            Ok(())
+        }
+        async fn subscribe(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn unsubscribe(&self, _: &str) {}
+        async fn next(&self) -> News {
+            std::future::pending().await
+        }
+        fn owe(&self, _: News) {}
+    }
+
     fn session() -> Session {
-        Session::new(Revision::V2025_06_18, 1)
+        Session::new(Revision::V2025_06_18, 1, Arc::new(Nobody))
     }
 
     #[test]

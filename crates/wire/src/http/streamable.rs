@@ -22,7 +22,7 @@ use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, HEADER_MISMATCH, INVALID_PARAMS};
 use crate::protocol;
-use crate::request::{Params, Request};
+use crate::request::{Filter, Params, Request};
 use crate::{Era, Revision};
 
 const SESSION: &str = "mcp-session-id";
@@ -149,7 +149,10 @@ impl Endpoint {
                 }
                 Err(Refused::Wrong(error)) => return Err(error),
             };
-            return Ok(self.answer(takes, revision, token, id, request).await);
+            if let Request::Listen(filter) = &request {
+                return self.listen(takes, revision, id, filter).await;
+            }
+            return Ok(self.answer(takes, Call::new(revision), token, id, request).await);
         }
         if method == "initialize" {
             return self.initialize(id, params).await;
@@ -172,8 +175,9 @@ impl Endpoint {
         let Ok(_permit) = session.in_flight.acquire().await else {
             return Ok(response::bare(StatusCode::ACCEPTED));
         };
+        let call = Call::new(session.revision).of(Some(session.news.listener.clone()));
         Ok(tokio::select! {
-            answered = self.answer(takes, session.revision, token, id, request) => answered,
+            answered = self.answer(takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
             () = running.token.cancelled() => response::events(Body::empty()),
         })
@@ -183,21 +187,20 @@ impl Endpoint {
     async fn answer(
         self: Arc<Self>,
         takes: Takes,
-        revision: Revision,
+        call: Call,
         token: Option<&str>,
         id: &Id,
         request: Request,
     ) -> Response<Body> {
         let Some(token) = token.filter(|_| takes.events) else {
-            let framed = self.protocol.answer(&Call::new(revision), id, &request).await;
+            let framed = self.protocol.answer(&call, id, &request).await;
             return self.framed(takes, framed);
         };
         let (sender, mut receiver) = mpsc::channel(8);
-        let call = Call::with_progress(revision, Some(Reporter::new(token, sender)));
+        let call = call.reporting(Some(Reporter::new(token, sender)));
         let endpoint = self.clone();
         let id = id.clone();
-        let mut answer =
-            Box::pin(async move { endpoint.protocol.answer(&call, &id, &request).await });
+        let mut answer = Box::pin(async move { endpoint.protocol.answer(&call, &id, &request).await });
         tokio::select! {
             biased;
             framed = &mut answer => self.framed(takes, framed),
@@ -207,17 +210,45 @@ impl Endpoint {
                 });
                 // The call holds the sender, so progress ends when the answer is there.
                 let rest = stream::select(progress, answer.into_stream());
-                let events = stream::iter([first]).chain(rest).map(Event::Message);
+                let events = stream::iter([first]).chain(rest).map(Event::from);
                 response::events(Body::events(events.boxed(), self.config.keep_alive))
             }
         }
+    }
+
+    /// Opens the stream of a client that listens.
+    async fn listen(
+        &self,
+        takes: Takes,
+        revision: Revision,
+        id: &Id,
+        filter: &Filter,
+    ) -> Result<Response<Body>, ErrorObject> {
+        if !takes.events {
+            let why = "the `Accept` header must list `text/event-stream`";
+            return Ok(response::refusal(StatusCode::NOT_ACCEPTABLE, why));
+        }
+        let Ok(permit) = self.listens.clone().try_acquire_owned() else {
+            let why = "there are too many streams open; try again later";
+            return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
+        };
+        let opened = self.protocol.listen(revision, id, filter, self.closing.clone()).await;
+        let stream = match opened {
+            Ok(stream) => stream,
+            Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
+        };
+        let events = stream.map(move |framed| {
+            let _held = &permit;
+            Event::from(framed)
+        });
+        Ok(response::events(Body::events(events.boxed(), self.config.keep_alive)))
     }
 
     fn framed(&self, takes: Takes, framed: Framed) -> Response<Body> {
         if takes.json {
             return response::json(StatusCode::OK, framed);
         }
-        let events = stream::iter([Event::Message(framed)]);
+        let events = stream::iter([Event::from(framed)]);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
@@ -231,7 +262,8 @@ impl Endpoint {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
-        let session = Session::new(revision, self.protocol.limits.in_flight);
+        let listener = self.protocol.listener().map_err(|failure| failure.object(revision))?;
+        let session = Session::new(revision, self.protocol.limits.in_flight, listener);
         let Some(session) = self.sessions.open(session) else {
             let why = "there are too many sessions; try again later";
             return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
@@ -244,12 +276,7 @@ impl Endpoint {
         Ok(response)
     }
 
-    fn notification(
-        &self,
-        headers: &HeaderMap,
-        method: &str,
-        params: Option<&RawValue>,
-    ) -> Response<Body> {
+    fn notification(&self, headers: &HeaderMap, method: &str, params: Option<&RawValue>) -> Response<Body> {
         // Modern clients have no notifications to send over HTTP and no session to send them in.
         if headers.contains_key(SESSION) {
             let session = match self.session(headers) {
@@ -304,14 +331,25 @@ impl Endpoint {
             return response::refusal(StatusCode::CONFLICT, why);
         };
         let closing = self.closing.clone();
+        let seen = text(headers, "last-event-id").ok().flatten().and_then(|id| id.parse().ok());
+        let news = session.news.open(seen);
+        let listener = session.news.listener.clone();
+        // The stream opens at once; what it takes to watch may take longer.
+        let begun = async move {
+            if let Err(failure) = listener.follow_list().await {
+                tracing::warn!(?failure, "changes of the list cannot be told");
+            }
+            None
+        };
         let ends = async move {
+            let _held = permit;
             tokio::select! {
                 () = closing.cancelled() => {}
                 () = session.ended.cancelled() => {}
             }
-            drop(permit);
         };
-        let events = ends.into_stream().filter_map(|()| std::future::ready(None));
+        let begun = begun.into_stream().filter_map(std::future::ready);
+        let events = stream::select(begun, news).take_until(ends);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 

@@ -1,11 +1,12 @@
 //! A service that answers by its URI, for the tests of the transports.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Reply, Service};
+use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, News, Reply, Service};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -16,11 +17,86 @@ pub(crate) struct Toy {
     pub(crate) begun: AtomicUsize,
     pub(crate) ended: AtomicUsize,
     pub(crate) go: Notify,
+    listeners: Mutex<Vec<Weak<Ear>>>,
+}
+
+/// Somebody who hears of everything it subscribed to, and of the list once it follows it.
+#[derive(Default)]
+struct Ear {
+    subscribed: Mutex<Vec<String>>,
+    list: AtomicUsize,
+    owed: Mutex<VecDeque<News>>,
+    ready: Notify,
+}
+
+#[async_trait]
+impl Listener for Ear {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        self.list.store(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
+        if !uri.starts_with("toy:") {
+            return Err(Failure::NotFound { uri: uri.to_owned() });
+        }
+        self.subscribed.lock().unwrap().push(uri.to_owned());
+        Ok(())
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        self.subscribed.lock().unwrap().retain(|name| name != uri);
+    }
+
+    async fn next(&self) -> News {
+        loop {
+            let ready = self.ready.notified();
+            if let Some(news) = self.owed.lock().unwrap().pop_front() {
+                return news;
+            }
+            ready.await;
+        }
+    }
+
+    fn owe(&self, news: News) {
+        self.owed.lock().unwrap().push_back(news);
+        self.ready.notify_one();
+    }
 }
 
 impl Toy {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    fn ears(&self) -> Vec<Arc<Ear>> {
+        self.listeners.lock().unwrap().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How many listen.
+    pub(crate) fn listening(&self) -> usize {
+        self.ears().len()
+    }
+
+    /// How many follow the list.
+    pub(crate) fn following(&self) -> usize {
+        self.ears().iter().map(|ear| ear.list.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Says that this resource has changed.
+    pub(crate) fn update(&self, uri: &str) {
+        for ear in self.ears() {
+            if ear.subscribed.lock().unwrap().iter().any(|name| name == uri) {
+                ear.owe(News::Updated(uri.into()));
+            }
+        }
+    }
+
+    /// Says that the list has changed.
+    pub(crate) fn relist(&self) {
+        for ear in self.ears().iter().filter(|ear| ear.list.load(Ordering::SeqCst) == 1) {
+            ear.owe(News::List);
+        }
     }
 }
 
@@ -41,12 +117,7 @@ fn reply(value: &Value) -> Answer {
 #[async_trait]
 impl Service for Toy {
     fn about(&self) -> About {
-        About {
-            name: "toy".into(),
-            title: Some("Toy".into()),
-            version: "1".into(),
-            ..About::default()
-        }
+        About { name: "toy".into(), title: Some("Toy".into()), version: "1".into(), ..About::default() }
     }
 
     async fn list(&self, _: &Call, cursor: Option<&str>) -> Answer {
@@ -84,6 +155,12 @@ impl Service for Toy {
 
     async fn complete(&self, _: &Call, asked: &Completing) -> Answer {
         reply(&json!({ "completion": { "values": [asked.typed] } }))
+    }
+
+    fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+        let ear = Arc::<Ear>::default();
+        self.listeners.lock().unwrap().push(Arc::downgrade(&ear));
+        Ok(ear)
     }
 }
 

@@ -1,0 +1,359 @@
+//! Who is told of what changes: one watch for everybody, and for each a set of what is owed.
+//!
+//! A source says what changed, the changes of a short window are taken together, and each listener's
+//! set grows by what it asked for. A listener takes from its set when it can write, so one that is slow
+//! costs a set bounded by its subscriptions and holds up nobody, and after the last change at least one
+//! notification always follows.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use libris_core::{Change, Error, Result, Source, Uri};
+use libris_wire::{Failure, Listener, News};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::server::explain;
+
+/// How changes are told.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// For how long changes are gathered before they are told.
+    pub window: Duration,
+    /// How many resources one listener may subscribe to.
+    pub subscriptions: usize,
+    /// How many listeners there may be: sessions and streams.
+    pub listeners: usize,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self { window: Duration::from_millis(50), subscriptions: 1_000, listeners: 30_000 }
+    }
+}
+
+/// Where the list shows the same resources but says something else of them, such as a size, it is told
+/// as changed no more often than this: otherwise a log that grows would have every client list again
+/// twenty times a second.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long a watch stays after the last listener has left: clients reconnect.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Everybody who listens to one source.
+pub(crate) struct Hub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Arc<dyn Source>,
+    config: Live,
+    listeners: Mutex<Listeners>,
+    /// The running watch. Locked while one is being started.
+    watch: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Listeners {
+    last: u64,
+    all: HashMap<u64, Arc<Owed>>,
+    /// By the subject of what was subscribed to: who did, and how they named it.
+    subscribed: HashMap<Uri, HashMap<u64, HashSet<Arc<str>>>>,
+    /// Those who follow the list.
+    list: HashSet<u64>,
+}
+
+/// What one listener has not been told yet.
+#[derive(Default)]
+struct Owed {
+    news: Mutex<Set>,
+    ready: Notify,
+}
+
+/// A set that gives back what was put in first.
+#[derive(Default)]
+struct Set {
+    order: VecDeque<News>,
+    members: HashSet<News>,
+}
+
+impl Owed {
+    fn put(&self, news: News) {
+        let mut set = lock(&self.news);
+        if set.members.insert(news.clone()) {
+            set.order.push_back(news);
+            drop(set);
+            self.ready.notify_one();
+        }
+    }
+
+    fn take(&self) -> Option<News> {
+        let mut set = lock(&self.news);
+        let news = set.order.pop_front()?;
+        set.members.remove(&news);
+        Some(news)
+    }
+
+    fn forget(&self, uri: &str) {
+        let mut set = lock(&self.news);
+        let gone = News::Updated(uri.into());
+        if set.members.remove(&gone) {
+            set.order.retain(|news| *news != gone);
+        }
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(source: Arc<dyn Source>, config: Live) -> Self {
+        let listeners = Mutex::default();
+        Self { shared: Arc::new(Shared { source, config, listeners, watch: tokio::sync::Mutex::default() }) }
+    }
+
+    pub(crate) fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+        let mut listeners = lock(&self.shared.listeners);
+        if listeners.all.len() >= self.shared.config.listeners {
+            let message = "there are too many listeners; try again later".to_owned();
+            return Err(Failure::Internal { message, data: None });
+        }
+        listeners.last += 1;
+        let number = listeners.last;
+        let owed = Arc::<Owed>::default();
+        listeners.all.insert(number, owed.clone());
+        let subscriptions = Mutex::default();
+        Ok(Arc::new(Ear { shared: self.shared.clone(), number, owed, subscriptions }))
+    }
+}
+
+impl Shared {
+    /// Makes sure that a watch is running. Once this returns, no change is missed.
+    async fn watched(self: &Arc<Self>) -> Result<()> {
+        let mut watch = self.watch.lock().await;
+        if watch.as_ref().is_some_and(|running| !running.is_finished()) {
+            return Ok(());
+        }
+        if let Some(changes) = self.source.watch().await? {
+            let shared = self.clone();
+            *watch = Some(tokio::spawn(async move { shared.tell(changes).await }));
+        }
+        Ok(())
+    }
+
+    /// Tells everybody what changes, until nobody has listened for a while.
+    async fn tell(&self, mut changes: BoxStream<'static, Change>) {
+        let mut gathered = Gathered::default();
+        let mut due: Option<Instant> = None;
+        let mut next_list = Instant::now();
+        let mut idle = tokio::time::interval(LINGER);
+        let mut alone = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let now = Instant::now();
+                    if gathered.described && (gathered.list || now >= next_list) {
+                        gathered.list = true;
+                        gathered.described = false;
+                    }
+                    if std::mem::take(&mut gathered.list) {
+                        next_list = now + QUIET;
+                        self.tell_list();
+                    }
+                    self.tell_updated(gathered.updated.drain());
+                    due = gathered.described.then_some(next_list);
+                }
+                change = changes.next() => match change {
+                    None => return self.tell_everything(),
+                    Some(change) => {
+                        let window = Instant::now() + self.config.window;
+                        if self.gather(&mut gathered, change) {
+                            due = Some(due.map_or(window, |due| due.min(window)));
+                        }
+                    }
+                },
+                _ = idle.tick() => {
+                    let nobody = lock(&self.listeners).all.is_empty();
+                    if nobody && alone {
+                        return;
+                    }
+                    alone = nobody;
+                }
+            }
+        }
+    }
+
+    /// Notes a change that somebody may want to hear of.
+    fn gather(&self, gathered: &mut Gathered, change: Change) -> bool {
+        let uri = match change {
+            Change::Described(_) => {
+                gathered.described = true;
+                return true;
+            }
+            Change::Added(uri) | Change::Removed(uri) => {
+                gathered.list = true;
+                uri
+            }
+            Change::Updated(uri) => uri,
+            _ => {
+                gathered.list = true;
+                gathered.updated.extend(lock(&self.listeners).subscribed.keys().cloned());
+                return true;
+            }
+        };
+        let subject = self.source.subject(&uri);
+        if lock(&self.listeners).subscribed.contains_key(&subject) {
+            gathered.updated.insert(subject);
+            return true;
+        }
+        gathered.list
+    }
+
+    fn tell_list(&self) {
+        let listeners = lock(&self.listeners);
+        for owed in listeners.list.iter().filter_map(|number| listeners.all.get(number)) {
+            owed.put(News::List);
+        }
+    }
+
+    fn tell_updated(&self, subjects: impl Iterator<Item = Uri>) {
+        let listeners = lock(&self.listeners);
+        for subject in subjects {
+            for (number, names) in listeners.subscribed.get(&subject).into_iter().flatten() {
+                let Some(owed) = listeners.all.get(number) else { continue };
+                for name in names {
+                    owed.put(News::Updated(name.clone()));
+                }
+            }
+        }
+    }
+
+    /// A watch that ended by itself may have missed anything.
+    fn tell_everything(&self) {
+        let all: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
+        self.tell_list();
+        self.tell_updated(all.into_iter());
+    }
+}
+
+/// The changes of one window.
+#[derive(Default)]
+struct Gathered {
+    /// The list has other resources in it.
+    list: bool,
+    /// The list says something else of the same resources.
+    described: bool,
+    updated: HashSet<Uri>,
+}
+
+/// One listener.
+struct Ear {
+    shared: Arc<Shared>,
+    number: u64,
+    owed: Arc<Owed>,
+    /// What was subscribed to, by how it was named.
+    subscriptions: Mutex<HashMap<Arc<str>, Uri>>,
+}
+
+#[async_trait]
+impl Listener for Ear {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        lock(&self.shared.listeners).list.insert(self.number);
+        self.shared.watched().await.map_err(explain)
+    }
+
+    async fn subscribe(&self, name: &str) -> Result<(), Failure> {
+        let uri = Uri::parse(name).map_err(explain)?;
+        if self.shared.source.covers(&uri).is_none() {
+            return Err(explain(Error::NotFound(uri)));
+        }
+        let subject = self.shared.source.subject(&uri);
+        {
+            let mut subscriptions = lock(&self.subscriptions);
+            if subscriptions.contains_key(name) {
+                return Ok(());
+            }
+            if subscriptions.len() >= self.shared.config.subscriptions {
+                let most = self.shared.config.subscriptions;
+                let message = format!("one client may subscribe to {most} resources at most");
+                return Err(Failure::Internal { message, data: None });
+            }
+            let name: Arc<str> = name.into();
+            subscriptions.insert(name.clone(), subject.clone());
+            let mut listeners = lock(&self.shared.listeners);
+            listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
+        }
+        let watched = self.shared.watched().await.map_err(explain);
+        if watched.is_err() {
+            self.unsubscribe(name);
+        }
+        watched
+    }
+
+    fn unsubscribe(&self, name: &str) {
+        let Some(subject) = lock(&self.subscriptions).remove(name) else { return };
+        lock(&self.shared.listeners).leave(&subject, self.number, Some(name));
+        self.owed.forget(name);
+    }
+
+    async fn next(&self) -> News {
+        loop {
+            // A permit is kept for whoever waits next, so nothing put in between is missed.
+            let ready = self.owed.ready.notified();
+            if let Some(news) = self.owed.take() {
+                return news;
+            }
+            ready.await;
+        }
+    }
+
+    fn owe(&self, news: News) {
+        let wanted = match &news {
+            News::List => true,
+            News::Updated(name) => lock(&self.subscriptions).contains_key(name),
+        };
+        if wanted {
+            self.owed.put(news);
+        }
+    }
+}
+
+impl Listeners {
+    /// Ends one subscription, or all of one listener to `subject`.
+    fn leave(&mut self, subject: &Uri, number: u64, name: Option<&str>) {
+        let Some(listeners) = self.subscribed.get_mut(subject) else { return };
+        if let Some(names) = listeners.get_mut(&number) {
+            match name {
+                Some(name) => {
+                    names.remove(name);
+                }
+                None => names.clear(),
+            }
+            if names.is_empty() {
+                listeners.remove(&number);
+            }
+        }
+        if listeners.is_empty() {
+            self.subscribed.remove(subject);
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let mut listeners = lock(&self.shared.listeners);
+        listeners.all.remove(&self.number);
+        listeners.list.remove(&self.number);
+        for subject in lock(&self.subscriptions).values() {
+            listeners.leave(subject, self.number, None);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Everything we lock is whole between two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
