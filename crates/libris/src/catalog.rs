@@ -3,29 +3,45 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
     Cache, Change, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template, Uri,
 };
+use tokio::sync::watch;
+
+use crate::watches::Watches;
 
 /// All sources joined into one, which is a source itself.
 ///
 /// Where two sources have the same URI, the one that was added first is listed and read.
 pub struct Catalog {
-    sources: Vec<Arc<dyn Source>>,
+    sources: watch::Sender<Sources>,
 }
+
+/// The sources at one time.
+pub(crate) type Sources = Arc<[Arc<dyn Source>]>;
 
 impl Catalog {
     /// A catalog of these sources.
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self { sources }
+        Self { sources: watch::Sender::new(sources.into()) }
+    }
+
+    /// Puts these sources in the place of those it had. Whoever watches is told to look again.
+    pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
+        self.sources.send_replace(sources.into());
+    }
+
+    fn sources(&self) -> Sources {
+        self.sources.borrow().clone()
     }
 
     /// The sources that may have `uri`, the one that means it most closely first.
-    fn candidates(&self, uri: &Uri) -> Vec<&Arc<dyn Source>> {
+    fn candidates(&self, uri: &Uri) -> Vec<Arc<dyn Source>> {
+        let sources = self.sources();
         let mut found: Vec<_> =
-            self.sources.iter().filter_map(|source| Some((source.covers(uri)?, source))).collect();
+            sources.iter().filter_map(|source| Some((source.covers(uri)?, source.clone()))).collect();
         // The sort is stable, so equals stay in the order they were added.
         found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
         found.into_iter().map(|(_, source)| source).collect()
@@ -35,12 +51,13 @@ impl Catalog {
 #[async_trait]
 impl Source for Catalog {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        self.sources.iter().filter_map(|source| source.covers(uri)).max()
+        self.sources().iter().filter_map(|source| source.covers(uri)).max()
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let mut pages = Vec::with_capacity(self.sources.len());
-        for source in &self.sources {
+        let sources = self.sources();
+        let mut pages = Vec::with_capacity(sources.len());
+        for source in &*sources {
             pages.push(source.list(after, limit).await?);
         }
         Ok(merge(pages, limit))
@@ -62,7 +79,7 @@ impl Source for Catalog {
 
     async fn templates(&self) -> Result<Vec<Template>> {
         let mut templates = Vec::new();
-        for source in &self.sources {
+        for source in &*self.sources() {
             templates.extend(source.templates().await?);
         }
         templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
@@ -71,7 +88,7 @@ impl Source for Catalog {
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        for source in &self.sources {
+        for source in &*self.sources() {
             if source.templates().await?.iter().any(|template| template.uri == *asked.template) {
                 return source.complete(asked).await;
             }
@@ -94,15 +111,11 @@ impl Source for Catalog {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        let mut watches = Vec::new();
-        for source in &self.sources {
-            watches.extend(source.watch().await?);
-        }
-        Ok((!watches.is_empty()).then(|| stream::select_all(watches).boxed()))
+        Watches::open(self.sources.subscribe()).await.map(|watches| Some(watches.changes()))
     }
 
     fn cache(&self) -> Cache {
-        self.sources.iter().map(|source| source.cache()).reduce(Cache::and).unwrap_or_default()
+        self.sources().iter().map(|source| source.cache()).reduce(Cache::and).unwrap_or_default()
     }
 }
 

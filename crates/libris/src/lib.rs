@@ -9,6 +9,7 @@ mod cursor;
 mod encode;
 mod live;
 mod server;
+mod watches;
 
 pub use catalog::Catalog;
 pub use libris_core::{
