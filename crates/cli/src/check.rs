@@ -39,12 +39,12 @@ struct Found {
 
 /// Opens every source, lists it whole and says what is there.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let served = options.what.open()?;
+    let (_, opened) = options.what.open(&[])?;
     let mut all = Vec::new();
-    for (name, source) in &served.sources {
+    for opened in &opened {
         let keep = if options.json { usize::MAX } else { options.show };
-        let found = look(name, source.as_ref(), keep).await;
-        all.push(found.with_context(|| format!("could not list `{name}`"))?);
+        let found = look(&opened.name, opened.source.as_ref(), keep).await;
+        all.push(found.with_context(|| format!("could not list `{}`", opened.name))?);
     }
     if options.json {
         println!("{:#}", json(&all));
@@ -110,9 +110,9 @@ fn json(all: &[Found]) -> serde_json::Value {
                 "size": resource.size,
             })
         });
-        let templates = found.templates.iter().map(|template| {
-            json!({ "uriTemplate": template.uri, "name": template.name, "title": template.title })
-        });
+        let templates = found.templates.iter().map(
+            |template| json!({ "uriTemplate": template.uri, "name": template.name, "title": template.title }),
+        );
         json!({
             "source": found.name,
             "count": found.count,

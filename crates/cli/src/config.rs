@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Catalog, Source};
+use libris::Source;
 use libris_sources::{Files, Inline, files, inline};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
 
@@ -31,6 +32,8 @@ pub(crate) struct What {
 pub(crate) struct Config {
     /// How the server presents itself.
     pub(crate) server: Server,
+    /// How changes are told.
+    pub(crate) live: Live,
     /// How HTTP is served.
     pub(crate) http: Http,
     /// Folders.
@@ -40,7 +43,7 @@ pub(crate) struct Config {
 }
 
 /// How the server presents itself.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Server {
     /// The server's name to programs.
@@ -52,6 +55,7 @@ pub(crate) struct Server {
     /// What a model should know about using it; a text about what is served where it is not said.
     pub(crate) instructions: Option<String>,
     /// How many resources or templates one page of a list holds.
+    #[serde(deserialize_with = "positive")]
     pub(crate) page_size: usize,
 }
 
@@ -61,8 +65,27 @@ impl Default for Server {
     }
 }
 
+/// How changes are told.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Live {
+    /// For how long changes are gathered before they are told, as in `"50ms"`.
+    #[serde(deserialize_with = "duration")]
+    pub(crate) window: Duration,
+    /// How many resources one client may subscribe to.
+    #[serde(deserialize_with = "positive")]
+    pub(crate) subscriptions: usize,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        let libris::Live { window, subscriptions, .. } = libris::Live::default();
+        Self { window, subscriptions }
+    }
+}
+
 /// How HTTP is served.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Http {
     /// Host names, beside `localhost` and IP addresses, under which the server may be asked.
@@ -71,49 +94,92 @@ pub(crate) struct Http {
     pub(crate) allow_origins: Vec<String>,
 }
 
-/// Everything that is served.
-pub(crate) struct Served {
-    pub(crate) config: Config,
-    pub(crate) catalog: Arc<Catalog>,
-    /// The sources by what to call them.
-    pub(crate) sources: Vec<(String, Arc<dyn Source>)>,
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    match usize::deserialize(deserializer)? {
+        0 => Err(serde::de::Error::custom("it must be at least 1")),
+        number => Ok(number),
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text).map_err(|cause| {
+        serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
+    })
+}
+
+/// A source as it is configured.
+#[derive(Clone, Debug, PartialEq)]
+enum Configured {
+    Files(files::Config),
+    Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
+}
+
+/// A source that is open.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    configured: Configured,
+    /// What to call it.
+    pub(crate) name: String,
+    pub(crate) source: Arc<dyn Source>,
+}
+
+impl Configured {
+    fn open(self) -> Result<Opened> {
+        let (name, source): (_, Result<Arc<dyn Source>, _>) = match &self {
+            Self::Files(config) => {
+                let opened = Files::open(config.clone());
+                (config.path.display().to_string(), opened.map(|source| Arc::new(source) as _))
+            }
+            Self::Inline { config, folder, file } => {
+                let opened = Inline::new(config.clone(), folder);
+                (file.display().to_string(), opened.map(|source| Arc::new(source) as _))
+            }
+        };
+        let source = source.with_context(|| format!("could not serve `{name}`"))?;
+        Ok(Opened { configured: self, name, source })
+    }
 }
 
 impl What {
-    /// Reads the configuration and opens the sources.
-    pub(crate) fn open(&self) -> Result<Served> {
-        let named = self.config.clone().or_else(|| {
+    /// The configuration file, if there is one.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        self.config.clone().or_else(|| {
             (self.sources.is_empty() && Path::new(DEFAULT).is_file()).then(|| PathBuf::from(DEFAULT))
-        });
-        let (mut config, base) = match &named {
-            Some(path) => (read(path)?, path.parent().unwrap_or(Path::new("")).to_owned()),
-            None => (Config::default(), PathBuf::new()),
-        };
-        for folder in &mut config.files {
-            folder.path = base.join(&folder.path);
+        })
+    }
+
+    /// Reads the configuration and opens the sources. What is in `open` and configured as it was is
+    /// kept as it is.
+    pub(crate) fn open(&self, open: &[Opened]) -> Result<(Config, Vec<Opened>)> {
+        let file = self.file();
+        let mut config = file.as_deref().map(read).transpose()?.unwrap_or_default();
+        let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let mut wanted = Vec::new();
+        for mut files in std::mem::take(&mut config.files) {
+            if !files.path.as_os_str().is_empty() {
+                files.path = folder.join(&files.path);
+            }
+            wanted.push(Configured::Files(files));
         }
-        config.files.extend(self.sources.iter().map(files::Config::new));
-        let mut sources: Vec<(String, Arc<dyn Source>)> = Vec::new();
-        for folder in &config.files {
-            let shown = folder.path.display().to_string();
-            let source = Files::open(folder.clone()).with_context(|| format!("could not serve `{shown}`"))?;
-            sources.push((shown, Arc::new(source)));
-        }
+        wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
-            let shown = named.as_deref().unwrap_or(Path::new(DEFAULT)).display().to_string();
-            let source = Inline::new(inline, &base)
-                .with_context(|| format!("could not serve what `{shown}` holds"))?;
-            sources.push((shown, Arc::new(source)));
+            let file = file.unwrap_or_default();
+            wanted.push(Configured::Inline { config: inline, folder, file });
         }
-        if sources.is_empty() {
+        if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",
                 format!("name a folder, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
             ));
         }
-        let catalog = Catalog::new(sources.iter().map(|(_, source)| source.clone()).collect());
-        Ok(Served { config, catalog: Arc::new(catalog), sources })
+        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
+        let opened = wanted
+            .into_iter()
+            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
+            .collect::<Result<Vec<_>>>()?;
+        Ok((config, opened))
     }
 }
 

@@ -3,6 +3,7 @@
 mod check;
 mod config;
 mod log;
+mod reload;
 mod serve;
 mod terminal;
 

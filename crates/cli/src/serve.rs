@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::wire::http::{self, Endpoint};
 use libris::wire::{Limits, stdio};
-use libris::{Server, Source as _};
+use libris::{Catalog, Live, Server, Source as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Served, What};
+use crate::config::What;
+use crate::reload;
 use crate::terminal::{advice, shown};
 
 /// The address that is served where none is named. If it is taken, any free port is.
@@ -53,57 +54,67 @@ pub(crate) struct Options {
 
 /// Serves until the client leaves, or until the process is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
-    let served = options.what.open()?;
-    let config = &served.config.server;
+    let (config, opened) = options.what.open(&[])?;
+    let catalog = Arc::new(Catalog::new(opened.iter().map(|opened| opened.source.clone()).collect()));
+    let instructions = match &config.server.instructions {
+        Some(instructions) => instructions.clone(),
+        None => instructions(&catalog).await?,
+    };
+    let name = config.server.name.clone();
     let server = Arc::new(Server::new(
-        served.catalog.clone(),
+        catalog.clone(),
         libris::Config {
-            name: config.name.clone(),
-            title: config.title.clone(),
-            description: config.description.clone(),
-            instructions: match &config.instructions {
-                Some(instructions) => Some(instructions.clone()),
-                None => Some(instructions(&served).await?),
+            name: name.clone(),
+            title: config.server.title,
+            description: config.server.description,
+            instructions: Some(instructions),
+            page: config.server.page_size,
+            live: Live {
+                window: config.live.window,
+                subscriptions: config.live.subscriptions,
+                ..Live::default()
             },
-            page: config.page_size,
             ..libris::Config::default()
         },
     ));
+    let Options { what, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
+    tokio::spawn(reload::run(what, opened, catalog));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     tokio::spawn(async move {
         signal().await;
         stopped.cancel();
     });
-    if options.stdio || (options.http.is_none() && !io::stdin().is_terminal()) {
+    if stdio || (http.is_none() && !io::stdin().is_terminal()) {
         let ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout(), stop).await;
         return ended.context("standard input or output failed");
     }
-    let listener = bind(&options).await?;
+    let listener = bind(http, allow_remote).await?;
     let address = listener.local_addr().context("could not tell the address")?;
-    let mut hosts = served.config.http.allow_hosts.clone();
-    hosts.extend(options.allow_host);
-    let mut origins = served.config.http.allow_origins.clone();
-    origins.extend(options.allow_origin);
     let endpoint = Endpoint::new(
         server,
-        http::Config { hosts, origins, sse: options.sse, ..http::Config::default() },
+        http::Config {
+            hosts: [config.http.allow_hosts, allow_host].concat(),
+            origins: [config.http.allow_origins, allow_origin].concat(),
+            sse,
+            ..http::Config::default()
+        },
     );
     eprintln!("listening on http://{address}/mcp");
     if io::stderr().is_terminal() {
-        snippet(&served, address);
+        snippet(&name, address);
     }
     http::serve(listener, endpoint, stop).await.context("the server failed")
 }
 
-async fn bind(options: &Options) -> Result<TcpListener> {
-    let Some(address) = options.http else {
+async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpListener> {
+    let Some(address) = address else {
         if let Ok(listener) = TcpListener::bind(ADDRESS).await {
             return Ok(listener);
         }
         return TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1");
     };
-    if !address.ip().is_loopback() && !options.allow_remote {
+    if !address.ip().is_loopback() && !allow_remote {
         return Err(advice(
             format!("`{address}` can be reached from other machines, and anybody could read what is served"),
             "serve 127.0.0.1 instead, or add --allow-remote if that is what you want",
@@ -113,8 +124,8 @@ async fn bind(options: &Options) -> Result<TcpListener> {
 }
 
 /// Shows what to write into a client's configuration.
-fn snippet(served: &Served, address: SocketAddr) {
-    let name = shown(&served.config.server.name);
+fn snippet(name: &str, address: SocketAddr) {
+    let name = shown(name);
     eprintln!(
         "\nTo use it, add this to your client's MCP configuration:\n\n  \
          {{ \"mcpServers\": {{ \"{name}\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n\n\
@@ -123,10 +134,10 @@ fn snippet(served: &Served, address: SocketAddr) {
 }
 
 /// What a model should know: what is here, and how to get at it.
-async fn instructions(served: &Served) -> Result<String> {
+async fn instructions(catalog: &Catalog) -> Result<String> {
     // Hosts cut instructions at about 2 KB, so only so many sources are named.
     const NAMED: usize = 12;
-    let templates = served.catalog.templates().await?;
+    let templates = catalog.templates().await?;
     let mut text = String::from(
         "This server holds documents and data as resources. Before you answer a question about them, \
          read the ones that bear on it: list the resources, or fill in a template, then read the URI.",

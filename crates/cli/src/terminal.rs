@@ -18,6 +18,12 @@ pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> any
 
 /// Shows why the command failed, and gives the exit code for it.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("{}", describe(error));
+    ExitCode::FAILURE
+}
+
+/// What went wrong, why, and what to do about it.
+pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
         let _ = write!(text, "\n  because: {cause}");
@@ -26,8 +32,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if let Some(Advice { hint, .. }) = hint {
         let _ = write!(text, "\nhint: {hint}");
     }
-    eprintln!("{}", shown(&text));
-    ExitCode::FAILURE
+    shown(&text)
 }
 
 /// Text from outside, with everything a terminal could take for a command made visible.
@@ -35,7 +40,8 @@ pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         let harmless = character == '\n' || character == '\t';
-        let hidden = character.is_control() || ('\u{202a}'..='\u{202e}').contains(&character)
+        let hidden = character.is_control()
+            || ('\u{202a}'..='\u{202e}').contains(&character)
             || ('\u{2066}'..='\u{2069}').contains(&character);
         if hidden && !harmless {
             shown.extend(character.escape_default());
@@ -72,6 +78,9 @@ mod tests {
 
     #[test]
     fn sizes_read_well() {
-        assert_eq!([bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)], ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]);
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1536), bytes(1 << 30)],
+            ["0 B", "1023 B", "1.5 KiB", "1.0 GiB"]
+        );
     }
 }

@@ -141,9 +141,8 @@ fn answers_that_nobody_reads_cost_little() {
     let mut program = Program::serve(&[path(folder.path())]);
     program.read(&format!("file:///{name}/small.txt"));
     let uri = format!("file:///{name}/big.txt");
-    let requests: String = (0..600)
-        .map(|id| request(id, "resources/read", json!({ "uri": uri })).to_string() + "\n")
-        .collect();
+    let requests: String =
+        (0..600).map(|id| request(id, "resources/read", json!({ "uri": uri })).to_string() + "\n").collect();
     std::thread::scope(|scope| {
         let Program { child, input, output } = &mut program;
         let id = child.id();
@@ -166,7 +165,8 @@ fn input_that_is_no_message_does_not_end_the_program() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "text").unwrap();
     let mut program = Program::serve(&[path(folder.path())]);
-    let garbage: Vec<u8> = (0..100_000u32).map(|n| (n * 31 % 251) as u8).filter(|&byte| byte != b'\n').collect();
+    let garbage: Vec<u8> =
+        (0..100_000u32).map(|n| (n * 31 % 251) as u8).filter(|&byte| byte != b'\n').collect();
     for (line, code) in [
         (&b"{"[..], -32700),
         (&garbage[..], -32700),

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template, Uri,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
+    Uri,
 };
 use tokio::sync::watch;
 
@@ -124,7 +125,8 @@ fn merge(pages: Vec<Page>, limit: usize) -> Page {
     // Past the end of a page that was cut short, nothing is known of that source, so the merged page
     // must not go beyond it. Each such page has `limit` resources, so the merged one is full by then.
     let more = pages.iter().any(|page| page.more);
-    let mut resources: Vec<Resource> = Vec::with_capacity(pages.iter().map(|page| page.resources.len()).sum());
+    let mut resources: Vec<Resource> =
+        Vec::with_capacity(pages.iter().map(|page| page.resources.len()).sum());
     let end = pages
         .iter()
         .filter(|page| page.more)

@@ -37,9 +37,9 @@ pub(crate) fn decode(kind: Kind, cursor: &str) -> Option<String> {
 
 /// FNV-1a. A cursor grants nothing, so the checksum guards against accidents, not against forgers.
 fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ mod watches;
 
 pub use catalog::Catalog;
 pub use libris_core::{
-    Annotations, Audience, Body, Cache, Change, Completion, Content, Contents, Context, Error, Icon, Meta, Page,
-    Partial, Progress, Resource, Result, Scope, Source, Template, Theme, Uri, UriTemplate, uri_template,
+    Annotations, Audience, Body, Cache, Change, Completion, Content, Contents, Context, Error, Icon, Meta,
+    Page, Partial, Progress, Resource, Result, Scope, Source, Template, Theme, Uri, UriTemplate,
+    uri_template,
 };
 pub use libris_wire as wire;
 pub use live::Live;

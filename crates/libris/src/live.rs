@@ -37,9 +37,9 @@ impl Default for Live {
     }
 }
 
-/// Where the list shows the same resources but says something else of them, such as a size, it is told
-/// as changed no more often than this: otherwise a log that grows would have every client list again
-/// twenty times a second.
+/// While the list keeps changing it is told ever less often, down to this; and where it shows the same
+/// resources but says something else of them, such as a size, it is never told more often. Otherwise a
+/// log that grows would have every client list again twenty times a second.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// How long a watch stays after the last listener has left: clients reconnect.
@@ -129,6 +129,22 @@ impl Hub {
     }
 }
 
+impl Hub {
+    /// How many listen, to how much, and whether there is a watch for them.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
+        let listeners = lock(&self.shared.listeners);
+        let names = listeners.subscribed.values().flat_map(HashMap::values).map(HashSet::len);
+        let running = |watch: &JoinHandle<()>| !watch.is_finished();
+        // One that is being started counts.
+        let watch = self.shared.watch.try_lock().map_or(true, |watch| watch.as_ref().is_some_and(running));
+        vec![
+            ("listeners", listeners.all.len()),
+            ("subscriptions", names.sum()),
+            ("watches", usize::from(watch)),
+        ]
+    }
+}
+
 impl Shared {
     /// Makes sure that a watch is running. Once this returns, no change is missed.
     async fn watched(self: &Arc<Self>) -> Result<()> {
@@ -146,34 +162,29 @@ impl Shared {
     /// Tells everybody what changes, until nobody has listened for a while.
     async fn tell(&self, mut changes: BoxStream<'static, Change>) {
         let mut gathered = Gathered::default();
-        let mut due: Option<Instant> = None;
-        let mut next_list = Instant::now();
+        let mut pace = Pace { pause: self.config.window, last: None };
         let mut idle = tokio::time::interval(LINGER);
         let mut alone = false;
         loop {
+            let due = gathered.due(&pace);
             tokio::select! {
                 biased;
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let now = Instant::now();
-                    if gathered.described && (gathered.list || now >= next_list) {
-                        gathered.list = true;
-                        gathered.described = false;
-                    }
-                    if std::mem::take(&mut gathered.list) {
-                        next_list = now + QUIET;
+                    if gathered.list_due(&pace).is_some_and(|due| due <= now) {
+                        gathered.list = None;
+                        gathered.described = None;
+                        pace.tick(now, self.config.window);
                         self.tell_list();
                     }
-                    self.tell_updated(gathered.updated.drain());
-                    due = gathered.described.then_some(next_list);
+                    if gathered.updates_due.is_some_and(|due| due <= now) {
+                        gathered.updates_due = None;
+                        self.tell_updated(gathered.updated.drain());
+                    }
                 }
                 change = changes.next() => match change {
                     None => return self.tell_everything(),
-                    Some(change) => {
-                        let window = Instant::now() + self.config.window;
-                        if self.gather(&mut gathered, change) {
-                            due = Some(due.map_or(window, |due| due.min(window)));
-                        }
-                    }
+                    Some(change) => self.gather(&mut gathered, change),
                 },
                 _ = idle.tick() => {
                     let nobody = lock(&self.listeners).all.is_empty();
@@ -187,29 +198,30 @@ impl Shared {
     }
 
     /// Notes a change that somebody may want to hear of.
-    fn gather(&self, gathered: &mut Gathered, change: Change) -> bool {
+    fn gather(&self, gathered: &mut Gathered, change: Change) {
+        let due = Instant::now() + self.config.window;
         let uri = match change {
             Change::Described(_) => {
-                gathered.described = true;
-                return true;
+                gathered.described.get_or_insert(due);
+                return;
             }
             Change::Added(uri) | Change::Removed(uri) => {
-                gathered.list = true;
+                gathered.list.get_or_insert(due);
                 uri
             }
             Change::Updated(uri) => uri,
             _ => {
-                gathered.list = true;
+                gathered.list.get_or_insert(due);
+                gathered.updates_due.get_or_insert(due);
                 gathered.updated.extend(lock(&self.listeners).subscribed.keys().cloned());
-                return true;
+                return;
             }
         };
         let subject = self.source.subject(&uri);
         if lock(&self.listeners).subscribed.contains_key(&subject) {
+            gathered.updates_due.get_or_insert(due);
             gathered.updated.insert(subject);
-            return true;
         }
-        gathered.list
     }
 
     fn tell_list(&self) {
@@ -239,14 +251,46 @@ impl Shared {
     }
 }
 
-/// The changes of one window.
+/// What has changed and was not told yet, with when the window of its first change ends.
 #[derive(Default)]
 struct Gathered {
     /// The list has other resources in it.
-    list: bool,
+    list: Option<Instant>,
     /// The list says something else of the same resources.
-    described: bool,
+    described: Option<Instant>,
+    updates_due: Option<Instant>,
     updated: HashSet<Uri>,
+}
+
+impl Gathered {
+    fn list_due(&self, pace: &Pace) -> Option<Instant> {
+        let list = self.list.map(|due| pace.hold(due, pace.pause));
+        let described = self.described.map(|due| pace.hold(due, QUIET));
+        list.into_iter().chain(described).min()
+    }
+
+    fn due(&self, pace: &Pace) -> Option<Instant> {
+        self.list_due(pace).into_iter().chain(self.updates_due).min()
+    }
+}
+
+/// How often the list is told as changed.
+struct Pace {
+    pause: Duration,
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// Puts off what is due until at least `pause` after the last time.
+    fn hold(&self, due: Instant, pause: Duration) -> Instant {
+        self.last.map_or(due, |last| due.max(last + pause))
+    }
+
+    fn tick(&mut self, now: Instant, shortest: Duration) {
+        let busy = self.last.is_some_and(|last| now < last + QUIET + shortest);
+        self.pause = if busy { (self.pause * 2).min(QUIET) } else { shortest };
+        self.last = Some(now);
+    }
 }
 
 /// One listener.

@@ -167,6 +167,10 @@ impl Service for Server {
     fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
         self.hub.listener()
     }
+
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        self.hub.counts()
+    }
 }
 
 /// Passes what a source reports on to whoever asked.

@@ -8,9 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
 use libris::wire::{Failure, Listener, News, Service as _};
-use libris::{
-    Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri,
-};
+use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -141,6 +139,7 @@ async fn what_happens_often_is_told_once_for_each_window() {
         script.say(Change::Removed, "a:two");
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
+    tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
 }
 
@@ -159,6 +158,28 @@ async fn a_list_that_only_says_something_else_is_told_once_a_second() {
     });
     let count = told(&*listener).await.len();
     assert!((10..=12).contains(&count), "told {count} times in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_keeps_changing_is_told_ever_less_often() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = server.listener().unwrap();
+    listener.follow_list().await.unwrap();
+    let storm = script.clone();
+    tokio::spawn(async move {
+        for n in 0..1_000 {
+            storm.say(Change::Added, &format!("a:{n}"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let count = told(&*listener).await.len();
+    assert!((3..=6).contains(&count), "told {count} times in a second");
+    // After a rest, the next change is told at once.
+    let began = tokio::time::Instant::now();
+    script.say(Change::Removed, "a:1");
+    listener.next().await;
+    assert!(began.elapsed() <= Duration::from_millis(55), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,6 +43,11 @@ impl Protocol {
         self.service.listener()
     }
 
+    /// What the service counts.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
+        self.service.counts()
+    }
+
     /// Answers a request, with a bound on how long that may take.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
         let answer = tokio::time::timeout(self.limits.time, self.reply(call, request)).await;

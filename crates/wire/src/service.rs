@@ -32,6 +32,11 @@ pub trait Service: Send + Sync + 'static {
 
     /// Somebody who may want to hear of changes; an error if there are too many already.
     fn listener(&self) -> Result<Arc<dyn Listener>, Failure>;
+
+    /// What there is now, by names that end up in the metrics.
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
 }
 
 /// Somebody who hears of changes. Dropping it ends that.

@@ -76,6 +76,7 @@ pub struct Endpoint {
     sessions: Sessions,
     old: Option<Old>,
     listens: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
     config: Config,
     /// Ends the streams that would otherwise stay open.
     closing: CancellationToken,
@@ -90,6 +91,7 @@ impl Endpoint {
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
             listens: Arc::new(Semaphore::new(config.listens)),
+            connections: Arc::new(Semaphore::new(config.connections)),
             config,
             closing: CancellationToken::new(),
         })
@@ -117,6 +119,21 @@ impl Endpoint {
         response
     }
 
+    /// What there is now, for a monitor.
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        let (sessions, streams) = self.sessions.count();
+        let listens = self.config.listens - self.listens.available_permits();
+        let connections = self.config.connections - self.connections.available_permits();
+        let mut counts = vec![
+            ("connections", connections),
+            ("sessions", sessions),
+            ("session_streams", streams),
+            ("listen_streams", listens),
+        ];
+        counts.extend(self.protocol.counts());
+        counts
+    }
+
     async fn route<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send,
@@ -128,6 +145,7 @@ impl Endpoint {
             (&Method::GET, "/mcp") => self.get(&request),
             (&Method::DELETE, "/mcp") => self.delete(&request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
+            (&Method::GET, "/metrics") => response::metrics(&self.counts()),
             (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(),
             (&Method::POST, "/message") if self.old.is_some() => self.old_message(request).await,
             _ => response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`"),
@@ -147,14 +165,16 @@ pub async fn serve(
     endpoint: Arc<Endpoint>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let connections = Arc::new(Semaphore::new(endpoint.config.connections));
     let graceful = GracefulShutdown::new();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(128);
     let mut sweep = tokio::time::interval(Duration::from_secs(30));
     loop {
-        let permit = connections.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let permit = tokio::select! {
+            () = stop.cancelled() => break,
+            permit = endpoint.connections.clone().acquire_owned() => permit.map_err(io::Error::other)?,
+        };
         let (stream, peer): (_, SocketAddr) = tokio::select! {
             () = stop.cancelled() => break,
             _ = sweep.tick() => {

@@ -31,6 +31,16 @@ pub(super) fn events(body: Body) -> Response<Body> {
     response
 }
 
+/// Numbers for a monitor, in the text form that Prometheus reads.
+pub(super) fn metrics(counts: &[(&'static str, usize)]) -> Response<Body> {
+    let lines =
+        counts.iter().map(|(name, count)| format!("# TYPE libris_{name} gauge\nlibris_{name} {count}\n"));
+    let mut response = Response::new(Body::framed(Framed::whole(lines.collect::<String>())));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
 /// A status and nothing else.
 pub(super) fn bare(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());

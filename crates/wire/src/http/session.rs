@@ -112,6 +112,13 @@ impl Sessions {
         Some(session)
     }
 
+    /// How many sessions are open, and how many streams they have.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let open = lock(&self.open);
+        let streams = open.values().map(|session| STREAMS - session.streams.available_permits()).sum();
+        (open.len(), streams)
+    }
+
     pub(super) fn close(&self, id: &str) -> bool {
         let closed = lock(&self.open).remove(id);
         if let Some(session) = &closed {

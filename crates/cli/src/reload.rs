@@ -1,0 +1,83 @@
+//! Reading the configuration again while it is being served.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use libris::Catalog;
+
+use crate::config::{Opened, What};
+use crate::terminal::describe;
+
+/// How often the configuration file is looked at. A look is one call to the system, which is cheaper and
+/// surer than to watch a file that editors replace.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Reads the configuration again when its file changes or SIGHUP arrives, and serves what it says then.
+/// One that is wrong is reported, and the one before stays in force.
+pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>) {
+    let file = what.file();
+    let mut seen = file.as_deref().and_then(stamp);
+    let mut look = tokio::time::interval(LOOK);
+    let mut hangup = Hangup::new();
+    loop {
+        tokio::select! {
+            () = hangup.received() => {}
+            _ = look.tick() => {
+                let now = file.as_deref().and_then(stamp);
+                // A file that is gone is most likely being replaced.
+                if now.is_none() || now == seen {
+                    continue;
+                }
+                seen = now;
+            }
+        }
+        let known = open.clone();
+        let what = &what;
+        match tokio::task::block_in_place(|| what.open(&known)) {
+            Ok((_, opened)) => {
+                let same = opened.len() == open.len()
+                    && opened.iter().zip(&open).all(|(new, old)| Arc::ptr_eq(&new.source, &old.source));
+                if !same {
+                    catalog.replace(opened.iter().map(|opened| opened.source.clone()).collect());
+                    open = opened;
+                }
+                tracing::info!("read the configuration again");
+            }
+            Err(error) => {
+                eprintln!("{}\nthe configuration that was in force stays", describe(&error));
+            }
+        }
+    }
+}
+
+/// What changes when a file changes.
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// The signal that asks for the configuration to be read again.
+struct Hangup {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Hangup {
+    fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+        }
+    }
+
+    async fn received(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}

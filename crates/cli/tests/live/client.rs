@@ -1,0 +1,277 @@
+//! The program over HTTP, and clients of both eras that hear of changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// How long something that must happen may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The program, serving over HTTP until this is dropped.
+pub(crate) struct Program {
+    pub(crate) child: Child,
+    pub(crate) url: String,
+}
+
+impl Program {
+    pub(crate) fn serve(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_libris"))
+            .arg("serve")
+            .args(arguments)
+            .args(["--http", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let url = loop {
+            let line = lines.next().expect("the program says where it listens").unwrap();
+            if let Some(url) = line.strip_prefix("listening on ") {
+                break url.to_owned();
+            }
+            eprintln!("{line}");
+        };
+        // What it says later must be read, or it would wait for it.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+        Self { child, url }
+    }
+
+    pub(crate) fn folder(folder: &Path) -> Self {
+        Self::serve(&[folder.to_str().unwrap()])
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
+    }
+
+    /// A number from the metrics.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let url = self.url.replace("/mcp", "/metrics");
+        let text = reqwest::get(url).await.unwrap().text().await.unwrap();
+        let prefix = format!("libris_{name} ");
+        text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().parse().unwrap()
+    }
+
+    /// How many directories the kernel watches for the program.
+    pub(crate) fn inotify_watches(&self) -> usize {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).unwrap();
+        descriptors
+            .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok())
+            .map(|text| text.lines().filter(|line| line.starts_with("inotify ")).count())
+            .sum()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Which way a client opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    Legacy,
+    Modern,
+}
+
+/// A client that hears of changes. It reads what it is told of and nothing else.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    url: String,
+    session: Option<String>,
+    pub(crate) heard: Arc<Mutex<Heard>>,
+    stream: JoinHandle<()>,
+}
+
+/// What a client was told.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// How often the list was told as changed, in all.
+    pub(crate) lists: usize,
+    /// Whether it was since the last look.
+    pub(crate) list: bool,
+    /// How often each resource was told as updated, in all.
+    pub(crate) updates: BTreeMap<String, usize>,
+    /// Those told since the last look.
+    pub(crate) updated: BTreeSet<String>,
+    /// The result with which the stream ended.
+    pub(crate) ended: Option<Value>,
+}
+
+impl Client {
+    /// Opens, subscribes to these, follows the list, and returns once all of that is in force.
+    pub(crate) async fn connect(program: &Program, era: Era, uris: &[String]) -> Self {
+        let http = reqwest::Client::new();
+        let mut client = Self {
+            http,
+            url: program.url.clone(),
+            session: None,
+            heard: Arc::default(),
+            stream: tokio::spawn(async {}),
+        };
+        match era {
+            Era::Legacy => client.open_session(program, uris).await,
+            Era::Modern => client.listen(uris).await,
+        }
+        client
+    }
+
+    async fn open_session(&mut self, program: &Program, uris: &[String]) {
+        let hello = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": { "name": "live", "version": "1" },
+        });
+        let response = self.post("initialize", hello).send().await.unwrap();
+        self.session = Some(response.headers()["mcp-session-id"].to_str().unwrap().to_owned());
+        for uri in uris {
+            let answer = self.ask("resources/subscribe", json!({ "uri": uri })).await;
+            assert_eq!(answer["result"], json!({}), "{uri}");
+        }
+        let stream = self
+            .http
+            .get(&self.url)
+            .header("accept", "text/event-stream")
+            .header("mcp-session-id", self.session.clone().unwrap())
+            .send()
+            .await
+            .unwrap();
+        self.stream = tokio::spawn(hear(stream, self.heard.clone()));
+        // Following the list begins with the stream; the watch that it needs shows in the metrics.
+        eventually("the session follows the list", async || {
+            program.metric("session_streams").await > 0 && program.metric("watches").await > 0
+        })
+        .await;
+    }
+
+    async fn listen(&mut self, uris: &[String]) {
+        let wanted = json!({ "resourcesListChanged": true, "resourceSubscriptions": uris });
+        let request = self.post("subscriptions/listen", json!({ "notifications": wanted }));
+        let mut stream = request.send().await.unwrap();
+        let first = stream.chunk().await.unwrap().unwrap();
+        let first = String::from_utf8_lossy(&first).into_owned();
+        assert!(first.contains("notifications/subscriptions/acknowledged"), "{first}");
+        self.stream = tokio::spawn(hear(stream, self.heard.clone()));
+    }
+
+    fn post(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
+        let request = self
+            .http
+            .post(&self.url)
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        let request = match &self.session {
+            Some(session) => request.header("mcp-session-id", session),
+            None if method == "initialize" => request,
+            None => {
+                params["_meta"] = json!({
+                    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                });
+                let name = params["uri"].as_str().unwrap_or_default().to_owned();
+                let request =
+                    request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", method);
+                if name.is_empty() { request } else { request.header("mcp-name", name) }
+            }
+        };
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        request.body(message.to_string())
+    }
+
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
+        let response = self.post(method, params).send().await.unwrap();
+        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
+    }
+
+    /// What is at a URI: its contents, or nothing.
+    pub(crate) async fn read(&self, uri: &str) -> Option<Value> {
+        let answer = self.ask("resources/read", json!({ "uri": uri })).await;
+        answer["result"]["contents"].is_array().then(|| answer["result"]["contents"].clone())
+    }
+
+    /// Every resource that is listed, with its size.
+    pub(crate) async fn list(&self) -> BTreeMap<String, Option<u64>> {
+        let mut all = BTreeMap::new();
+        let mut cursor = Value::Null;
+        loop {
+            let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
+            let answer = self.ask("resources/list", params).await;
+            for resource in answer["result"]["resources"].as_array().unwrap_or_else(|| panic!("{answer}")) {
+                let uri = resource["uri"].as_str().unwrap().to_owned();
+                assert!(
+                    all.insert(uri.clone(), resource["size"].as_u64()).is_none(),
+                    "{uri} is listed twice"
+                );
+            }
+            cursor = answer["result"]["nextCursor"].clone();
+            if cursor.is_null() {
+                return all;
+            }
+        }
+    }
+
+    /// Whether the list was told as changed since the last look.
+    pub(crate) fn heard_of_list(&self) -> bool {
+        std::mem::take(&mut self.heard.lock().unwrap().list)
+    }
+
+    /// What was told as updated since the last look.
+    pub(crate) fn heard_of(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.heard.lock().unwrap().updated)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stream.abort();
+    }
+}
+
+/// Reads a stream of events to its end.
+async fn hear(mut stream: reqwest::Response, heard: Arc<Mutex<Heard>>) {
+    let mut text = String::new();
+    while let Ok(Some(chunk)) = stream.chunk().await {
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+        while let Some((event, rest)) = text.split_once("\n\n") {
+            if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) {
+                note(&mut heard.lock().unwrap(), serde_json::from_str(data).unwrap());
+            }
+            text = rest.to_owned();
+        }
+    }
+}
+
+fn note(heard: &mut Heard, message: Value) {
+    match message["method"].as_str() {
+        Some("notifications/resources/list_changed") => {
+            heard.lists += 1;
+            heard.list = true;
+        }
+        Some("notifications/resources/updated") => {
+            let uri = message["params"]["uri"].as_str().unwrap().to_owned();
+            *heard.updates.entry(uri.clone()).or_default() += 1;
+            heard.updated.insert(uri);
+        }
+        Some(other) => panic!("nobody asked for {other}"),
+        None => heard.ended = Some(message["result"].clone()),
+    }
+}
+
+/// Waits for something that must become so.
+pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, waiting).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}

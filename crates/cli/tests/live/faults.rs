@@ -1,0 +1,105 @@
+//! What must not happen when things go wrong: a panic, a hang, or something left behind.
+
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::client::{Client, DEADLINE, Era, Program, eventually};
+
+fn folder() -> (tempfile::TempDir, String) {
+    let folder = tempfile::Builder::new().prefix("faults").tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), "a").unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    let mount = format!("file:///{}/", folder.path().file_name().unwrap().to_str().unwrap());
+    (folder, mount)
+}
+
+/// Waits until nothing is open any more but what the metrics themselves need.
+async fn nothing_is_left(program: &Program) {
+    for name in ["listen_streams", "session_streams", "listeners", "subscriptions", "watches"] {
+        eventually(name, async || program.metric(name).await == 0).await;
+    }
+    eventually("inotify watches", async || program.inotify_watches() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_killed_leaves_nothing_behind() {
+    let (folder, mount) = folder();
+    let program = Program::folder(folder.path());
+    let body = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+            "notifications": {
+                "resourcesListChanged": true, "resourceSubscriptions": [format!("{mount}a.txt")],
+            },
+        },
+    });
+    let script = "import sys, urllib.request as u\n\
+        r = u.Request(sys.argv[1], sys.argv[2].encode(), {'content-type': 'application/json',\n  \
+        'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen'})\n\
+        u.urlopen(r).read()\n";
+    let mut clients: Vec<_> = (0..8)
+        .map(|_| {
+            Command::new("python3")
+                .args(["-c", script, &program.url, &body.to_string()])
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    eventually("all listen", async || program.metric("listen_streams").await == 8).await;
+    assert!(program.inotify_watches() >= 2);
+    for client in &mut clients {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    nothing_is_left(&program).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_told_to_stop_ends_its_streams_well() {
+    let (folder, mount) = folder();
+    let mut program = Program::folder(folder.path());
+    let modern = Client::connect(&program, Era::Modern, &[format!("{mount}a.txt")]).await;
+    let legacy = Client::connect(&program, Era::Legacy, &[format!("{mount}a.txt")]).await;
+    program.signal("TERM");
+    eventually("the stream ends", async || modern.heard.lock().unwrap().ended.is_some()).await;
+    let ended = modern.heard.lock().unwrap().ended.clone().unwrap();
+    assert_eq!(ended["resultType"], "complete");
+    assert_eq!(ended["_meta"], json!({ "io.modelcontextprotocol/subscriptionId": 1 }));
+    drop(legacy);
+    let waited = tokio::task::spawn_blocking(move || program.child.wait().map(|status| (status, program)));
+    let (status, _program) = tokio::time::timeout(DEADLINE, waited).await.unwrap().unwrap().unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_read_or_written_is_no_end() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (folder, mount) = folder();
+    let program = Program::folder(folder.path());
+    let uris = [format!("{mount}a.txt"), format!("{mount}sub/b.txt")];
+    let client = Client::connect(&program, Era::Modern, &uris).await;
+    let sub = folder.path().join("sub");
+    for mode in [0o000, 0o755] {
+        std::fs::set_permissions(&sub, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    std::fs::write(sub.join("b.txt"), "b").unwrap();
+    eventually("a file in a folder that was closed is told", async || client.heard_of().contains(&uris[1]))
+        .await;
+    // A disk without room: the write fails, what was there before is gone, and that is told.
+    let full = Command::new("sh")
+        .args(["-c", "ulimit -f 1; exec dd if=/dev/zero of=a.txt bs=1M count=4 2>/dev/null"])
+        .current_dir(folder.path())
+        .status()
+        .unwrap();
+    assert!(!full.success());
+    eventually("the torn file is told", async || client.heard_of().contains(&uris[0])).await;
+    let content = client.read(&uris[0]).await.unwrap();
+    assert_ne!(content[0]["text"], "a");
+    drop(client);
+    nothing_is_left(&program).await;
+}
