@@ -37,10 +37,15 @@ impl Default for Live {
     }
 }
 
-/// While the list keeps changing it is told ever less often, down to this; and where it shows the same
-/// resources but says something else of them, such as a size, it is never told more often. Otherwise a
-/// log that grows would have every client list again twenty times a second.
+/// Where the list shows the same resources but says something else of them, such as a size, it is told
+/// no more often than this: otherwise a log that grows would have every client list again twenty times
+/// a second.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// While the list keeps changing it is told ever less often, down to this, or when it has rested for
+/// [`REST`]: a checkout of a minute is not told a thousand times.
+const SELDOM: Duration = Duration::from_secs(8);
+const REST: Duration = Duration::from_millis(500);
 
 /// How long a watch stays after the last listener has left: clients reconnect.
 const LINGER: Duration = Duration::from_secs(5);
@@ -127,9 +132,7 @@ impl Hub {
         let subscriptions = Mutex::default();
         Ok(Arc::new(Ear { shared: self.shared.clone(), number, owed, subscriptions }))
     }
-}
 
-impl Hub {
     /// How many listen, to how much, and whether there is a watch for them.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         let listeners = lock(&self.shared.listeners);
@@ -161,7 +164,13 @@ impl Shared {
 
     /// Tells everybody what changes, until nobody has listened for a while.
     async fn tell(&self, mut changes: BoxStream<'static, Change>) {
-        let mut gathered = Gathered::default();
+        let mut gathered = Gathered {
+            list: None,
+            described: None,
+            rested: Instant::now(),
+            updates_due: None,
+            updated: HashSet::new(),
+        };
         let mut pace = Pace { pause: self.config.window, last: None };
         let mut idle = tokio::time::interval(LINGER);
         let mut alone = false;
@@ -203,10 +212,12 @@ impl Shared {
         let uri = match change {
             Change::Described(_) => {
                 gathered.described.get_or_insert(due);
+                gathered.rested = due + REST;
                 return;
             }
             Change::Added(uri) | Change::Removed(uri) => {
                 gathered.list.get_or_insert(due);
+                gathered.rested = due + REST;
                 uri
             }
             Change::Updated(uri) => uri,
@@ -252,20 +263,21 @@ impl Shared {
 }
 
 /// What has changed and was not told yet, with when the window of its first change ends.
-#[derive(Default)]
 struct Gathered {
     /// The list has other resources in it.
     list: Option<Instant>,
     /// The list says something else of the same resources.
     described: Option<Instant>,
+    /// When the list will have rested, if nothing more happens to it.
+    rested: Instant,
     updates_due: Option<Instant>,
     updated: HashSet<Uri>,
 }
 
 impl Gathered {
     fn list_due(&self, pace: &Pace) -> Option<Instant> {
-        let list = self.list.map(|due| pace.hold(due, pace.pause));
-        let described = self.described.map(|due| pace.hold(due, QUIET));
+        let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.rested));
+        let described = self.described.map(|due| pace.hold(due, QUIET, self.rested));
         list.into_iter().chain(described).min()
     }
 
@@ -281,14 +293,16 @@ struct Pace {
 }
 
 impl Pace {
-    /// Puts off what is due until at least `pause` after the last time.
-    fn hold(&self, due: Instant, pause: Duration) -> Instant {
-        self.last.map_or(due, |last| due.max(last + pause))
+    /// Puts off what is due until the pause after the last time is over or the list has rested, and at
+    /// least for `shortest` after the last time.
+    fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
+        let Some(last) = self.last else { return due };
+        due.max(last + shortest).max((last + self.pause).min(rested))
     }
 
-    fn tick(&mut self, now: Instant, shortest: Duration) {
-        let busy = self.last.is_some_and(|last| now < last + QUIET + shortest);
-        self.pause = if busy { (self.pause * 2).min(QUIET) } else { shortest };
+    fn tick(&mut self, now: Instant, window: Duration) {
+        let busy = self.last.is_some_and(|last| now < last + (self.pause + REST) * 2);
+        self.pause = if busy { (self.pause * 2).min(SELDOM) } else { window };
         self.last = Some(now);
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
     };
     let begun = String::from_utf8_lossy(&unescape(begun)).to_lowercase();
     let asked = inner.uri(&parent);
-    let names = match inner.tree.find(inner.root()?, &parent) {
+    let names = match inner.tree.find(inner.open_root()?, &parent) {
         Ok(Found::Folder(folder)) => inner.tree.names(&folder),
         Ok(Found::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),

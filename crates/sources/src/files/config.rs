@@ -54,6 +54,13 @@ pub struct Config {
     /// What to say about files that match a pattern. Of several, the last that says it counts.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
+    /// How to notice changes: `"auto"`, by being told where the system tells it, or `"poll"`, by looking
+    /// through the folder again and again, as is done anyway where the system cannot tell.
+    pub watch: Watching,
+    /// The time between two such looks, as in `"5s"`. It is longer for a folder that takes long to look
+    /// through. Where links are followed it is also how soon a change behind a link is noticed.
+    #[serde(deserialize_with = "crate::duration::parse")]
+    pub poll: Duration,
     /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub ttl: Duration,
@@ -77,6 +84,8 @@ impl Default for Config {
             directory_entries: 100,
             directory_bytes: 256 * 1024,
             rules: Vec::new(),
+            watch: Watching::Auto,
+            poll: Duration::from_secs(5),
             ttl: Duration::ZERO,
             scope: Scope::Private,
         }
@@ -88,6 +97,17 @@ impl Config {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
+}
+
+/// How changes are noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Watching {
+    /// The system tells them, if it can.
+    #[default]
+    Auto,
+    /// By looking again and again.
+    Poll,
 }
 
 /// What to say about the files that match a pattern.

@@ -137,6 +137,6 @@ mod tests {
     #[test]
     fn a_wrong_pattern_is_named() {
         let wrong = Filter::new(&Config { exclude: vec!["a{b".into()], ..Config::default() });
-        insta::assert_snapshot!(wrong.err().unwrap(), @"");
+        insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
     }
 }

@@ -1,8 +1,8 @@
 //! A folder whose files and directories are resources.
 //!
 //! `file:///<mount>/<path>`, where the mount stands for the folder. URIs of directories end with a slash.
-//! Only [`root`] touches the file system; the other modules see what it hands out, and [`tree`] decides
-//! what of it exists.
+//! Only `root` opens anything; the other modules see what it hands out, and `tree` decides what of it
+//! exists.
 
 mod cache;
 mod complete;
@@ -17,6 +17,7 @@ mod root;
 mod stamp;
 mod tree;
 mod walk;
+mod watch;
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,13 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
-    Uri, UriTemplate,
+    Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source,
+    Template, Uri, UriTemplate,
 };
 
-pub use config::{Config, Rule};
+pub use config::{Config, Rule, Watching};
 
 use crate::range::Range;
 use describe::Describe;
@@ -38,6 +40,9 @@ use read::Reader;
 use root::{Root, Symlinks};
 use tree::{Folder, Found, Tree};
 use walk::{Step, Walk};
+
+/// How long a mount may be: as long as the longest file name, with every byte escaped.
+const MOUNT: usize = 3 * 255;
 
 /// A folder as a source of resources.
 pub struct Files {
@@ -48,7 +53,8 @@ struct Inner {
     config: Config,
     /// The mount as people read it.
     mount: String,
-    /// The URI of the root.
+    root: Uri,
+    /// What all URIs begin with: that of the root.
     prefix: String,
     template: UriTemplate,
     tree: Tree,
@@ -65,14 +71,25 @@ impl Files {
             Error::Unavailable(format!("the folder `{}` cannot be opened: {cause}", config.path.display()))
         };
         let symlinks = if config.symlinks { Symlinks::Follow } else { Symlinks::Refuse };
-        // The base name of `.` or of a link is that of what it stands for.
-        let path = config.path.canonicalize().map_err(unreadable)?;
-        let root = Root::open(&path, symlinks).map_err(unreadable)?;
+        // As it was written, since a link to the newest release should lead to the newest one again.
+        let root = std::path::absolute(&config.path)
+            .and_then(|path| Root::open(&path, symlinks))
+            .map_err(unreadable)?;
         let (mount, segment) = match &config.mount {
             Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
             None => {
-                let name = path.file_name().unwrap_or_default();
-                (name.to_string_lossy().into_owned(), mount_segment(name))
+                // `.` has no name of its own, but what it stands for has.
+                let name = match config.path.file_name() {
+                    Some(name) => name.to_owned(),
+                    None => config
+                        .path
+                        .canonicalize()
+                        .map_err(unreadable)?
+                        .file_name()
+                        .unwrap_or_default()
+                        .to_owned(),
+                };
+                (name.to_string_lossy().into_owned(), mount_segment(&name))
             }
         };
         let segment = segment.ok_or_else(|| {
@@ -83,6 +100,7 @@ impl Files {
         })?;
         let prefix = format!("file:///{segment}/");
         let inner = Inner {
+            root: Uri::parse(&prefix)?,
             template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
             tree: Tree::open(&config, root)?,
             describe: Describe::new(&config.rules)?,
@@ -91,14 +109,14 @@ impl Files {
             prefix,
         };
         // An unreadable folder is told at once, not at the first question.
-        let root = inner.root()?;
+        let root = inner.open_root()?;
         inner.tree.names(&root).map_err(|cause| inner.unavailable(cause))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The URI of the folder itself.
-    pub fn root(&self) -> Uri {
-        self.inner.uri("").expect("a prefix that was checked when the folder was opened")
+    pub fn root(&self) -> &Uri {
+        &self.inner.root
     }
 
     async fn blocking<T: Send + 'static>(
@@ -115,7 +133,7 @@ impl Files {
 
 fn mount_segment(name: &OsStr) -> Option<String> {
     // Back and forth, so that what cannot be a file name cannot be a mount.
-    let segment = name::to_segment(name)?;
+    let segment = name::to_segment(name).filter(|segment| segment.len() <= MOUNT)?;
     name::of_segment(&segment).map(|_| segment)
 }
 
@@ -171,6 +189,18 @@ impl Source for Files {
     fn cache(&self) -> Cache {
         Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
     }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        let text = uri.as_str();
+        let path = text[..text.find(['?', '#']).unwrap_or(text.len())].trim_end_matches('/');
+        if path.len() == text.len() { uri.clone() } else { Uri::parse(path).unwrap_or_else(|_| uri.clone()) }
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let changes =
+            watch::start(&self.inner).await.map_err(|cause| Error::failed("watch the folder", cause))?;
+        Ok(Some(Box::pin(changes)))
+    }
 }
 
 /// Tells a running read when its caller has gone.
@@ -204,7 +234,7 @@ impl Inner {
         Uri::parse(&format!("{}{path}", self.prefix)).ok()
     }
 
-    fn root(&self) -> Result<Folder> {
+    fn open_root(&self) -> Result<Folder> {
         self.tree.root().map_err(|cause| self.unavailable(cause))
     }
 
@@ -215,7 +245,7 @@ impl Inner {
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let failed = |cause| Error::failed("list the folder", cause);
-        let root = self.root()?;
+        let root = self.open_root()?;
         let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
         let mut walk = match after.map(Uri::as_str) {
             None => Walk::everything(&self.tree, root, names),
@@ -245,7 +275,7 @@ impl Inner {
         let path = self.path(uri).filter(|_| uri.query().is_none());
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
         let failed = |cause| fault(uri, cause);
-        let folder = match self.tree.find(self.root()?, path).map_err(failed)? {
+        let folder = match self.tree.find(self.open_root()?, path).map_err(failed)? {
             Found::Folder(folder) => folder,
             Found::File(..) => return Err(Error::NotDirectory(uri.clone())),
         };

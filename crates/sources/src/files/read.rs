@@ -37,7 +37,7 @@ impl Reader<'_> {
     pub(super) fn read(&self) -> Result<Vec<Content>> {
         let path = self.inner.path(self.uri).ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         let range = self.uri.query().map(Range::parse).transpose()?;
-        let found = self.inner.tree.find(self.inner.root()?, path).map_err(|cause| self.fault(cause))?;
+        let found = self.inner.tree.find(self.inner.open_root()?, path).map_err(|cause| self.fault(cause))?;
         match (found, range) {
             (Found::Folder(folder), None) => self.directory(&folder),
             (Found::Folder(_), Some(_)) => Err(Error::invalid(format!(

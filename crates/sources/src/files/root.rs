@@ -44,7 +44,7 @@ impl Root {
     pub(super) fn place(&self) -> io::Result<Place> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
-        if dir.dir_metadata()?.nlink() == 0 {
+        if !self.is_at_path(&dir)? {
             *dir = Arc::new(Dir::open_ambient_dir(&self.path, ambient_authority())?);
         }
         Ok(Place {
@@ -53,6 +53,23 @@ impl Root {
             symlinks: self.symlinks,
             path: PathBuf::new(),
         })
+    }
+
+    /// Whether what was opened is still what is at the path.
+    #[cfg(unix)]
+    fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
+        let opened = dir.dir_metadata()?;
+        match std::fs::metadata(&self.path) {
+            Ok(found) => Ok(found.dev() == opened.dev() && found.ino() == opened.ino()),
+            Err(cause) if is_missing(&cause) => Err(cause),
+            // The way to it may be closed to us by now.
+            Err(_) => Ok(opened.nlink() != 0),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
+        Ok(dir.dir_metadata()?.nlink() != 0)
     }
 }
 
@@ -98,14 +115,20 @@ impl Place {
     /// Opens a regular file of the source's own concern, below this directory; links are not followed.
     pub(super) fn open_own(&self, path: &[&str]) -> io::Result<(File, Metadata)> {
         let Some((name, folders)) = path.split_last() else { return Err(missing()) };
-        let mut dir = Arc::clone(&self.dir);
-        for folder in folders {
-            dir = Arc::new(dir.open_dir_nofollow(folder)?);
-        }
+        let dir = self.enter_own(folders)?;
         if !dir.symlink_metadata(name)?.is_file() {
             return Err(missing());
         }
         regular(dir.open_with(name, &reading(FollowSymlinks::No))?)
+    }
+
+    /// Opens a directory of the source's own concern, below this one; links are not followed.
+    pub(super) fn enter_own(&self, path: &[&str]) -> io::Result<Arc<Dir>> {
+        let mut dir = Arc::clone(&self.dir);
+        for folder in path {
+            dir = Arc::new(dir.open_dir_nofollow(folder)?);
+        }
+        Ok(dir)
     }
 
     /// The names in this directory and what they seem to be.
@@ -115,6 +138,13 @@ impl Place {
 
     pub(super) fn symlinks(&self) -> Symlinks {
         self.symlinks
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl std::os::fd::AsFd for Place {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.dir.as_fd()
     }
 }
 

@@ -7,19 +7,22 @@ use cap_std::fs::Metadata;
 /// How coarse a file system's clock may be. FAT counts in two seconds.
 const TICK: Duration = Duration::from_secs(2);
 
+/// How coarse one is that counts in parts of a second. Linux counts in hundredths at most.
+const FINE_TICK: Duration = Duration::from_millis(50);
+
 /// What changes when a file or the entries of a directory change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) identity: Identity,
     size: u64,
-    modified: Option<SystemTime>,
+    pub(super) modified: Option<SystemTime>,
     changed: Option<SystemTime>,
 }
 
 /// What no two files or directories share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    device: u64,
+    pub(super) device: u64,
     node: u64,
 }
 
@@ -46,6 +49,17 @@ impl Stamp {
     /// may have changed since without a trace. Git treats its index in the same way.
     pub(super) fn settled(&self, seen: SystemTime) -> bool {
         [self.modified, self.changed].into_iter().flatten().max().is_some_and(|latest| latest + TICK < seen)
+    }
+
+    /// Whether a change after `since` could have left this very stamp.
+    ///
+    /// More is at stake than in [`settled`](Self::settled), where a doubt costs a second look: here it
+    /// tells somebody of a change that there may not have been.
+    pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
+        // Everybody can set the time of modification, nobody that of change.
+        let Some(latest) = self.changed.or(self.modified) else { return true };
+        let whole = latest.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() == 0);
+        latest + if whole { TICK } else { FINE_TICK } >= since
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Folder {
     /// Its path as in its URI: empty for the root, otherwise with a slash at the end.
     pub(super) key: String,
     pub(super) metadata: Metadata,
-    stamp: Stamp,
+    pub(super) stamp: Stamp,
     /// It and those above it.
     trail: Vec<Identity>,
     ignored: Option<Arc<Ignored>>,
@@ -95,6 +95,11 @@ impl Tree {
         self.folder(self.root.place()?, String::new(), &[], None)
     }
 
+    /// Which directory the root is now.
+    pub(super) fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity::of(&self.root.place()?.metadata()?))
+    }
+
     /// What is at a path such as `guide/start.md` below the root, written as in a URI.
     pub(super) fn find(&self, root: Folder, path: &str) -> io::Result<Found> {
         let mut folder = root;
@@ -107,15 +112,7 @@ impl Tree {
         }
         let mut segments = path.split('/').peekable();
         while let Some(segment) = segments.next() {
-            let name = name::of_segment(segment).ok_or_else(missing)?;
-            let metadata = folder.place.stat(&name)?;
-            let directory = metadata.is_dir();
-            if !(directory || metadata.is_file()) {
-                return Err(missing());
-            }
-            if !self.shows(&folder, &name, directory) || !self.is_spelled_so(&folder, segment, directory)? {
-                return Err(missing());
-            }
+            let (name, directory) = self.entry(&folder, segment)?;
             if directory {
                 folder = self.enter(&folder, segment, &name)?;
             } else if segments.peek().is_none() && !slash {
@@ -125,6 +122,21 @@ impl Tree {
             }
         }
         Ok(Found::Folder(folder))
+    }
+
+    /// What a segment stands for in a directory that shows it, and whether that is a directory.
+    pub(super) fn entry(&self, folder: &Folder, segment: &str) -> io::Result<(OsString, bool)> {
+        let name = name::of_segment(segment).ok_or_else(missing)?;
+        let metadata = folder.place.stat(&name)?;
+        let directory = metadata.is_dir();
+        if !(directory || metadata.is_file())
+            || folder.key.len() + segment.len() >= LONGEST
+            || !self.shows(folder, &name, directory)
+            || !self.is_spelled_so(folder, segment, directory)?
+        {
+            return Err(missing());
+        }
+        Ok((name, directory))
     }
 
     /// The directory of this name, whether or not it is shown.
@@ -286,5 +298,34 @@ fn is_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
         (None, None) => true,
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Config, Root, Symlinks, Tree};
+    use std::path::Path;
+
+    fn tree(path: &Path) -> Tree {
+        Tree::open(&Config::default(), Root::open(path, Symlinks::Refuse).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_settled_directory_is_read_once() {
+        // Compiling this took longer than a tick of any clock.
+        let tree = tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+        let names = || tree.names(&tree.root().unwrap()).unwrap();
+        assert!(Arc::ptr_eq(&names(), &names()));
+    }
+
+    #[test]
+    fn a_young_directory_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path());
+        let root = tree.root().unwrap();
+        assert_eq!(tree.names(&root).unwrap().len(), 0);
+        std::fs::write(folder.path().join("new"), "").unwrap();
+        // Even with the stamp of before, as if the clock stood still.
+        assert_eq!(&*tree.names(&root).unwrap(), ["new".into()]);
     }
 }

@@ -42,7 +42,11 @@ pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
     }
 }
 
+/// How much of a text is looked at to guess its encoding.
+const SAMPLE: usize = 256 * 1024;
+
 /// A part of a text as text, given how the whole begins; `None` where it is not text.
+#[cfg(feature = "files")]
 pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
     if let Some(encoding) = Units::of(head).encoding() {
         let marked = Units::of(&part).encoding() == Some(encoding);
@@ -87,7 +91,8 @@ fn guess(before: &[u8], data: &[u8]) -> Option<String> {
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(before, false);
-    detector.feed(data, true);
+    let sample = &data[..data.len().min(SAMPLE)];
+    detector.feed(sample, sample.len() == data.len());
     strictly(detector.guess(None, Utf8Detection::Deny), data)
 }
 

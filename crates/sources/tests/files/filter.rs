@@ -105,7 +105,7 @@ async fn include_and_exclude() {
     for path in ["b.rs", "guide/d.txt", "drafts/e.md", "drafts/"] {
         assert!(matches!(read(&files, path).await, Err(Error::NotFound(_))), "{path}");
     }
-    insta::assert_snapshot!(shown(&files, "guide").await, @"");
+    insta::assert_snapshot!(shown(&files, "guide").await, @r#"file:///root/guide/c.md text/markdown text """#);
 }
 
 #[cfg(unix)]
@@ -135,15 +135,15 @@ async fn a_root_that_goes_and_comes_back() {
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
     assert!(matches!(files.list(None, 10).await, Err(Error::Unavailable(_))));
-    insta::assert_snapshot!(shown(&files, "x").await, @"");
+    insta::assert_snapshot!(shown(&files, "x").await, @"Unavailable: the folder `root` cannot be read now");
     sandbox.write("x", "2");
-    insta::assert_snapshot!(shown(&files, "x").await, @"");
+    insta::assert_snapshot!(shown(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
 }
 
 #[test]
 fn a_root_that_is_not_there() {
     let open =
         |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
-    insta::assert_snapshot!(open("/no/such/folder"), @"");
-    insta::assert_snapshot!(open(""), @"");
+    insta::assert_snapshot!(open("/no/such/folder"), @"the folder `/no/such/folder` cannot be opened: No such file or directory (os error 2)");
+    insta::assert_snapshot!(open(""), @"a folder to serve has no `path`");
 }

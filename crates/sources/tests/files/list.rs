@@ -61,7 +61,15 @@ async fn metadata() {
             )
         })
         .collect();
-    insta::assert_snapshot!(lines.join("\n"), @"");
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    file:///root/ | root | None | Some("Everything about roots") | inode/directory | None | [] None 2023-11-14T22:13:20.5Z
+    file:///root/guide/ | guide | None | None | inode/directory | None | [] Some(0.9) 2023-11-14T22:13:20.5Z
+    file:///root/guide/plain.md | plain.md | None | Some("A page of the handbook") | text/markdown | Some(8) | [Assistant] Some(0.9) 2023-11-14T22:13:20.5Z
+    file:///root/guide/start.md | start.md | Some("Getting started") | Some("It's easy") | text/markdown | Some(65) | [User, Assistant] Some(0.9) 2023-11-14T22:13:20.5Z
+    file:///root/main.rs | main.rs | None | None | text/x-rust | Some(13) | [] None 2023-11-14T22:13:20.5Z
+    file:///root/picture.png | picture.png | None | None | image/png | Some(10) | [] None 2023-11-14T22:13:20.5Z
+    file:///root/unknown | unknown | None | None | text/plain | Some(9) | [] None 2023-11-14T22:13:20.5Z
+    "#);
 }
 
 #[tokio::test]
@@ -87,13 +95,26 @@ async fn a_listing_and_a_read_agree_about_the_kind() {
     }
     let files = sandbox.files();
     for resource in files.list(None, 100).await.unwrap().resources {
-        if resource.uri == files.root() {
+        if resource.uri == *files.root() {
             continue;
         }
         let read = files.read(&resource.uri, &Default::default()).await.unwrap();
         assert_eq!(resource.mime, read.parts[0].mime, "{}", resource.uri);
     }
-    insta::assert_snapshot!(shown(&files, "").await.replace(&long, "…"), @"");
+    insta::assert_snapshot!(shown(&files, "").await.replace(&long, "…"), @r##"
+    file:///root/code.ts text/typescript text "let a = 1"
+    file:///root/data.bin text/plain text "really text"
+    file:///root/empty text/plain text ""
+    file:///root/late-zero text/plain bytes b"…\0"
+    file:///root/noise application/octet-stream bytes b"\x80\x81\0\x01\x02"
+    file:///root/noise.md text/markdown bytes b"\x80\x81\0\x01\x02"
+    file:///root/old text/plain text "Größe, Äpfel und Öl"
+    file:///root/page text/html text "<!doctype html><p>"
+    file:///root/picture image/png bytes b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0"
+    file:///root/script text/plain text "#!/bin/sh\necho\n"
+    file:///root/text text/plain text "hello"
+    file:///root/video.ts application/octet-stream bytes b"G@\0\x10\0\0"
+    "##);
 }
 
 #[tokio::test]
@@ -151,7 +172,7 @@ async fn children() {
     }
     assert_eq!(seen, ["file:///root/a/b/", "file:///root/a/d", "file:///root/a/e/"].map(uri));
     let error = |text| async move { files.children(&uri(text), None, 10).await.unwrap_err().to_string() };
-    insta::assert_snapshot!(error("file:///root/g").await, @"");
+    insta::assert_snapshot!(error("file:///root/g").await, @"`file:///root/g` is not a directory");
 }
 
 #[tokio::test]
@@ -163,7 +184,28 @@ async fn templates_and_cache() {
     });
     assert_eq!(files.cache(), Cache { ttl: Duration::from_secs(300), scope: Scope::Public });
     let templates = files.templates().await.unwrap();
-    insta::assert_debug_snapshot!(templates, @"");
+    insta::assert_debug_snapshot!(templates, @r#"
+    [
+        Template {
+            uri: <file:///root/{+path}{?lines,bytes}>,
+            name: "root",
+            title: Some(
+                "Files of root",
+            ),
+            description: Some(
+                "A file or directory by its path; `lines=1-500` or `bytes=0-65535` reads a part of a file.",
+            ),
+            mime: None,
+            icons: [],
+            annotations: Annotations {
+                audience: [],
+                priority: None,
+                last_modified: None,
+            },
+            meta: None,
+        },
+    ]
+    "#);
     let covers = |text| files.covers(&uri(text));
     assert!(covers("file:///root/a") > covers("file:///root/a?lines=1-2"));
     assert_eq!(covers("file:///root/a?lines=1-2"), Some(templates[0].uri.specificity()));
@@ -179,13 +221,22 @@ fn configuration() {
     let parse = |text: &str| toml::from_str::<Config>(text);
     assert_eq!(parse("").unwrap(), Config::default());
     assert_eq!(parse("ttl = '5m'").unwrap().ttl, Duration::from_secs(300));
-    insta::assert_snapshot!(parse("ttl = '5 apples'").unwrap_err(), @"");
-    insta::assert_snapshot!(parse("hiden = true").unwrap_err(), @"");
+    insta::assert_snapshot!(parse("ttl = '5 apples'").unwrap_err(), @r#"
+    TOML parse error at line 1, column 7
+      |
+    1 | ttl = '5 apples'
+      |       ^^^^^^^^^^
+    `5 apples` is not a duration such as `5m`: unknown time unit "apples", supported units: ns, us/µs, ms, sec, min, hours, days, weeks, months, years (and few variations)
+    "#);
+    let unknown = parse("hiden = true").unwrap_err();
+    let (what, expected) = unknown.message().split_once(", expected one of ").unwrap();
+    assert_eq!(what, "unknown field `hiden`");
+    assert!(expected.starts_with("`path`, `mount`"), "{expected}");
     let open = |text: &str| {
         let config = Config { path: "/tmp".into(), ..parse(text).unwrap() };
         libris_sources::Files::open(config).err().unwrap().to_string()
     };
-    insta::assert_snapshot!(open("rule = [{ glob = 'x', priority = 2 }]"), @"");
-    insta::assert_snapshot!(open("rule = [{ priority = 1 }]"), @"");
-    insta::assert_snapshot!(open("include = ['a{b']"), @"");
+    insta::assert_snapshot!(open("rule = [{ glob = 'x', priority = 2 }]"), @"the rule for `x` has the priority `2`, which is not between 0 and 1");
+    insta::assert_snapshot!(open("rule = [{ priority = 1 }]"), @"a `rule` has no `glob`");
+    insta::assert_snapshot!(open("include = ['a{b']"), @"`include` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
 }

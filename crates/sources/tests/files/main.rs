@@ -3,8 +3,15 @@
 mod complete;
 mod confine;
 mod filter;
+#[cfg(target_os = "linux")]
+mod links;
 mod list;
+// Other systems turn down some of these names, or take two of them for one.
+#[cfg(target_os = "linux")]
 mod names;
 mod paging;
 mod read;
 mod sandbox;
+mod watch;
+#[cfg(unix)]
+mod watch_model;

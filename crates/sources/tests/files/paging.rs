@@ -9,7 +9,7 @@ use super::sandbox::{Meanwhile, Sandbox};
 
 #[tokio::test]
 async fn a_hundred_thousand_files_while_others_come_and_go() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::large();
     let folders: Vec<_> = (0..100).map(|folder| sandbox.path(format!("folder {folder:02}"))).collect();
     for folder in &folders {
         fs::create_dir(folder).unwrap();

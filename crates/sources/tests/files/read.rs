@@ -23,11 +23,20 @@ async fn encodings() {
     sandbox.write("zero.txt", b"a\0b");
     sandbox.write("half.txt", b"\xff\xfea\0b");
     let files = sandbox.files();
-    insta::assert_snapshot!(shown(&files, "").await, @"");
-    insta::assert_snapshot!(shown(&files, "little.txt?lines=2").await, @"");
-    insta::assert_snapshot!(shown(&files, "big.txt?lines=1").await, @"");
-    insta::assert_snapshot!(shown(&files, "windows-1252.txt?lines=1-9").await, @"");
-    insta::assert_snapshot!(shown(&files, "zero.txt?lines=1").await, @"");
+    insta::assert_snapshot!(shown(&files, "").await, @r#"
+    file:///root/big.txt text/plain text "wide ü 😀\nsecond\n"
+    file:///root/half.txt text/plain bytes b"\xff\xfea\0b"
+    file:///root/little.txt text/plain text "wide ü 😀\nsecond\n"
+    file:///root/mark.txt text/plain text "mark\n"
+    file:///root/shift-jis.txt text/plain text "これは日本語のテキストです。\n"
+    file:///root/utf-8.txt text/plain text "naïve\n"
+    file:///root/windows-1252.txt text/plain text "“Café” crème brûlée – déjà vu\n"
+    file:///root/zero.txt text/plain bytes b"a\0b"
+    "#);
+    insta::assert_snapshot!(shown(&files, "little.txt?lines=2").await, @r#"file:///root/little.txt?lines=2 text/plain text "second\n""#);
+    insta::assert_snapshot!(shown(&files, "big.txt?lines=1").await, @r#"file:///root/big.txt?lines=1 text/plain text "wide ü 😀\n""#);
+    insta::assert_snapshot!(shown(&files, "windows-1252.txt?lines=1-9").await, @r#"file:///root/windows-1252.txt?lines=1-9 text/plain text "“Café” crème brûlée – déjà vu\n""#);
+    insta::assert_snapshot!(shown(&files, "zero.txt?lines=1").await, @"Invalid: `file:///root/zero.txt` is not text: read it by `?bytes=0-65535`");
 }
 
 #[tokio::test]
@@ -77,18 +86,79 @@ async fn ranges() {
     ] {
         table.push(format!("{path:24} {}", shown(&files, path).await.replace("file:///root/", "")));
     }
-    insta::assert_snapshot!(table.join("\n"), @"");
+    insta::assert_snapshot!(table.join("\n"), @r#"
+    a.txt?lines=1            a.txt?lines=1 text/plain text "one\n"
+    a.txt?lines=2-3          a.txt?lines=2-3 text/plain text "two\r\nthrée\n"
+    a.txt?lines=3-           a.txt?lines=3- text/plain text "thrée\nfour"
+    a.txt?lines=-1           a.txt?lines=-1 text/plain text "four"
+    a.txt?lines=-2           a.txt?lines=-2 text/plain text "thrée\nfour"
+    a.txt?lines=-99          a.txt?lines=-99 text/plain text "one\ntwo\r\nthrée\nfour"
+    a.txt?lines=2-99         a.txt?lines=2-99 text/plain text "two\r\nthrée\nfour"
+    a.txt?lines=5-           Invalid: `a.txt?lines=5-` begins past the end: there are 4 lines
+    a.txt?lines=0            Invalid: `lines=0` begins too early: lines count from 1
+    a.txt?lines=3-2          Invalid: `lines=3-2` ends before it begins
+    a.txt?lines=x            Invalid: `lines=x` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`
+    a.txt?lines=             Invalid: `lines=` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`
+    a.txt?bytes=0-2          a.txt?bytes=0-2 text/plain text "one"
+    a.txt?bytes=9-           a.txt?bytes=9- text/plain text "thrée\nfour"
+    a.txt?bytes=-4           a.txt?bytes=-4 text/plain text "four"
+    a.txt?bytes=12-12        a.txt?bytes=12-12 text/plain bytes b"\xc3"
+    a.txt?bytes=0-12         a.txt?bytes=0-12 text/plain bytes b"one\ntwo\r\nthr\xc3"
+    a.txt?bytes=19-999       a.txt?bytes=19-999 text/plain text "r"
+    a.txt?bytes=20-          Invalid: `a.txt?bytes=20-` begins past the end: there are 20 bytes
+    a.txt?bytes=3-1          Invalid: `bytes=3-1` ends before it begins
+    a.txt?bytes=7            Invalid: `bytes=7` is not a range: write `bytes=10-20`, `bytes=10-` or `bytes=-20`
+    a.txt?lines=1&bytes=0-1  Invalid: `?lines=1&bytes=0-1` asks for several ranges: read one at a time
+    a.txt?lines=1&lines=2    Invalid: `?lines=1&lines=2` asks for several ranges: read one at a time
+    empty.txt?lines=1-5      empty.txt?lines=1-5 text/plain text ""
+    empty.txt?lines=2        Invalid: `empty.txt?lines=2` begins past the end: there are 0 lines
+    empty.txt?bytes=0-       empty.txt?bytes=0- text/plain text ""
+    empty.txt?bytes=1-       Invalid: `empty.txt?bytes=1-` begins past the end: there are 0 bytes
+    empty.txt?lines=-3       empty.txt?lines=-3 text/plain text ""
+    p.png?bytes=1-2          p.png?bytes=1-2 image/png bytes b"23"
+    p.png?lines=1            Invalid: `p.png` is not text: read it by `?bytes=0-65535`
+    d?lines=1                Invalid: `d` is a directory, which has no lines or bytes: read it without `?`
+    d/?bytes=0-1             Invalid: `d/` is a directory, which has no lines or bytes: read it without `?`
+    nowhere?lines=1          NotFound: nothing is at `nowhere?lines=1`
+    "#);
 }
 
 #[tokio::test]
 async fn too_large() {
     let sandbox = Sandbox::with(&[("big.txt", &"0123456789\n".repeat(10)), ("fits.txt", &"x".repeat(50))]);
     let files = sandbox.files_with(|config| config.max_size = 50);
-    insta::assert_debug_snapshot!(read(&files, "big.txt").await.unwrap_err(), @"");
-    insta::assert_debug_snapshot!(read(&files, "big.txt?lines=2-").await.unwrap_err(), @"");
-    insta::assert_debug_snapshot!(read(&files, "big.txt?bytes=0-50").await.unwrap_err(), @"");
-    insta::assert_snapshot!(shown(&files, "big.txt?lines=-2").await, @"");
-    insta::assert_snapshot!(shown(&files, "big.txt?bytes=0-49").await, @"");
+    insta::assert_debug_snapshot!(read(&files, "big.txt").await.unwrap_err(), @r#"
+    TooLarge {
+        uri: <file:///root/big.txt>,
+        size: 110,
+        limit: 50,
+        hint: Some(
+            "read a part with `?lines=1-500` or `?bytes=0-65535`",
+        ),
+    }
+    "#);
+    insta::assert_debug_snapshot!(read(&files, "big.txt?lines=2-").await.unwrap_err(), @r#"
+    TooLarge {
+        uri: <file:///root/big.txt?lines=2->,
+        size: 99,
+        limit: 50,
+        hint: Some(
+            "ask for fewer lines",
+        ),
+    }
+    "#);
+    insta::assert_debug_snapshot!(read(&files, "big.txt?bytes=0-50").await.unwrap_err(), @r#"
+    TooLarge {
+        uri: <file:///root/big.txt?bytes=0-50>,
+        size: 51,
+        limit: 50,
+        hint: Some(
+            "ask for fewer bytes",
+        ),
+    }
+    "#);
+    insta::assert_snapshot!(shown(&files, "big.txt?lines=-2").await, @r#"file:///root/big.txt?lines=-2 text/plain text "0123456789\n0123456789\n""#);
+    insta::assert_snapshot!(shown(&files, "big.txt?bytes=0-49").await, @r#"file:///root/big.txt?bytes=0-49 text/plain text "0123456789\n0123456789\n0123456789\n0123456789\n012345""#);
     assert_eq!(read(&files, "fits.txt").await.unwrap()[0].body.len(), 50);
 }
 
@@ -115,7 +185,7 @@ async fn lines_of_a_file_far_too_large_to_read() {
         *told.0.lock().unwrap(),
         [(MIB, Some(4 * MIB)), (2 * MIB, Some(4 * MIB)), (3 * MIB, Some(4 * MIB))]
     );
-    insta::assert_snapshot!(shown(&files, "big.log?lines=70000").await, @"");
+    insta::assert_snapshot!(shown(&files, "big.log?lines=70000").await, @"Invalid: `file:///root/big.log?lines=70000` begins past the end: there are 65536 lines");
 }
 
 #[tokio::test]
@@ -133,11 +203,21 @@ async fn directories() {
         config.directory_bytes = 12;
         config.directory_entries = 5;
     });
-    insta::assert_snapshot!(shown(&files, "mixed/").await, @"");
+    insta::assert_snapshot!(shown(&files, "mixed/").await, @r##"
+    file:///root/mixed/a.txt text/plain text "12345"
+    file:///root/mixed/b.txt text/plain text "" {"dev.libris/omitted":"too large: 200 bytes"}
+    file:///root/mixed/c/ inode/directory text ""
+    file:///root/mixed/e.md text/markdown text "# 67"
+    file:///root/mixed/f.png image/png text "" {"dev.libris/omitted":"too large: 7 bytes"}
+    file:///root/mixed/ inode/directory text "" {"dev.libris/more":1}
+    "##);
     assert_eq!(shown(&files, "mixed").await, shown(&files, "mixed/").await);
-    insta::assert_snapshot!(shown(&files, "empty").await, @"");
-    insta::assert_snapshot!(shown(&files, "").await, @"");
+    insta::assert_snapshot!(shown(&files, "empty").await, @r#"file:///root/empty/ inode/directory text """#);
+    insta::assert_snapshot!(shown(&files, "").await, @r#"
+    file:///root/empty/ inode/directory text ""
+    file:///root/mixed/ inode/directory text ""
+    "#);
     let root = files.read(&uri("file:///root"), &Context::default()).await.unwrap();
     assert_eq!(root.parts.len(), 2);
-    insta::assert_snapshot!(shown(&files, "mixed/a.txt/").await, @"");
+    insta::assert_snapshot!(shown(&files, "mixed/a.txt/").await, @"NotFound: nothing is at `file:///root/mixed/a.txt/`");
 }

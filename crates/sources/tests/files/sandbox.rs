@@ -18,7 +18,15 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        let outside = TempDir::new().unwrap();
+        Self::in_folder(TempDir::new().unwrap())
+    }
+
+    /// One for very many files, in memory where the system offers it.
+    pub(crate) fn large() -> Self {
+        Self::in_folder(TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap())
+    }
+
+    fn in_folder(outside: TempDir) -> Self {
         fs::create_dir(outside.path().join("root")).unwrap();
         Self { outside }
     }

@@ -1,0 +1,270 @@
+//! Inline resources, seen from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use libris_core::{Body, Completion, Context, Error, Partial, Source, Uri};
+use libris_sources::Inline;
+use libris_sources::inline::Config;
+use tempfile::TempDir;
+
+fn inline(text: &str) -> Inline {
+    inline_in(text, Path::new("/nowhere"))
+}
+
+fn inline_in(text: &str, folder: &Path) -> Inline {
+    Inline::new(toml::from_str(text).unwrap(), folder).unwrap()
+}
+
+async fn read(inline: &Inline, uri: &str) -> String {
+    match inline.read(&Uri::parse(uri).unwrap(), &Context::default()).await {
+        Ok(contents) => {
+            let [part] = &contents.parts[..] else { panic!("{contents:?}") };
+            assert_eq!(part.uri.as_str(), uri);
+            let mime = part.mime.as_deref().unwrap();
+            match &part.body {
+                Body::Text(text) => format!("{mime} text {text}"),
+                Body::Bytes(bytes) => format!("{mime} bytes {bytes:?}"),
+            }
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn everything_that_can_be_said() {
+    let inline = inline(
+        r#"
+        ttl = "5m"
+        scope = "public"
+
+        [[resource]]
+        uri = "config://app/settings%20here"
+        text = '{"a": 1}'
+        title = "Settings"
+        description = "What is set"
+        mime = "application/json"
+        icons = [{ src = "https://example.com/a.png", mimeType = "image/png", sizes = ["48x48"], theme = "dark" }]
+        audience = ["user"]
+        priority = 0.5
+        last_modified = "2026-07-28T12:00:00Z"
+        meta = { "example.com/x" = [1, { y = true }] }
+
+        [[resource]]
+        uri = "config://least"
+        text = "x"
+        "#,
+    );
+    assert_eq!(inline.cache().ttl, Duration::from_secs(300));
+    insta::assert_debug_snapshot!(inline.list(None, 10).await.unwrap(), @r#"
+    Page {
+        resources: [
+            Resource {
+                uri: <config://app/settings%20here>,
+                name: "settings here",
+                title: Some(
+                    "Settings",
+                ),
+                description: Some(
+                    "What is set",
+                ),
+                mime: Some(
+                    "application/json",
+                ),
+                size: Some(
+                    8,
+                ),
+                icons: [
+                    Icon {
+                        src: "https://example.com/a.png",
+                        mime: Some(
+                            "image/png",
+                        ),
+                        sizes: [
+                            "48x48",
+                        ],
+                        theme: Some(
+                            Dark,
+                        ),
+                    },
+                ],
+                annotations: Annotations {
+                    audience: [
+                        User,
+                    ],
+                    priority: Some(
+                        0.5,
+                    ),
+                    last_modified: Some(
+                        2026-07-28T12:00:00Z,
+                    ),
+                },
+                meta: Some(
+                    {
+                        "example.com/x": Array [
+                            Number(1),
+                            Object {
+                                "y": Bool(true),
+                            },
+                        ],
+                    },
+                ),
+            },
+            Resource {
+                uri: <config://least>,
+                name: "least",
+                title: None,
+                description: None,
+                mime: Some(
+                    "text/plain",
+                ),
+                size: Some(
+                    1,
+                ),
+                icons: [],
+                annotations: Annotations {
+                    audience: [],
+                    priority: None,
+                    last_modified: None,
+                },
+                meta: None,
+            },
+        ],
+        more: false,
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn what_they_hold() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("notes.md"), "one").unwrap();
+    fs::write(folder.path().join("plain"), b"caf\xe9 cr\xe8me\n").unwrap();
+    let inline = inline_in(
+        r#"
+        max_size = 20
+        resource = [
+            { uri = "x://text", text = "hello" },
+            { uri = "x://base64", base64 = "iVBORw0KGgo\n AAAANSUhEUg==" },
+            { uri = "x://file", file = "notes.md" },
+            { uri = "x://plain", file = "plain" },
+            { uri = "x://typed", base64 = "aGk=", mime = "application/x-thing" },
+        ]
+        "#,
+        folder.path(),
+    );
+    insta::assert_snapshot!(read(&inline, "x://text").await, @"text/plain text hello");
+    insta::assert_snapshot!(read(&inline, "x://base64").await, @r#"image/png bytes b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR""#);
+    insta::assert_snapshot!(read(&inline, "x://typed").await, @r#"application/x-thing bytes b"hi""#);
+    insta::assert_snapshot!(read(&inline, "x://plain").await, @"text/plain text café crème");
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"text/markdown text one");
+    fs::write(folder.path().join("notes.md"), "twice").unwrap();
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"text/markdown text twice");
+    let listed = inline.list(Some(&Uri::parse("x://base64").unwrap()), 1).await.unwrap();
+    assert!(listed.more);
+    assert_eq!(listed.resources[0].size, Some(5));
+    assert!(listed.resources[0].annotations.last_modified.is_some());
+    fs::write(folder.path().join("notes.md"), "x".repeat(21)).unwrap();
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"`x://file` has 21 bytes, more than the 20 that are read at once");
+    fs::remove_file(folder.path().join("notes.md")).unwrap();
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"the file of `x://file` cannot be read now");
+    insta::assert_snapshot!(read(&inline, "x://other").await, @"nothing is at `x://other`");
+}
+
+#[tokio::test]
+async fn templates() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("page.html"), "<h1>{{city}}</h1>{{other}}").unwrap();
+    let inline = inline_in(
+        r#"
+        [[resource]]
+        uri = "weather://forecast/Rome"
+        text = "always sunny"
+
+        [[template]]
+        uri = "weather://forecast/{city}"
+        name = "forecast"
+        text = "The weather in {{city}}"
+        complete = { city = ["Paris", "Park City", "Oslo"] }
+
+        [[template]]
+        uri = "weather://{+any}"
+        mime = "application/json"
+        text = '{"any": "{{any}}"}'
+
+        [[template]]
+        uri = "weather://page/{city}{?units}"
+        file = "page.html"
+        "#,
+        folder.path(),
+    );
+    insta::assert_snapshot!(read(&inline, "weather://forecast/Rome").await, @"text/plain text always sunny");
+    insta::assert_snapshot!(read(&inline, "weather://forecast/S%C3%A3o%20Paulo").await, @"text/plain text The weather in São Paulo");
+    insta::assert_snapshot!(read(&inline, "weather://say/%22hi%22").await, @r#"application/json text {"any": "say/\"hi\""}"#);
+    insta::assert_snapshot!(read(&inline, "weather://page/Oslo?units=c").await, @"text/html text <h1>Oslo</h1>{{other}}");
+    insta::assert_snapshot!(read(&inline, "other://x").await, @"nothing is at `other://x`");
+    let templates = inline.templates().await.unwrap();
+    let names: Vec<_> =
+        templates.iter().map(|template| (template.name.as_str(), template.mime.as_deref())).collect();
+    insta::assert_debug_snapshot!(names, @r#"
+    [
+        (
+            "forecast",
+            Some(
+                "text/plain",
+            ),
+        ),
+        (
+            "weather://{+any}",
+            Some(
+                "application/json",
+            ),
+        ),
+        (
+            "weather://page/{city}{?units}",
+            Some(
+                "text/html",
+            ),
+        ),
+    ]
+    "#);
+    let known = BTreeMap::new();
+    let asked = |variable, typed| Partial { template: &templates[0].uri, variable, typed, known: &known };
+    let completion = inline.complete(asked("city", "par")).await.unwrap();
+    assert_eq!(
+        completion,
+        Completion { values: vec!["Paris".into(), "Park City".into()], total: Some(2), more: false }
+    );
+    assert_eq!(inline.complete(asked("town", "")).await.unwrap(), Completion::default());
+}
+
+#[test]
+fn mistakes_name_the_resource() {
+    let wrong = |text: &str| {
+        let config: Config = toml::from_str(text).unwrap();
+        let error = Inline::new(config, Path::new(env!("CARGO_MANIFEST_DIR"))).err().unwrap();
+        assert!(matches!(error, Error::Invalid(_)));
+        error.to_string()
+    };
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b' }]"), @"the inline resource `a://b`: it holds nothing: set `text`, `base64` or `file`");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', file = 'x' }]"), @"the inline resource `a://b`: it holds several things: set only one of `text`, `base64` and `file`");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', base64 = '*' }]"), @"the inline resource `a://b`: its `base64` cannot be decoded: Invalid symbol 42, offset 0.");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', file = 'nowhere' }]"), @"the inline resource `a://b`: its file `nowhere` cannot be read: No such file or directory (os error 2)");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', file = 'src' }]"), @"the inline resource `a://b`: its file `src` is not a regular file");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', priority = -1 }]"), @"the inline resource `a://b`: its priority `-1` is not between 0 and 1");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', complete = { x = [] } }]"), @"the inline resource `a://b`: it has no variables to `complete`");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '' }, { uri = 'A://b', text = '' }]"), @"the inline resource `a://b`: it is there twice");
+    insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '' }, { uri = 'a://{b}', text = '' }]"), @"the inline resource `a://{b}`: it is there twice");
+    insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '{{c}}' }]"), @"the inline resource `a://{b}`: it has no variable `c`, only `b`");
+    insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '', complete = { c = [] } }]"), @"the inline resource `a://{b}`: it has no variable `c`, only `b`");
+    let unparsed = toml::from_str::<Config>("resource = [{ uri = 'no uri', text = '' }]").unwrap_err();
+    insta::assert_snapshot!(unparsed, @"
+    TOML parse error at line 1, column 21
+      |
+    1 | resource = [{ uri = 'no uri', text = '' }]
+      |                     ^^^^^^^^
+    not a URI: a space cannot be in a scheme: at byte 2 of `no uri`
+    ");
+}
