@@ -89,6 +89,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         let ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout(), stop).await;
         return ended.context("standard input or output failed");
     }
+    allow_many_connections();
     let listener = bind(http, allow_remote).await?;
     let address = listener.local_addr().context("could not tell the address")?;
     let endpoint = Endpoint::new(
@@ -121,6 +122,20 @@ async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpList
         ));
     }
     TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+}
+
+/// Takes all the file descriptors that the system grants: each connection needs one, and many systems
+/// start programs with a thousand.
+fn allow_many_connections() {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        if let Err(cause) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%cause, "could not raise the limit of open files");
+        }
+    }
 }
 
 /// Shows what to write into a client's configuration.

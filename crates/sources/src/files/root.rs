@@ -45,6 +45,10 @@ impl Root {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
         if !self.is_at_path(&dir)? {
+            // The path had no links in it when the folder was opened, so one that has is not ours.
+            if !std::fs::symlink_metadata(&self.path)?.is_dir() {
+                return Err(missing());
+            }
             *dir = Arc::new(Dir::open_ambient_dir(&self.path, ambient_authority())?);
         }
         Ok(Place {
