@@ -6,7 +6,7 @@ use libris::{Resource, Source, Template};
 use serde_json::json;
 
 use crate::config::What;
-use crate::terminal::{bytes, shown};
+use crate::terminal::{bytes, print, shown};
 
 /// How many resources are asked for at once.
 const PAGE: usize = 1000;
@@ -46,12 +46,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         let found = look(&opened.name, opened.source.as_ref(), keep).await;
         all.push(found.with_context(|| format!("could not list `{}`", opened.name))?);
     }
-    if options.json {
-        println!("{:#}", json(&all));
-    } else {
-        print(&all);
-    }
-    Ok(())
+    let text = if options.json { format!("{:#}\n", json(&all)) } else { table(&all) };
+    print(&text).context("could not print")
 }
 
 async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
@@ -79,24 +75,26 @@ async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
     }
 }
 
-fn print(all: &[Found]) {
+fn table(all: &[Found]) -> String {
+    let mut lines = Vec::new();
     for found in all {
         let resources = if found.count == 1 { "resource" } else { "resources" };
-        println!("{}: {} {resources}, {}", shown(&found.name), found.count, bytes(found.size));
+        lines.push(format!("{}: {} {resources}, {}", shown(&found.name), found.count, bytes(found.size)));
         for resource in &found.resources {
             let mime = resource.mime.as_deref().unwrap_or("?");
             let title = resource.title.as_deref().map(|title| format!("  {title}")).unwrap_or_default();
-            println!("  {}  {}{}", resource.uri, shown(mime), shown(&title));
+            lines.push(format!("  {}  {}{}", resource.uri, shown(mime), shown(&title)));
         }
         let rest = found.count - found.resources.len() as u64;
         if rest > 0 {
-            println!("  … and {rest} more");
+            lines.push(format!("  … and {rest} more"));
         }
         for template in &found.templates {
-            println!("  template {}", shown(template.uri.as_str()));
+            lines.push(format!("  template {}", shown(template.uri.as_str())));
         }
     }
-    println!("ok");
+    lines.push("ok\n".to_owned());
+    lines.join("\n")
 }
 
 fn json(all: &[Found]) -> serde_json::Value {

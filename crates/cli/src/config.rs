@@ -1,12 +1,13 @@
 //! The configuration file, and the sources it or the command line names.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::Source;
+use libris::{Source, Uri};
 use libris_sources::{Files, Inline, files, inline};
 use serde::{Deserialize, Deserializer};
 
@@ -122,22 +123,27 @@ pub(crate) struct Opened {
     /// What to call it.
     pub(crate) name: String,
     pub(crate) source: Arc<dyn Source>,
+    /// The URI that everything in it begins with, where there is one.
+    root: Option<Uri>,
 }
 
 impl Configured {
     fn open(self) -> Result<Opened> {
-        let (name, source): (_, Result<Arc<dyn Source>, _>) = match &self {
+        let name = match &self {
+            Self::Files(config) => config.path.display().to_string(),
+            Self::Inline { file, .. } => file.display().to_string(),
+        };
+        let failed = || format!("could not serve `{name}`");
+        let (root, source): (_, Arc<dyn Source>) = match &self {
             Self::Files(config) => {
-                let opened = Files::open(config.clone());
-                (config.path.display().to_string(), opened.map(|source| Arc::new(source) as _))
+                let files = Files::open(config.clone()).with_context(failed)?;
+                (Some(files.root().clone()), Arc::new(files))
             }
-            Self::Inline { config, folder, file } => {
-                let opened = Inline::new(config.clone(), folder);
-                (file.display().to_string(), opened.map(|source| Arc::new(source) as _))
+            Self::Inline { config, folder, .. } => {
+                (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
             }
         };
-        let source = source.with_context(|| format!("could not serve `{name}`"))?;
-        Ok(Opened { configured: self, name, source })
+        Ok(Opened { configured: self, name, source, root })
     }
 }
 
@@ -179,8 +185,24 @@ impl What {
             .into_iter()
             .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
             .collect::<Result<Vec<_>>>()?;
+        check_mounts(&opened)?;
         Ok((config, opened))
     }
+}
+
+/// Two folders of one name would show as one, with files of both.
+fn check_mounts(opened: &[Opened]) -> Result<()> {
+    let mut seen = HashMap::new();
+    for Opened { root, name, .. } in opened {
+        let Some(root) = root else { continue };
+        if let Some(other) = seen.insert(root, name) {
+            return Err(advice(
+                format!("`{other}` and `{name}` would both be `{root}`"),
+                "give one of them another `mount` in a configuration file",
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Config> {

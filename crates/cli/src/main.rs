@@ -29,7 +29,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    arguments.log.start();
+    if let Err(error) = arguments.log.start() {
+        return terminal::fail(&error);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(cause) => return terminal::fail(&anyhow::Error::new(cause).context("could not start")),

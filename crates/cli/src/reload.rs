@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use libris::Catalog;
 
 use crate::config::{Opened, What};
-use crate::terminal::describe;
+use crate::terminal::{describe, note};
 
 /// How often the configuration file is looked at. A look is one call to the system, which is cheaper and
 /// surer than to watch a file that editors replace.
@@ -45,7 +45,7 @@ pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>
                 tracing::info!("read the configuration again");
             }
             Err(error) => {
-                eprintln!("{}\nthe configuration that was in force stays", describe(&error));
+                note(format_args!("{}\nthe configuration that was in force stays", describe(&error)));
             }
         }
     }

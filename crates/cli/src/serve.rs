@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::What;
 use crate::reload;
-use crate::terminal::{advice, shown};
+use crate::terminal::{advice, note, shown};
 
 /// The address that is served where none is named. If it is taken, any free port is.
 const ADDRESS: &str = "127.0.0.1:4747";
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
     /// Speak HTTP on this address; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     http: Option<SocketAddr>,
     /// Also speak the HTTP+SSE transport of 2024-11-05, at `/sse`
     #[arg(long, conflicts_with = "stdio")]
@@ -85,7 +85,9 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         signal().await;
         stopped.cancel();
     });
-    if stdio || (http.is_none() && !io::stdin().is_terminal()) {
+    let asks_for_http =
+        http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
+    if stdio || (!asks_for_http && !io::stdin().is_terminal()) {
         let ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout(), stop).await;
         return ended.context("standard input or output failed");
     }
@@ -101,11 +103,20 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             ..http::Config::default()
         },
     );
-    eprintln!("listening on http://{address}/mcp");
+    note(format_args!("listening on http://{address}/mcp"));
     if io::stderr().is_terminal() {
         snippet(&name, address);
     }
     http::serve(listener, endpoint, stop).await.context("the server failed")
+}
+
+/// Reads an address as people write it: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    if let Ok(port) = port.parse() {
+        return Ok((std::net::Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| "say an IP address and a port, as in `127.0.0.1:8080`".to_owned())
 }
 
 async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpListener> {
@@ -141,11 +152,11 @@ fn allow_many_connections() {
 /// Shows what to write into a client's configuration.
 fn snippet(name: &str, address: SocketAddr) {
     let name = shown(name);
-    eprintln!(
+    note(format_args!(
         "\nTo use it, add this to your client's MCP configuration:\n\n  \
          {{ \"mcpServers\": {{ \"{name}\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n\n\
          Press Ctrl-C to stop."
-    );
+    ));
 }
 
 /// What a model should know: what is here, and how to get at it.

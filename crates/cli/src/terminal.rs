@@ -1,6 +1,7 @@
 //! What is shown to a person.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// An error with advice on what to do next.
@@ -18,8 +19,22 @@ pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> any
 
 /// Shows why the command failed, and gives the exit code for it.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("{}", describe(error));
+    note(describe(error));
     ExitCode::FAILURE
+}
+
+/// Says something on standard error. Nobody may be there to hear it, which is no reason to fail.
+pub(crate) fn note(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Prints a result on standard output. A reader that has seen enough, as `head` does, is no failure.
+pub(crate) fn print(text: &str) -> std::io::Result<()> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// What went wrong, why, and what to do about it.

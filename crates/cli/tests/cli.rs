@@ -146,3 +146,39 @@ fn an_address_for_everybody_is_refused() {
     hint: serve 127.0.0.1 instead, or add --allow-remote if that is what you want
     ");
 }
+
+#[test]
+fn two_folders_of_one_name_are_refused() {
+    let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
+    assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs"]), @"
+    exit: 1
+    error: `a/docs` and `b/docs` would both be `file:///docs/`
+    hint: give one of them another `mount` in a configuration file
+    ");
+}
+
+#[test]
+fn a_level_that_is_none_is_refused() {
+    let folder = folder(&[("docs/x.md", "")]);
+    assert_snapshot!(libris(folder.path(), &["check", "docs", "--log", "nonsense"]), @"
+    exit: 1
+    error: `nonsense` is no level to log at
+    hint: say error, warn, info, debug, trace, or a filter such as `libris_wire=debug`
+    ");
+}
+
+#[test]
+fn an_address_that_is_none_is_explained() {
+    let folder = folder(&[("docs/x.md", "")]);
+    let said = libris(folder.path(), &["serve", "docs", "--http", "somewhere"]);
+    assert!(said.contains("say an IP address and a port, as in `127.0.0.1:8080`"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let folder = folder(&[("docs/x.md", "")]);
+    let script = format!("{} check docs | true; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_libris"));
+    let status = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).status().unwrap();
+    assert!(status.success());
+}

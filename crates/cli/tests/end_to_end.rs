@@ -146,17 +146,19 @@ fn answers_that_nobody_reads_cost_little() {
     std::thread::scope(|scope| {
         let Program { child, input, output } = &mut program;
         let id = child.id();
-        scope.spawn(move || input.write_all(requests.as_bytes()).unwrap());
+        // It waits until the program is stopped, since nobody reads most of the answers.
+        scope.spawn(move || input.write_all(requests.as_bytes()).is_ok());
         assert!(!output.fill_buf().unwrap().is_empty());
         // Long enough for a server that does not wait to read everything.
         std::thread::sleep(std::time::Duration::from_secs(1));
         let resident = resident(id);
         assert!(resident < 150, "{resident} MiB in use");
-        for _ in 0..600 {
+        for _ in 0..20 {
             let mut line = Vec::new();
             output.read_until(b'\n', &mut line).unwrap();
             assert!(line.len() > 1 << 20);
         }
+        child.kill().unwrap();
     });
 }
 

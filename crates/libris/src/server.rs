@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use libris_core::{Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Uri, UriTemplate};
 use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, Reference, Reply, Service};
-use tokio::sync::Semaphore;
 
 use crate::cursor::{self, Kind};
 use crate::encode::{self, Members};
@@ -24,8 +23,6 @@ pub struct Config {
     pub instructions: Option<String>,
     /// How many resources or templates one page holds.
     pub page: usize,
-    /// How many reads run at once; others wait.
-    pub reads: usize,
     /// How changes are told.
     pub live: Live,
 }
@@ -38,7 +35,6 @@ impl Default for Config {
             description: None,
             instructions: None,
             page: 100,
-            reads: 64,
             live: Live::default(),
         }
     }
@@ -48,7 +44,6 @@ impl Default for Config {
 pub struct Server {
     source: Arc<dyn Source>,
     config: Config,
-    reads: Semaphore,
     hub: Hub,
 }
 
@@ -56,7 +51,7 @@ impl Server {
     /// Serves this source, which is most often a [`Catalog`](crate::Catalog).
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
         let hub = Hub::new(source.clone(), config.live.clone());
-        Self { source, reads: Semaphore::new(config.reads.max(1)), config, hub }
+        Self { source, config, hub }
     }
 }
 
@@ -120,7 +115,6 @@ impl Service for Server {
         } else {
             Context::default()
         };
-        let permit = self.reads.acquire().await;
         let contents = self.source.read(&asked, &context).await.map_err(|error| match error {
             Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
             other => explain(other),
@@ -128,7 +122,6 @@ impl Service for Server {
         let members = Members::list("contents", &contents.parts, |json, content| {
             encode::content(json, facts, content);
         });
-        drop(permit);
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
         Ok(Reply { members: members.finish(), keep: Some(keep(cache)) })
     }

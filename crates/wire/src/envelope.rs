@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
@@ -64,7 +64,8 @@ pub(crate) struct Malformed {
 struct Envelope<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    /// `Some` even for an explicit null.
+    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<&'a RawValue>,
@@ -74,6 +75,10 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Reads what arrived.
@@ -91,15 +96,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
 
 /// Reads one message.
 pub(crate) fn message(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
-    let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(|cause| {
+    let parsed = serde_json::from_slice(bytes);
+    // A derived reader would take an array for an object, field by field.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(match parsed {
+            Err(cause) if !cause.is_data() => not_json(&cause),
+            Ok::<Envelope<'_>, _>(_) | Err(_) => invalid(None, "a message is a JSON object"),
+        });
+    }
+    let envelope: Envelope<'_> = parsed.map_err(|cause| match cause.is_data() {
         // Well-formed JSON of the wrong shape is a bad request; anything else is not JSON at all.
-        match cause.classify() {
-            serde_json::error::Category::Data => invalid(None, "a message is a JSON object"),
-            _ => not_json(&cause),
-        }
+        true => invalid(None, "a member is there twice"),
+        false => not_json(&cause),
     })?;
-    // An explicit null arrives as `None`, as if it were absent; requests must not have a null id, and
-    // a notification with one asks for no answer.
     let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
     let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());
     let version: Option<Cow<'_, str>> = envelope.jsonrpc.and_then(text);
@@ -224,11 +233,17 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
             r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#,
             r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#,
         ] {
             assert_eq!(code(wrong), -32600, "{wrong}");
         }
+    }
+
+    #[test]
+    fn an_array_is_no_message() {
+        assert_eq!(message(br#"["2.0",7,"ping"]"#).unwrap_err().error.code, -32600);
     }
 
     #[test]

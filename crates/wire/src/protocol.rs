@@ -1,10 +1,12 @@
 //! A service as MCP: requests in, framed answers out, whatever the transport.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::stream::BoxStream;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -50,12 +52,25 @@ impl Protocol {
 
     /// Answers a request, with a bound on how long that may take.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
-        let answer = tokio::time::timeout(self.limits.time, self.reply(call, request)).await;
-        let reply = answer.unwrap_or_else(|_| {
-            tracing::warn!(?request, "a request took too long");
-            let seconds = self.limits.time.as_secs();
-            Err(ErrorObject::new(INTERNAL_ERROR, format!("no answer within {seconds} seconds")))
-        });
+        let began = Instant::now();
+        let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
+        let reply = match tokio::time::timeout(self.limits.time, reply).await {
+            Ok(Ok(reply)) => reply,
+            Ok(Err(_)) => {
+                tracing::error!(?request, "a request ended in a panic");
+                Err(ErrorObject::new(
+                    INTERNAL_ERROR,
+                    "something went wrong here; the server's log tells more",
+                ))
+            }
+            Err(_) => {
+                tracing::warn!(?request, "a request took too long");
+                let seconds = self.limits.time.as_secs();
+                Err(ErrorObject::new(INTERNAL_ERROR, format!("no answer within {seconds} seconds")))
+            }
+        };
+        let error = reply.as_ref().err().map(|error| error.code);
+        tracing::debug!(?request, error, took = ?began.elapsed(), "answered");
         match reply {
             Ok(reply) => Framed::result(id, reply.members, &self.closing(call.revision, reply.keep)),
             Err(error) => Framed::error(Some(id), &error),
@@ -63,17 +78,17 @@ impl Protocol {
     }
 
     /// Answers the requests of a batch one after the other; `None` if it holds none.
-    pub(crate) async fn batch(&self, session: Option<Revision>, items: &[Box<RawValue>]) -> Option<Framed> {
+    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[Box<RawValue>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
-        if !session.is_some_and(|revision| revision.facts().batches) {
-            return refuse("this protocol version has no batches".to_owned());
-        }
+        let Some(call) = session.filter(|call| call.revision.facts().batches) else {
+            return refuse("batches are of 2025-03-26 only, and come after `initialize`".to_owned());
+        };
         if items.len() > self.limits.batch {
             return refuse(format!("a batch may have {} messages at most", self.limits.batch));
         }
         let mut answers = BytesMut::from("[");
         for item in items {
-            let Some(framed) = self.batched(session, item, answers.len()).await else { continue };
+            let Some(framed) = self.batched(call, item, answers.len()).await else { continue };
             if answers.len() > 1 {
                 answers.put_slice(b",");
             }
@@ -85,13 +100,13 @@ impl Protocol {
         (answers.len() > 2).then(|| Framed::whole(answers.freeze()))
     }
 
-    async fn batched(&self, session: Option<Revision>, item: &RawValue, so_far: usize) -> Option<Framed> {
+    async fn batched(&self, call: &Call, item: &RawValue, so_far: usize) -> Option<Framed> {
         let (id, method, params) = match envelope::message(item.get().as_bytes()) {
             Ok(Message::Request { id, method, params }) => (id, method, params),
             Ok(Message::Notification { .. } | Message::Response) => return None,
             Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),
         };
-        let outcome = Params::parse(params).and_then(|params| read(&method, &params, session));
+        let outcome = Params::parse(params).and_then(|params| read(&method, &params, Some(call.revision)));
         let refused = match outcome {
             Ok((_, Request::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
@@ -100,7 +115,8 @@ impl Protocol {
                 ErrorObject::new(INTERNAL_ERROR, "the batch's answer is too large; ask on its own")
             }
             Ok((revision, request)) => {
-                return Some(self.answer(&Call::new(revision), &id, &request).await);
+                let call = Call::new(revision).of(call.listener.clone());
+                return Some(self.answer(&call, &id, &request).await);
             }
             Err(error) => error,
         };

@@ -192,7 +192,11 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
     Ok(Completing { reference, argument: argument.name, typed: argument.value, known: context.arguments })
 }
 
+/// Reads an object; a derived reader would take an array for one, field by field.
 fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a RawValue) -> Result<T, ErrorObject> {
+    if !raw.get().starts_with('{') {
+        return Err(ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be an object")));
+    }
     serde_json::from_str(raw.get()).map_err(|cause| wrong(name, &cause))
 }
 
@@ -251,6 +255,10 @@ mod tests {
             parse("completion/complete", r#"{"ref":{"type":"ref/resource","uri":"a"},"argument":{}}"#)
                 .unwrap_err(),
             "-32602 `argument`: missing field `name`"
+        );
+        assert_eq!(
+            parse("completion/complete", r#"{"ref":["ref/resource","a"],"argument":{}}"#).unwrap_err(),
+            "-32602 `ref` must be an object"
         );
         assert_eq!(parse("tools/call", r#"{"name":"x"}"#).unwrap_err(), "-32602 unknown tool `x`");
         assert_eq!(parse("server/discover", "{}").unwrap_err(), "-32601 unknown method `server/discover`");

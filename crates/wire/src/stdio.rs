@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
@@ -90,7 +90,7 @@ where
         let _ = connection.queue.send(Framed::whole("")).await;
         writer.await.map_err(io::Error::other)?
     };
-    let written = tokio::time::timeout(GRACE.max(connection.protocol.limits.time), ended).await;
+    let written = tokio::time::timeout(GRACE, ended).await;
     let outcome = read.and(written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())));
     // A client that closes both ends has left, which is how it says goodbye.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
@@ -110,8 +110,8 @@ struct Connection<W> {
 struct Session {
     revision: Revision,
     listener: Arc<dyn Listener>,
-    /// Whether news are being sent.
-    told: bool,
+    /// Once news are being sent, what ends that.
+    told: Option<DropGuard>,
 }
 
 impl<W: Write + Send + 'static> Connection<W> {
@@ -133,7 +133,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                 Some(Line::Whole(line)) => match envelope::parse(line) {
                     Ok(Incoming::One(message)) => self.message(runtime, &mut session, message)?,
                     Ok(Incoming::Batch(batch)) => {
-                        self.batch(runtime, session.as_ref().map(|session| session.revision), &batch)?;
+                        self.batch(runtime, session.as_ref(), &batch)?;
                     }
                     Err(Malformed { id, error }) => self.write(&Framed::error(id.as_ref(), &error))?,
                 },
@@ -186,7 +186,7 @@ impl<W: Write + Send + 'static> Connection<W> {
             Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
             Request::Initialize { asked } => match self.protocol.listener() {
                 Ok(listener) => {
-                    *session = Some(Session { revision: Revision::negotiate(asked), listener, told: false });
+                    *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
                 }
                 Err(failure) => {
                     return self.write(&Framed::error(Some(&id), &failure.object(call.revision)));
@@ -209,10 +209,11 @@ impl<W: Write + Send + 'static> Connection<W> {
 
     /// Begins to send the news of a session.
     fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut Session) {
-        if std::mem::replace(&mut session.told, true) {
+        if session.told.is_some() {
             return;
         }
-        let (queue, closing) = (self.queue.clone(), self.closing.clone());
+        let (queue, closing) = (self.queue.clone(), self.closing.child_token());
+        session.told = Some(closing.clone().drop_guard());
         let listener = session.listener.clone();
         let telling = async move {
             if let Err(failure) = listener.follow_list().await {
@@ -259,12 +260,13 @@ impl<W: Write + Send + 'static> Connection<W> {
     fn batch(
         self: &Arc<Self>,
         runtime: &Handle,
-        session: Option<Revision>,
+        session: Option<&Session>,
         batch: &[&RawValue],
     ) -> io::Result<()> {
         let items: Vec<Box<RawValue>> = batch.iter().map(|&item| item.to_owned()).collect();
+        let call = session.map(|session| Call::new(session.revision).of(Some(session.listener.clone())));
         let connection = self.clone();
-        self.answer(runtime, None, async move { connection.protocol.batch(session, &items).await })
+        self.answer(runtime, None, async move { connection.protocol.batch(call.as_ref(), &items).await })
     }
 
     /// Writes what `answer` gives: at once if it is at hand, later if not.

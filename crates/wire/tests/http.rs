@@ -213,6 +213,8 @@ async fn sessions_begin_and_end() {
         assert_eq!(server.post(&headers, &initialized).await.status(), 202);
         let strange = [headers[0], ("mcp-protocol-version", "1900-01-01")];
         assert_eq!(server.post(&strange, &list).await.status(), 400);
+        assert_eq!(server.post(&strange, &initialized).await.status(), 400);
+        assert_eq!(server.bare("DELETE", "/mcp", &strange).await.status(), 400);
         assert_eq!(server.bare("DELETE", "/mcp", &headers[..1]).await.status(), 204);
         assert_eq!(server.post(&headers, &list).await.status(), 404);
         assert_eq!(server.bare("DELETE", "/mcp", &headers[..1]).await.status(), 404);
@@ -448,6 +450,40 @@ async fn what_is_no_message_gets_the_status_for_it() {
     assert_eq!(server.bare("PUT", "/mcp", &[]).await.status(), 405);
     assert_eq!(server.bare("GET", "/", &[]).await.status(), 404);
     assert_eq!(server.bare("GET", "/sse", &[]).await.status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_takes_are_bounded() {
+    let server = Server::start(Config { unsent: 40 << 20, ..Config::default() }).await;
+    let read = modern(1, "resources/read", json!({ "uri": "toy:size/16777216" }));
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "resources/read"),
+        ("mcp-name", "toy:size/16777216"),
+    ];
+    // The system keeps some of each for itself, but not most of it.
+    let mut unread = Vec::new();
+    loop {
+        let response = server.post(&headers, &read).await;
+        if response.status() == 503 {
+            break;
+        }
+        unread.push(response);
+        assert!(unread.len() < 10, "nothing is refused");
+    }
+    // Small ones go through, and once the large ones are taken, so do they.
+    let (status, _) = server.modern("resources/read", json!({ "uri": "toy:size/3" })).await;
+    assert_eq!(status, 200);
+    drop(unread);
+    let (status, _) = server.modern("resources/read", json!({ "uri": "toy:size/16777216" })).await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_large_is_answered_once_it_has_been_sent() {
+    let server = Server::start(Config::default()).await;
+    let response = server.post_raw(&[], vec![b' '; 20 << 20]).await;
+    assert_eq!(response.status(), 413);
 }
 
 #[tokio::test]

@@ -71,6 +71,10 @@ impl Parser<'_> {
             path = text[start..query].find('/').map_or(query, |slash| start + slash);
             out.push_str("//");
             self.authority(start, path, host, &mut out)?;
+            // RFC 8089: the local host may be named or not.
+            if out == "file://localhost" {
+                out.truncate("file://".len());
+            }
         }
 
         let segments = self.component(path, query, |byte| byte == b'/' || segment(byte), "a path")?;

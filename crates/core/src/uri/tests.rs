@@ -152,3 +152,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_local_host_of_a_file_need_not_be_named() {
+    assert_eq!(Uri::parse("file://LOCALHOST/docs/a").unwrap().as_str(), "file:///docs/a");
+    assert_eq!(Uri::parse("file://localhost.example/a").unwrap().as_str(), "file://localhost.example/a");
+}

@@ -3,17 +3,25 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use http_body::{Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::pulse::Pulse;
 use crate::envelope::Framed;
 
 /// The body of a response.
-pub struct Body(Kind);
+pub struct Body {
+    kind: Kind,
+    /// Room for what is on its way, given back when that has left.
+    room: Option<OwnedSemaphorePermit>,
+    pulse: Option<Arc<Pulse>>,
+}
 
 enum Kind {
     /// What is left of an answer.
@@ -37,22 +45,44 @@ pub(crate) enum Event {
 }
 
 impl Body {
+    fn of(kind: Kind) -> Self {
+        Self { kind, room: None, pulse: None }
+    }
+
+    /// Holds room for as long as it is on its way.
+    pub(crate) fn holding(mut self, room: Option<OwnedSemaphorePermit>) -> Self {
+        self.room = room;
+        self
+    }
+
+    /// Shows in `pulse` that it moves.
+    pub(super) fn watched(mut self, pulse: Arc<Pulse>) -> Self {
+        pulse.begin();
+        self.pulse = Some(pulse);
+        self
+    }
+
     /// No body.
     pub(crate) fn empty() -> Self {
-        Self(Kind::Answer(VecDeque::new()))
+        Self::of(Kind::Answer(VecDeque::new()))
     }
 
     /// A framed answer.
     pub(crate) fn framed(framed: Framed) -> Self {
         let parts = [framed.head, framed.members, framed.tail];
-        Self(Kind::Answer(parts.into_iter().filter(|part| !part.is_empty()).collect()))
+        Self::of(Kind::Answer(parts.into_iter().filter(|part| !part.is_empty()).collect()))
     }
 
     /// A stream of events that shows at least every `keep_alive` that it lives.
     pub(crate) fn events(stream: BoxStream<'static, Event>, keep_alive: std::time::Duration) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + keep_alive, keep_alive);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self(Kind::Events(Box::new(Events { stream, pending: VecDeque::new(), keep_alive, ended: false })))
+        Self::of(Kind::Events(Box::new(Events {
+            stream,
+            pending: VecDeque::new(),
+            keep_alive,
+            ended: false,
+        })))
     }
 }
 
@@ -116,7 +146,10 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match &mut self.0 {
+        if let Some(pulse) = &self.pulse {
+            pulse.moved();
+        }
+        let bytes = match &mut self.kind {
             Kind::Answer(parts) => parts.pop_front(),
             Kind::Events(events) => ready!(events.poll(context)),
         };
@@ -124,13 +157,21 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, Kind::Answer(parts) if parts.is_empty())
+        matches!(&self.kind, Kind::Answer(parts) if parts.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             Kind::Answer(parts) => SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum()),
             Kind::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(pulse) = &self.pulse {
+            pulse.end();
         }
     }
 }

@@ -29,17 +29,25 @@ impl Guard {
 
     /// Checks host and origin; gives the origin to share the answer with, if there is one.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
-        let named = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
-        let authority = match (request.uri().authority(), named) {
+        let headers = request.headers();
+        // Of two that differ, somebody on the way may have looked at the other.
+        if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
+            return Err("`Host` and `Origin` may be there once");
+        }
+        let named = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
+        let authority: Authority = match (request.uri().authority(), named) {
             (Some(authority), _) => authority.clone(),
             (None, Some(named)) => named.parse().map_err(|_| "the `Host` header is not a host")?,
             (None, None) => return Err("the `Host` header is missing"),
         };
+        if authority.as_str().contains('@') {
+            return Err("the `Host` header is not a host");
+        }
         let host = authority.host().to_ascii_lowercase();
         if !(host == "localhost" || address(&host).is_some() || self.hosts.contains(&host)) {
             return Err("this host name is not served here; allow it with `--allow-host`");
         }
-        let Some(origin) = request.headers().get(ORIGIN) else { return Ok(None) };
+        let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
         if self.welcome(origin, &authority) {
             Ok(Some(origin.clone()))
         } else {
@@ -111,7 +119,9 @@ mod tests {
         {
             assert!(check(host, None), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b"] {
+        for host in
+            ["evil.example", "localhost.evil.example", "evil.example:80", "", "a b", "evil.example@localhost"]
+        {
             assert!(!check(host, None), "{host}");
         }
     }

@@ -4,12 +4,14 @@ mod body;
 mod guard;
 mod mailbox;
 mod old;
+mod pulse;
 mod response;
 mod session;
 mod streamable;
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +23,13 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
 use self::guard::Guard;
 use self::old::Old;
+use self::pulse::Pulse;
 use self::session::Sessions;
 use crate::protocol::Protocol;
 use crate::{Limits, Service};
@@ -45,6 +49,10 @@ pub struct Config {
     pub idle: Duration,
     /// How many connections there may be at once.
     pub connections: usize,
+    /// How many requests are worked on at once; others wait.
+    pub turns: usize,
+    /// How many bytes of large answers may wait for clients to take them.
+    pub unsent: usize,
     /// How many `subscriptions/listen` streams there may be at once.
     pub listens: usize,
     /// How often a stream with nothing to say shows that it lives.
@@ -62,6 +70,8 @@ impl Default for Config {
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
             connections: 20_000,
+            turns: 64,
+            unsent: 128 << 20,
             listens: 15_000,
             keep_alive: Duration::from_secs(15),
             sse: false,
@@ -75,6 +85,10 @@ pub struct Endpoint {
     guard: Guard,
     sessions: Sessions,
     old: Option<Old>,
+    /// Bounds the requests worked on at once.
+    turns: Arc<Semaphore>,
+    /// Bounds the large answers that clients have not taken yet, in KiB.
+    room: Arc<Semaphore>,
     listens: Arc<Semaphore>,
     connections: Arc<Semaphore>,
     config: Config,
@@ -90,6 +104,8 @@ impl Endpoint {
             guard: Guard::new(&config.hosts, &config.origins),
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
+            turns: Arc::new(Semaphore::new(config.turns)),
+            room: Arc::new(Semaphore::new(config.unsent >> 10)),
             listens: Arc::new(Semaphore::new(config.listens)),
             connections: Arc::new(Semaphore::new(config.connections)),
             config,
@@ -186,7 +202,7 @@ pub async fn serve(
                 Err(cause) => {
                     // Out of file descriptors, or a peer that left: neither ends the server.
                     tracing::warn!(%cause, "could not accept a connection");
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
                     continue;
                 }
             },
@@ -195,15 +211,34 @@ pub async fn serve(
             tracing::debug!(%cause, "could not set TCP_NODELAY");
         }
         let endpoint = endpoint.clone();
+        let pulse = Arc::new(Pulse::new());
+        let seen = pulse.clone();
         let service = service_fn(move |request| {
-            let endpoint = endpoint.clone();
-            async move { Ok::<_, std::convert::Infallible>(endpoint.handle(request).await) }
+            seen.asked();
+            let (endpoint, pulse) = (endpoint.clone(), seen.clone());
+            async move {
+                let response = endpoint.handle(request).await;
+                Ok::<_, std::convert::Infallible>(response.map(|body| body.watched(pulse)))
+            }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
-            if let Err(cause) = connection.await {
-                tracing::debug!(%cause, %peer, "a connection ended early");
+            let mut connection = pin!(connection);
+            let mut look = tokio::time::interval_at(Instant::now() + pulse::LOOK, pulse::LOOK);
+            loop {
+                tokio::select! {
+                    ended = &mut connection => {
+                        if let Err(cause) = ended {
+                            tracing::debug!(%cause, %peer, "a connection ended early");
+                        }
+                        break;
+                    }
+                    _ = look.tick() => if let Some(why) = pulse.stopped() {
+                        tracing::debug!(%peer, why, "let go of a connection");
+                        break;
+                    },
+                }
             }
             drop(permit);
         });

@@ -26,6 +26,9 @@ pub(super) struct Session {
     running: Mutex<HashMap<Id, CancellationToken>>,
 }
 
+/// After this long without a sign of life, a session makes room for a new one.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
 /// How many streams of one session may stay open at once.
 const STREAMS: usize = 4;
 
@@ -95,11 +98,13 @@ impl Sessions {
         let id = unguessable()?;
         let mut open = lock(&self.open);
         if open.len() >= self.most {
-            drop(open);
-            self.sweep();
-            open = lock(&self.open);
-            if open.len() >= self.most {
-                return None;
+            // Clients that come and never say goodbye must not keep others out.
+            let now = Instant::now();
+            let idle = open.iter().map(|(id, session)| (session.idle(now), id)).max();
+            let (_, idle) = idle.filter(|(idle, _)| *idle >= FORGOTTEN.min(self.idle))?;
+            let idle = idle.clone();
+            if let Some(session) = open.remove(&idle) {
+                session.ended.cancel();
             }
         }
         open.insert(id.clone(), Arc::new(session));

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::body::{Body, Event};
 use super::session::Session;
 use super::{Endpoint, response};
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
-use crate::failure::{ErrorObject, HEADER_MISMATCH, INVALID_PARAMS};
+use crate::failure::{ErrorObject, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS};
 use crate::protocol;
 use crate::request::{Filter, Params, Request};
 use crate::{Era, Revision};
@@ -29,6 +29,16 @@ const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
+
+/// How much of a body that is too large is read and dropped. Many clients look for an answer only once
+/// they have sent everything, and take a connection that is closed before for a failure.
+const DRAINED: usize = 64 << 20;
+
+/// Answers of up to this many KiB are sent however many wait: hyper and the system keep as much.
+const SMALL: usize = 64;
+
+/// How long a large answer waits for room.
+const WAIT: Duration = Duration::from_secs(5);
 
 /// How long a client may take to send the body of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -71,21 +81,33 @@ where
         let why = "the `Content-Type` must be `application/json`";
         return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let too_large = || {
-        let why = format!("a message may have {limit} bytes at most");
-        response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why)
+    let mut body = pin!(request.into_body());
+    let collecting = async {
+        let mut bytes = BytesMut::new();
+        let mut size = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else {
+                return Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early"));
+            };
+            let Ok(mut data) = frame.into_data() else { continue };
+            size += data.remaining();
+            if size > limit + DRAINED {
+                break;
+            }
+            if size <= limit {
+                bytes.put(&mut data);
+            } else {
+                bytes = BytesMut::new();
+            }
+        }
+        if size > limit {
+            let why = format!("a message may have {limit} bytes at most");
+            return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        Ok(bytes.freeze())
     };
-    let announced = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    if announced.and_then(|length| length.parse::<usize>().ok()).is_some_and(|length| length > limit) {
-        return Err(too_large());
-    }
-    let collected = Limited::new(request.into_body(), limit).collect();
-    match tokio::time::timeout(PATIENCE, pin!(collected)).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(cause)) if cause.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early")),
-        Err(_) => Err(response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-    }
+    let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+    tokio::time::timeout(PATIENCE, collecting).await.unwrap_or_else(|_| Err(late()))
 }
 
 impl Endpoint {
@@ -161,11 +183,6 @@ impl Endpoint {
             Ok(session) => session,
             Err(refusal) => return Ok(refusal),
         };
-        if let Some(date) = header
-            && Revision::named(date).is_none()
-        {
-            return Err(ErrorObject::unsupported_version(date));
-        }
         // In a session a request that makes no sense is answered like any other.
         let request = match Request::parse(session.revision, method, params) {
             Ok(request) => request,
@@ -192,25 +209,31 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
+        let Ok(turn) = self.turns.clone().acquire_owned().await else {
+            return response::bare(StatusCode::ACCEPTED);
+        };
         let Some(token) = token.filter(|_| takes.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
-            return self.framed(takes, framed);
+            return self.framed(takes, Some(id), framed).await;
         };
         let (sender, mut receiver) = mpsc::channel(8);
         let call = call.reporting(Some(Reporter::new(token, sender)));
         let endpoint = self.clone();
-        let id = id.clone();
+        let (asked, id) = (id.clone(), id.clone());
         let mut answer = Box::pin(async move { endpoint.protocol.answer(&call, &id, &request).await });
         tokio::select! {
             biased;
-            framed = &mut answer => self.framed(takes, framed),
+            framed = &mut answer => self.framed(takes, Some(&asked), framed).await,
             Some(first) = receiver.recv() => {
                 let progress = stream::unfold(receiver, async |mut receiver| {
                     receiver.recv().await.map(|framed| (framed, receiver))
                 });
                 // The call holds the sender, so progress ends when the answer is there.
                 let rest = stream::select(progress, answer.into_stream());
-                let events = stream::iter([first]).chain(rest).map(Event::from);
+                let events = stream::iter([first]).chain(rest).map(move |framed| {
+                    let _held = &turn;
+                    Event::from(framed)
+                });
                 response::events(Body::events(events.boxed(), self.config.keep_alive))
             }
         }
@@ -244,12 +267,35 @@ impl Endpoint {
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive)))
     }
 
-    fn framed(&self, takes: Takes, framed: Framed) -> Response<Body> {
-        if takes.json {
-            return response::json(StatusCode::OK, framed);
+    /// An answer as a response, if there is room for it.
+    async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
+        let room = match self.room(framed.len()).await {
+            Ok(room) => room,
+            Err(error) => return response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error),
+        };
+        let response = if takes.json {
+            response::json(StatusCode::OK, framed)
+        } else {
+            let events = stream::iter([Event::from(framed)]);
+            response::events(Body::events(events.boxed(), self.config.keep_alive))
+        };
+        response.map(|body| body.holding(room))
+    }
+
+    /// Room for an answer of this many bytes; small ones need none.
+    async fn room(&self, size: usize) -> Result<Option<OwnedSemaphorePermit>, ErrorObject> {
+        let size = size.min(self.config.unsent) >> 10;
+        if size <= SMALL {
+            return Ok(None);
         }
-        let events = stream::iter([Event::from(framed)]);
-        response::events(Body::events(events.boxed(), self.config.keep_alive))
+        let acquired = self.room.clone().acquire_many_owned(u32::try_from(size).unwrap_or(u32::MAX));
+        match tokio::time::timeout(WAIT, acquired).await {
+            Ok(Ok(room)) => Ok(Some(room)),
+            _ => {
+                let why = "too many answers wait for their clients to take them; try again later";
+                Err(ErrorObject::new(INTERNAL_ERROR, why))
+            }
+        }
     }
 
     async fn initialize(
@@ -302,12 +348,13 @@ impl Endpoint {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
+        let call = Call::new(session.revision).of(Some(session.news.listener.clone()));
         let items: Vec<Box<RawValue>> = batch.iter().map(|&item| item.to_owned()).collect();
-        let Ok(_permit) = session.in_flight.acquire().await else {
+        let (Ok(_permit), Ok(_turn)) = (session.in_flight.acquire().await, self.turns.acquire().await) else {
             return response::bare(StatusCode::ACCEPTED);
         };
-        match self.protocol.batch(Some(session.revision), &items).await {
-            Some(framed) => response::json(StatusCode::OK, framed),
+        match self.protocol.batch(Some(&call), &items).await {
+            Some(framed) => self.framed(Takes::of(headers), None, framed).await,
             None => response::bare(StatusCode::ACCEPTED),
         }
     }
@@ -356,10 +403,12 @@ impl Endpoint {
     /// Ends a session.
     pub(super) fn delete<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
         let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
-        if self.sessions.close(id.to_str().unwrap_or_default()) {
-            response::bare(StatusCode::NO_CONTENT)
-        } else {
-            unknown_session()
+        match self.session(request.headers()) {
+            Ok(_) => {
+                self.sessions.close(id.to_str().unwrap_or_default());
+                response::bare(StatusCode::NO_CONTENT)
+            }
+            Err(refusal) => refusal,
         }
     }
 
@@ -369,7 +418,14 @@ impl Endpoint {
                        or name a protocol version in `_meta`";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         };
-        self.sessions.find(id.to_str().unwrap_or_default()).ok_or_else(unknown_session)
+        let session = self.sessions.find(id.to_str().unwrap_or_default()).ok_or_else(unknown_session)?;
+        match text(headers, VERSION) {
+            Ok(Some(date)) if Revision::named(date).is_none() => {
+                Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
+            }
+            Ok(_) => Ok(session),
+            Err(error) => Err(response::rejected(None, &error)),
+        }
     }
 }
 
