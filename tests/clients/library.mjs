@@ -1,5 +1,6 @@
-// A folder worth serving, and what every client must find in it: over stdio and over HTTP.
+// A folder worth serving, and what every client must find in it and hear of it: over stdio and over HTTP.
 import assert from 'node:assert/strict';
+import { EventEmitter, once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +10,7 @@ import { bin, serveHttp } from '../libris.mjs';
 export const LEGACY = '2025-11-25';
 export const MODERN = '2026-07-28';
 
+export const LIST_CHANGED = 'the list changed';
 const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
@@ -39,26 +41,70 @@ function everythingIn(folder) {
   return [ROOT, ...entries.map(entry => uriOf(path(entry) + (entry.isDirectory() ? '/' : '')))].sort();
 }
 
+/** What a client was told, in order: URIs that were updated, and `LIST_CHANGED`. */
+class News extends EventEmitter {
+  heard = [];
+
+  tell(what) {
+    this.heard.push(what);
+    this.emit('told');
+  }
+
+  async until(what) {
+    const signal = AbortSignal.timeout(10_000);
+    while (!this.heard.includes(what)) {
+      await once(this, 'told', { signal }).catch(() => assert.fail(`${what} was not told, only: ${this.heard}`));
+    }
+  }
+}
+
+/** How a client of the handshake era comes to be told of exactly the given URIs. */
+export function subscriber(client) {
+  let followed = [];
+  return async uris => {
+    for (const uri of followed) if (!uris.includes(uri)) await client.unsubscribeResource({ uri });
+    for (const uri of uris) if (!followed.includes(uri)) await client.subscribeResource({ uri });
+    return (followed = uris);
+  };
+}
+
+/** Serves a new library and lets the client in. */
+async function enter(connect, transport) {
+  const library = makeLibrary();
+  const news = new News();
+  let server, visitor;
+  const leave = async () => {
+    await visitor?.close?.();
+    await server?.stop();
+    library.remove();
+  };
+  try {
+    if (transport === 'http') server = await serveHttp([library.folder]);
+    const target = server ? { url: server.url } : { command: bin, args: ['serve', library.folder, '--stdio'] };
+    visitor = await connect(target, what => news.tell(what));
+  } catch (error) {
+    await leave();
+    throw error;
+  }
+  return { folder: library.folder, news, visitor, leave };
+}
+
 /**
- * Declares the tests of one client. `connect` is given `{ url }` or `{ command, args }` and returns
- * `{ revision, list, read, templates, complete, errorOf, close }`; what it cannot do, it leaves out.
- * A client that turns the pages by itself says `pagesItself`, one that does not tell the code of an
- * error `hidesCodes`.
+ * Declares the tests of one client. `connect` is given `{ url }` or `{ command, args }`, and a function
+ * to call with what the client is told. It returns `{ revision, list, read, templates, complete, follow,
+ * errorOf, close }`; what it cannot do, it leaves out. `follow` is given the URIs to be told of from then
+ * on, besides the list, and returns those that the server agreed to. A client that turns the pages by
+ * itself says `pagesItself`, one that does not tell the code of an error `hidesCodes`.
  */
 export function visits(client, { revision, connect }) {
   for (const transport of ['stdio', 'http']) {
     describe(`${client} over ${transport}`, { concurrency: 2 }, () => {
-      let library, server, visitor;
+      let visit, visitor;
       before(async () => {
-        library = makeLibrary();
-        server = transport === 'http' && (await serveHttp([library.folder]));
-        visitor = await connect(server ? { url: server.url } : { command: bin, args: ['serve', library.folder, '--stdio'] });
+        visit = await enter(connect, transport);
+        visitor = visit.visitor;
       });
-      after(async () => {
-        await visitor?.close?.();
-        await server?.stop?.();
-        library?.remove();
-      });
+      after(() => visit?.leave());
 
       test(`speaks ${revision}`, async () => assert.equal(await visitor.revision(), revision));
 
@@ -72,7 +118,7 @@ export function visits(client, { revision, connect }) {
           cursor = page.nextCursor;
           pages++;
         } while (cursor);
-        assert.deepEqual(found.map(resource => resource.uri).sort(), everythingIn(library.folder));
+        assert.deepEqual(found.map(resource => resource.uri).sort(), everythingIn(visit.folder));
         assert.equal(pages, visitor.pagesItself ? 1 : 3);
         const directories = found.filter(resource => resource.mimeType === 'inode/directory');
         assert.deepEqual(directories.length, 8);
@@ -94,7 +140,7 @@ export function visits(client, { revision, connect }) {
       test('reads a blob', async () => {
         const [content] = await visitor.read(uriOf('guide/picture.png'));
         assert.equal(content.mimeType, 'image/png');
-        assert.deepEqual(Buffer.from(content.blob, 'base64'), readFileSync(join(library.folder, 'guide/picture.png')));
+        assert.deepEqual(Buffer.from(content.blob, 'base64'), readFileSync(join(visit.folder, 'guide/picture.png')));
       });
 
       test('reads a directory', async () => {
@@ -124,6 +170,54 @@ export function visits(client, { revision, connect }) {
         const error = await visitor.read(uri).then(() => assert.fail('it was found'), visitor.errorOf ?? (error => error));
         assert.match(error.message, /not found/i);
         if (!visitor.hidesCodes) assert.deepEqual([error.code, error.data.uri], [NOT_FOUND[revision], uri]);
+      });
+
+      test('hears of what it follows, and of nothing else', async context => {
+        if (!visitor.follow) return context.skip('this client cannot subscribe');
+        const { folder, news, visitor: follower, leave } = await enter(connect, transport);
+        context.after(leave);
+        const write = path => writeFileSync(join(folder, path), 'written\n');
+        const text = async path => (await follower.read(uriOf(path)))[0].text;
+        // What is told together comes in any order. When the second of these is heard, everything that
+        // was owed when the first was told has been heard too.
+        const settle = async fences => {
+          for (const fence of fences) {
+            write(fence);
+            await news.until(uriOf(fence));
+          }
+        };
+        const [followed, other, created] = [`odd/${ODD[1]}`, 'guide/intro.md', 'guide/created.md'];
+        const [first, second] = [0, 1].map(chapter => [0, 5].map(n => `chapter ${chapter}/note-${chapter + n}.md`));
+        const fences = [...first, ...second].map(uriOf);
+
+        const agreed = [uriOf(followed), ...fences];
+        assert.deepEqual((await follower.follow(agreed)).toSorted(), agreed.toSorted());
+        assert.equal(await text(followed), `${ODD[1]}\n`);
+        write(created);
+        await news.until(LIST_CHANGED);
+        assert.deepEqual(news.heard, [LIST_CHANGED]);
+
+        write(other);
+        write(followed);
+        await news.until(uriOf(followed));
+        await settle(first);
+        const told = new Set(news.heard.splice(0));
+        told.delete(LIST_CHANGED); // the list shows sizes
+        assert.deepEqual(told, new Set([uriOf(followed), ...first.map(uriOf)]));
+        assert.equal(await text(followed), 'written\n');
+
+        await follower.follow(fences);
+        write(followed);
+        await settle(second);
+        assert.ok(!news.heard.includes(uriOf(followed)), `still told: ${news.heard}`);
+      });
+
+      test('cannot follow what nobody serves', async context => {
+        if (!visitor.follow) return context.skip('this client cannot subscribe');
+        const following = visitor.follow(['file:///nowhere/missing.md']);
+        if (revision === MODERN) return assert.deepEqual(await following, []);
+        const error = await following.then(() => assert.fail('it was found'), visitor.errorOf ?? (error => error));
+        assert.deepEqual([error.code, error.data.uri], [NOT_FOUND[revision], 'file:///nowhere/missing.md']);
       });
     });
   }

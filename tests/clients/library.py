@@ -1,19 +1,21 @@
-"""A folder worth serving, and what every client must find in it: over stdio and over HTTP."""
+"""A folder worth serving, and what every client must find in it and hear of it: over stdio and over HTTP."""
 
 import base64
 import os
 import re
 import subprocess
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+import anyio
 import pytest
 
 BIN = os.environ["LIBRIS_BIN"]
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 
+LIST_CHANGED = "the list changed"
 NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
 ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
@@ -64,15 +66,64 @@ def wire(model):
     return model.model_dump(mode="json", by_alias=True)
 
 
+class News:
+    """What a client was told, in order: URIs that were updated, and `LIST_CHANGED`."""
+
+    def __init__(self):
+        self.heard = []
+        self.told = anyio.Event()
+
+    def tell(self, what):
+        self.heard.append(what)
+        self.told.set()
+        self.told = anyio.Event()
+
+    async def handle(self, message):
+        """What a client of the handshake era calls with every message."""
+        match message if isinstance(message, Exception) else wire(message):
+            case {"method": "notifications/resources/updated", "params": {"uri": uri}}:
+                self.tell(uri)
+            case {"method": "notifications/resources/list_changed"}:
+                self.tell(LIST_CHANGED)
+            case unexpected:
+                self.tell(repr(unexpected))
+
+    async def until(self, what):
+        with anyio.move_on_after(10):
+            while what not in self.heard:
+                await self.told.wait()
+        assert what in self.heard, "it was not told"
+
+
+def subscriber(subscribe, unsubscribe):
+    """How a client of the handshake era comes to be told of exactly the given URIs."""
+    followed = set()
+
+    async def follow(uris):
+        for uri in followed - set(uris):
+            await unsubscribe(uri)
+        for uri in set(uris) - followed:
+            await subscribe(uri)
+        followed.clear()
+        followed.update(uris)
+        return uris
+
+    return follow
+
+
 class Visits:
     """The tests of one client.
 
     A subclass says which `revision` it must speak, which `error` it raises, and how to `connect` to
-    `(url, None)` or `(None, command)`. What it connects to has `revision`, `list`, `read`, `templates`
-    and `complete`.
+    `(url, None)` or `(None, command)`, with the `News` to tell. What it connects to has `revision`,
+    `list`, `read`, `templates`, `complete` and `follow`. The last is given the URIs to be told of from
+    then on, besides the list, and returns those that the server agreed to.
     """
 
-    pytestmark = pytest.mark.anyio
+    pytestmark = [
+        pytest.mark.anyio,
+        pytest.mark.filterwarnings("ignore:.* is removed as of 2026-07-28"),  # it is the older era's way
+    ]
 
     @pytest.fixture(scope="class")
     def anyio_backend(self):
@@ -83,14 +134,23 @@ class Visits:
         return make_library(tmp_path_factory.mktemp("clients"))
 
     @pytest.fixture(scope="class", params=["stdio", "http"])
-    async def client(self, request, folder, anyio_backend):
-        if request.param == "stdio":
-            async with self.connect(None, [BIN, "serve", str(folder), "--stdio"]) as client:
+    def transport(self, request):
+        return request.param
+
+    @asynccontextmanager
+    async def enter(self, folder, transport, news):
+        if transport == "stdio":
+            async with self.connect(None, [BIN, "serve", str(folder), "--stdio"], news) as client:
                 yield client
         else:
             with serve_http(folder) as url:
-                async with self.connect(url, None) as client:
+                async with self.connect(url, None, news) as client:
                     yield client
+
+    @pytest.fixture(scope="class")
+    async def client(self, folder, transport, anyio_backend):
+        async with self.enter(folder, transport, News()) as client:
+            yield client
 
     async def test_speaks_its_revision(self, client):
         assert client.revision == self.revision
@@ -145,3 +205,54 @@ class Visits:
         with pytest.raises(self.error) as raised:
             await client.read(uri)
         assert (raised.value.error.code, raised.value.error.data["uri"]) == (NOT_FOUND[self.revision], uri)
+
+    async def test_hears_of_what_it_follows_and_of_nothing_else(self, transport, tmp_path):
+        folder, news = make_library(tmp_path), News()
+        followed, other, created = f"odd/{ODD[1]}", "guide/intro.md", "guide/created.md"
+        first, second = ([f"chapter {n}/note-{n}.md", f"chapter {n}/note-{n + 5}.md"] for n in range(2))
+        fences = [uri_of(path) for path in first + second]
+
+        def write(path):
+            (folder / path).write_text("written\n")
+
+        # What is told together comes in any order. When the second of these is heard, everything that
+        # was owed when the first was told has been heard too.
+        async def settle(fences):
+            for fence in fences:
+                write(fence)
+                await news.until(uri_of(fence))
+
+        async with self.enter(folder, transport, news) as client:
+
+            async def text(path):
+                [content] = map(wire, await client.read(uri_of(path)))
+                return content["text"]
+
+            assert sorted(await client.follow([uri_of(followed), *fences])) == sorted([uri_of(followed), *fences])
+            assert await text(followed) == f"{ODD[1]}\n"
+            write(created)
+            await news.until(LIST_CHANGED)
+            assert news.heard == [LIST_CHANGED]
+
+            write(other)
+            write(followed)
+            await news.until(uri_of(followed))
+            await settle(first)
+            # The list shows sizes.
+            assert set(news.heard) - {LIST_CHANGED} == {uri_of(followed), *map(uri_of, first)}
+            assert await text(followed) == "written\n"
+
+            await client.follow(fences)
+            news.heard.clear()
+            write(followed)
+            await settle(second)
+            assert uri_of(followed) not in news.heard
+
+    async def test_cannot_follow_what_nobody_serves(self, client):
+        uri = "file:///nowhere/missing.md"
+        if self.revision == MODERN:
+            assert await client.follow([uri]) == []
+        else:
+            with pytest.raises(self.error) as raised:
+                await client.follow([uri])
+            assert (raised.value.error.code, raised.value.error.data["uri"]) == (NOT_FOUND[self.revision], uri)

@@ -2,15 +2,18 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { LEGACY, visits } from './library.mjs';
+import { ResourceListChangedNotificationSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
+import { LEGACY, LIST_CHANGED, subscriber, visits } from './library.mjs';
 
 visits('@modelcontextprotocol/sdk', {
   revision: LEGACY,
-  async connect({ url, ...process }) {
+  async connect({ url, ...process }, tell) {
     const client = new Client({ name: 'libris-tests', version: '0' });
     const transport = url ? new StreamableHTTPClientTransport(new URL(url)) : new StdioClientTransport(process);
     let revision;
     transport.setProtocolVersion = version => (revision = version);
+    client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => tell(params.uri));
+    client.setNotificationHandler(ResourceListChangedNotificationSchema, () => tell(LIST_CHANGED));
     await client.connect(transport);
     return {
       revision: () => revision,
@@ -19,6 +22,7 @@ visits('@modelcontextprotocol/sdk', {
       templates: async () => (await client.listResourceTemplates()).resourceTemplates,
       complete: async (uri, name, value) =>
         (await client.complete({ ref: { type: 'ref/resource', uri }, argument: { name, value } })).completion.values,
+      follow: subscriber(client),
       close: () => client.close(),
     };
   },

@@ -1,16 +1,19 @@
 """The FastMCP client, in both eras."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from library import LEGACY, MODERN, Visits
+from listening import follower
 from mcp import MCPError
+from mcp.client.subscriptions import listen
 from mcp.types import ResourceTemplateReference
 
 
-def adapt(client):
+def adapt(client, follow):
     async def complete(template, variable, typed):
         ref = ResourceTemplateReference(uri=template)
         return (await client.complete(ref, {"name": variable, "value": typed})).values
@@ -24,6 +27,7 @@ def adapt(client):
         read=client.read_resource,
         templates=client.list_resource_templates,
         complete=complete,
+        follow=follow,
     )
 
 
@@ -31,10 +35,14 @@ class FastMcp(Visits):
     error = MCPError
 
     @asynccontextmanager
-    async def connect(self, url, command):
+    async def connect(self, url, command, news):
         transport = url or StdioTransport(command[0], command[1:], keep_alive=False)
-        async with Client(transport, mode=self.mode) as client:
-            yield adapt(client)
+        handler = news.handle if self.revision == LEGACY else None
+        async with (
+            Client(transport, mode=self.mode, message_handler=handler) as client,
+            follower(client.session, partial(listen, client.session), news) as follow,
+        ):
+            yield adapt(client, follow)
 
 
 class TestLegacy(FastMcp):

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
-from library import LEGACY, Visits
+from library import LEGACY, Visits, subscriber
 from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -25,7 +25,20 @@ def adapt(session, revision):
     def list_page(cursor):
         return session.list_resources(params=PaginatedRequestParams(cursor=cursor))
 
-    return SimpleNamespace(revision=revision, list=list_page, read=read, templates=templates, complete=complete)
+    def subscribe(uri):
+        return session.subscribe_resource(AnyUrl(uri))
+
+    def unsubscribe(uri):
+        return session.unsubscribe_resource(AnyUrl(uri))
+
+    return SimpleNamespace(
+        revision=revision,
+        list=list_page,
+        read=read,
+        templates=templates,
+        complete=complete,
+        follow=subscriber(subscribe, unsubscribe),
+    )
 
 
 class TestMcp1(Visits):
@@ -33,11 +46,14 @@ class TestMcp1(Visits):
     error = McpError
 
     @asynccontextmanager
-    async def connect(self, url, command):
+    async def connect(self, url, command, news):
         transport = (
             streamable_http_client(url)
             if url
             else stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
         )
-        async with transport as (reading, writing, *_), ClientSession(reading, writing) as session:
+        async with (
+            transport as (reading, writing, *_),
+            ClientSession(reading, writing, message_handler=news.handle) as session,
+        ):
             yield adapt(session, (await session.initialize()).protocolVersion)

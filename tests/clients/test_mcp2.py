@@ -4,11 +4,12 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from library import LEGACY, MODERN, Visits
+from listening import follower
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.types import ResourceTemplateReference
 
 
-def adapt(client):
+def adapt(client, follow):
     async def read(uri):
         return (await client.read_resource(uri)).contents
 
@@ -23,7 +24,12 @@ def adapt(client):
         return client.list_resources(cursor=cursor)
 
     return SimpleNamespace(
-        revision=client.protocol_version, list=list_page, read=read, templates=templates, complete=complete
+        revision=client.protocol_version,
+        list=list_page,
+        read=read,
+        templates=templates,
+        complete=complete,
+        follow=follow,
     )
 
 
@@ -31,10 +37,14 @@ class Mcp2(Visits):
     error = MCPError
 
     @asynccontextmanager
-    async def connect(self, url, command):
+    async def connect(self, url, command, news):
         server = url or StdioServerParameters(command=command[0], args=command[1:])
-        async with Client(server, mode=self.mode) as client:
-            yield adapt(client)
+        handler = news.handle if self.revision == LEGACY else None
+        async with (
+            Client(server, mode=self.mode, message_handler=handler) as client,
+            follower(client.session, client.listen, news) as follow,
+        ):
+            yield adapt(client, follow)
 
 
 class TestLegacy(Mcp2):
