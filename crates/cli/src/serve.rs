@@ -74,7 +74,6 @@ pub(crate) async fn run(options: Options) -> Result<()> {
                 subscriptions: config.live.subscriptions,
                 ..Live::default()
             },
-            ..libris::Config::default()
         },
     ));
     let Options { what, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;

@@ -144,7 +144,8 @@ impl Service for Server {
             }
             Completion::default()
         } else if !template.variables().any(|variable| variable == asked.argument) {
-            return Err(Failure::invalid(format!("`{template}` has no variable `{}`", asked.argument)));
+            let named: String = asked.argument.chars().take(100).collect();
+            return Err(Failure::invalid(format!("`{template}` has no variable `{named}`")));
         } else {
             let partial = Partial {
                 template: &template,

@@ -58,7 +58,7 @@ impl Fixture for Joined {
     }
 
     async fn add(&self, number: usize) -> Option<Uri> {
-        let mount = if number % 2 == 0 { "one" } else { "one.more" };
+        let mount = if number.is_multiple_of(2) { "one" } else { "one.more" };
         let uri = Uri::parse(&format!("file:///{mount}/added-{number}.txt")).unwrap();
         std::fs::write(self.path(&uri), "added").unwrap();
         Some(uri)

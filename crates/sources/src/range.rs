@@ -2,8 +2,11 @@
 
 use libris_core::{Error, Result};
 
-/// What a caller may do about a resource that is too large.
+/// What a caller may do about a text that is too large.
 pub(crate) const HINT: &str = "read a part with `?lines=1-500` or `?bytes=0-65535`";
+
+/// What a caller may do about other data that is too large.
+pub(crate) const HINT_BYTES: &str = "read a part with `?bytes=0-65535`";
 
 /// A part of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,20 +32,23 @@ impl Range {
         pairs(query).all(|(key, _)| matches!(key, "lines" | "bytes"))
     }
 
-    /// Reads a query for which [`is_meant`](Self::is_meant) holds.
-    pub(crate) fn parse(query: &str) -> Result<Self> {
-        let mut pairs = pairs(query);
-        let (Some((key, value)), None) = (pairs.next(), pairs.next()) else {
+    /// Reads a query for which [`is_meant`](Self::is_meant) holds; `None` where it asks for everything,
+    /// as a form does whose fields were left empty.
+    pub(crate) fn parse(query: &str) -> Result<Option<Self>> {
+        let mut pairs = pairs(query).filter(|(_, value)| !value.is_empty());
+        let Some((key, value)) = pairs.next() else { return Ok(None) };
+        if pairs.next().is_some() {
             return Err(Error::invalid(format!("`?{query}` asks for several ranges: read one at a time")));
-        };
+        }
         let (unit, first) = if key == "lines" { ("lines", 1) } else { ("bytes", 0) };
         let span = span(unit, first, value)?;
-        Ok(if key == "lines" { Self::Lines(span) } else { Self::Bytes(span) })
+        Ok(Some(if key == "lines" { Self::Lines(span) } else { Self::Bytes(span) }))
     }
 }
 
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
-    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
 fn span(unit: &str, least: u64, value: &str) -> Result<Span> {
@@ -95,7 +101,19 @@ mod tests {
             ("bytes=-1", Bytes(Last(1))),
         ];
         for (query, range) in cases {
-            assert_eq!(Range::parse(query).unwrap(), range, "{query}");
+            assert_eq!(Range::parse(query).unwrap(), Some(range), "{query}");
+        }
+    }
+
+    #[test]
+    fn fields_left_empty_ask_for_everything() {
+        for query in ["", "&", "lines", "lines=", "bytes=", "lines=&bytes="] {
+            assert!(Range::is_meant(query), "{query}");
+            assert_eq!(Range::parse(query).unwrap(), None, "{query}");
+        }
+        assert_eq!(Range::parse("lines=&bytes=-1").unwrap(), Some(Bytes(Last(1))));
+        for query in ["=", "=1", "lines=1&other", "LINES=1"] {
+            assert!(!Range::is_meant(query), "{query}");
         }
     }
 
@@ -108,8 +126,7 @@ mod tests {
         insta::assert_snapshot!(said("lines=5-3"), @"`lines=5-3` ends before it begins");
         insta::assert_snapshot!(said("bytes=-0"), @"`bytes=-0` asks for nothing");
         insta::assert_snapshot!(said("lines=1-2&bytes=1-2"), @"`?lines=1-2&bytes=1-2` asks for several ranges: read one at a time");
-        for query in ["lines=", "lines", "lines=-", "lines=+5", "lines=1-2-3", "bytes=99999999999999999999-"]
-        {
+        for query in ["lines=-", "lines=+5", "lines=1-2-3", "bytes=99999999999999999999-"] {
             assert!(Range::parse(query).is_err(), "{query}");
         }
     }

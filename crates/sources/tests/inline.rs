@@ -240,6 +240,48 @@ async fn templates() {
     assert_eq!(inline.complete(asked("town", "")).await.unwrap(), Completion::default());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_became_a_pipe() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("data");
+    fs::write(&path, "text").unwrap();
+    let inline = inline_in(
+        r#"
+        resource = [{ uri = "x://pipe", file = "data" }]
+        template = [{ uri = "x://pipe/{name}", file = "data" }]
+        "#,
+        folder.path(),
+    );
+    fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // On a thread that is left behind where it waits for the pipe: no timer of its own would ring.
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let answers = runtime.block_on(async {
+            let listed = inline.list(None, 9).await.unwrap().resources.remove(0);
+            let template = inline.templates().await.unwrap().remove(0);
+            let mut answers = vec![format!("{:?} {:?} {:?}", listed.mime, listed.size, template.mime)];
+            for uri in ["x://pipe", "x://pipe/x"] {
+                let error = inline.read(&Uri::parse(uri).unwrap(), &Context::default()).await.unwrap_err();
+                assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+                answers.push(error.to_string());
+            }
+            answers
+        });
+        done.send(answers).unwrap();
+    });
+    let answers = answer.recv_timeout(Duration::from_secs(20)).expect("waited for a pipe");
+    insta::assert_snapshot!(answers.join("\n"), @r#"
+    Some("application/octet-stream") None Some("application/octet-stream")
+    the file of `x://pipe` cannot be read now
+    the file of `x://pipe/x` cannot be read now
+    "#);
+}
+
 #[test]
 fn mistakes_name_the_resource() {
     let wrong = |text: &str| {

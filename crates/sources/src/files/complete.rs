@@ -8,7 +8,7 @@ use libris_core::{Completion, Result, Uri};
 
 use super::root::is_missing;
 use super::tree::Found;
-use super::{Inner, fault};
+use super::{Inner, fault, walk};
 
 /// The paths below what was typed so far.
 pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
@@ -18,13 +18,13 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
     };
     let begun = String::from_utf8_lossy(&unescape(begun)).to_lowercase();
     let asked = inner.uri(&parent);
-    let names = match inner.tree.find(inner.open_root()?, &parent) {
-        Ok(Found::Folder(folder)) => inner.tree.names(&folder),
+    let found = match inner.tree.find(inner.open_root()?, &parent) {
+        Ok(Found::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
         Ok(Found::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
-    let names = match (names, asked) {
-        (Ok(names), _) => names,
+    let (folder, names) = match (found, asked) {
+        (Ok(found), _) => found,
         (Err(cause), Some(uri)) if !is_missing(&cause) => return Err(fault(&uri, cause)),
         _ => return Ok(Completion::default()),
     };
@@ -36,10 +36,13 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
         if !String::from_utf8_lossy(&name).to_lowercase().starts_with(&begun) {
             continue;
         }
-        total += 1;
         if completion.values.len() < Completion::LIMIT {
+            if !walk::is_there(&inner.tree, &folder, key) {
+                continue;
+            }
             completion.values.push(format!("{parent}{}", value(key)));
         }
+        total += 1;
     }
     completion.total = Some(total);
     completion.more = total > completion.values.len() as u64;

@@ -43,7 +43,8 @@ pub struct Config {
     /// Whether to leave out what `.gitignore`, `.ignore` and `.git/info/exclude` in the folder say.
     pub gitignore: bool,
     /// Whether symbolic links are followed. Those that lead out of the folder, and those that are
-    /// absolute, never are. A link is shown or hidden by its own name, not by that of its target.
+    /// absolute, never are. A link is shown only if both its own name and what it leads to are: one to
+    /// `.git`, or to what is hidden, excluded, ignored or not included, does not exist.
     pub symlinks: bool,
     /// The most bytes that are read at once. Larger files are read by ranges.
     pub max_size: u64,

@@ -14,8 +14,9 @@ use super::cache::Cache;
 use super::config::Rule;
 use super::filter;
 use super::front_matter::{self, FrontMatter};
+use super::root::Place;
 use super::stamp::Stamp;
-use super::tree::Folder;
+use super::tree::{Folder, Tree};
 use super::walk::Leaf;
 use crate::media;
 
@@ -53,17 +54,17 @@ impl Describe {
     pub(super) fn folder(&self, folder: &Folder, uri: Uri, name: String) -> Resource {
         let mut resource = Resource::new(uri, name);
         resource.mime = Some(DIRECTORY.into());
-        self.apply_rules(&mut resource, &folder.place.path, true);
+        self.apply_rules(&mut resource, &folder.way.path, true);
         resource.annotations.last_modified = modified(&folder.metadata);
         resource
     }
 
-    pub(super) fn file(&self, folder: &Folder, leaf: &Leaf, uri: Uri) -> Resource {
-        let facts = self.facts(folder, leaf);
+    pub(super) fn file(&self, tree: &Tree, folder: &Folder, leaf: &Leaf, uri: Uri) -> Resource {
+        let facts = self.facts(tree, folder, leaf);
         let mut resource = Resource::new(uri, leaf.name.to_string_lossy());
         resource.mime = Some(facts.mime.into());
         resource.size = Some(leaf.metadata.len());
-        self.apply_rules(&mut resource, &folder.place.path.join(&leaf.name), false);
+        self.apply_rules(&mut resource, &folder.way.path.join(&leaf.name), false);
         resource.annotations.last_modified = modified(&leaf.metadata);
         if let Some(matter) = facts.front_matter {
             resource.title.clone_from(&matter.title);
@@ -73,7 +74,7 @@ impl Describe {
     }
 
     /// What looking into a file tells; it is opened only where its name does not tell enough.
-    pub(super) fn facts(&self, folder: &Folder, leaf: &Leaf) -> Facts {
+    pub(super) fn facts(&self, tree: &Tree, folder: &Folder, leaf: &Leaf) -> Facts {
         let label = leaf.name.to_string_lossy();
         let named = media::by_name(&label);
         if let Some(mime) = named
@@ -89,7 +90,7 @@ impl Describe {
         let seen = SystemTime::now();
         let mut head = Vec::new();
         // The stamp is that of the file which was opened: the one that was listed may be another by now.
-        let stamp = match folder.place.open(&leaf.name) {
+        let stamp = match tree.at(folder, &leaf.name, Place::open) {
             Ok((file, metadata)) => {
                 file.take(media::HEAD as u64).read_to_end(&mut head).map(|_| Stamp::of(&metadata))
             }

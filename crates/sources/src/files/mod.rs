@@ -10,6 +10,7 @@ mod config;
 mod describe;
 mod filter;
 mod front_matter;
+mod link;
 mod name;
 mod part;
 mod read;
@@ -21,6 +22,7 @@ mod watch;
 
 use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +39,7 @@ pub use config::{Config, Rule, Watching};
 use crate::range::Range;
 use describe::Describe;
 use read::Reader;
-use root::{Root, Symlinks};
+use root::Root;
 use tree::{Folder, Found, Tree};
 use walk::{Step, Walk};
 
@@ -67,14 +69,10 @@ impl Files {
         if config.path.as_os_str().is_empty() {
             return Err(Error::invalid("a folder to serve has no `path`"));
         }
-        let unreadable = |cause: io::Error| {
-            Error::Unavailable(format!("the folder `{}` cannot be opened: {cause}", config.path.display()))
-        };
-        let symlinks = if config.symlinks { Symlinks::Follow } else { Symlinks::Refuse };
+        let unreadable = |cause| cannot_open(&config.path, cause);
         // As it was written, since a link to the newest release should lead to the newest one again.
-        let root = std::path::absolute(&config.path)
-            .and_then(|path| Root::open(&path, symlinks))
-            .map_err(unreadable)?;
+        let root =
+            std::path::absolute(&config.path).and_then(|path| Root::open(&path)).map_err(unreadable)?;
         let (mount, segment) = match &config.mount {
             Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
             None => {
@@ -129,6 +127,19 @@ impl Files {
             Err(cause) => Err(Error::failed("finish reading the folder", cause)),
         }
     }
+}
+
+fn cannot_open(path: &Path, cause: io::Error) -> Error {
+    // Wherever it stands: a path of the configuration has been taken from the folder of that by now.
+    let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
+    let why = if path.is_file() {
+        "it is a file; hint: name the folder that it is in instead".to_owned()
+    } else if home && root::is_missing(&cause) {
+        format!("{cause}; hint: `~` is expanded by the shell and not here, so write the whole path")
+    } else {
+        cause.to_string()
+    };
+    Error::Unavailable(format!("the folder `{}` cannot be opened: {why}", path.display()))
 }
 
 fn mount_segment(name: &OsStr) -> Option<String> {
@@ -264,7 +275,7 @@ impl Inner {
             page.resources.extend(match step {
                 Step::Folder(folder) => self.describe_folder(folder),
                 Step::File(folder, leaf) => {
-                    self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, uri))
+                    self.uri(&leaf.key).map(|uri| self.describe.file(&self.tree, folder, &leaf, uri))
                 }
             });
         }
@@ -272,7 +283,8 @@ impl Inner {
     }
 
     fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let path = self.path(uri).filter(|_| uri.query().is_none());
+        let whole = uri.query().is_none_or(|query| matches!(Range::parse(query), Ok(None)));
+        let path = self.path(uri).filter(|_| whole);
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
         let failed = |cause| fault(uri, cause);
         let folder = match self.tree.find(self.open_root()?, path).map_err(failed)? {
@@ -280,7 +292,7 @@ impl Inner {
             Found::File(..) => return Err(Error::NotDirectory(uri.clone())),
         };
         let names = self.tree.names(&folder).map_err(failed)?;
-        let own = format!("{}{}", self.prefix, folder.key);
+        let own = format!("{}{}", self.prefix, folder.way.key);
         let first = match after.map(Uri::as_str) {
             None => 0,
             Some(after) => match after.strip_prefix(&*own) {
@@ -292,11 +304,13 @@ impl Inner {
         let mut page = Page::default();
         for key in &names[first..] {
             let resource = if key.ends_with('/') {
-                let child = walk::readable_directory(&self.tree, &folder, key).map_err(failed)?;
+                let child = walk::directory(&self.tree, &folder, key).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))
             } else {
                 let leaf = walk::leaf(&self.tree, &folder, key).map_err(failed)?;
-                leaf.and_then(|leaf| Some(self.describe.file(&folder, &leaf, self.uri(&leaf.key)?)))
+                leaf.and_then(|leaf| {
+                    Some(self.describe.file(&self.tree, &folder, &leaf, self.uri(&leaf.key)?))
+                })
             };
             let Some(resource) = resource else { continue };
             if page.resources.len() == limit {
@@ -309,8 +323,8 @@ impl Inner {
     }
 
     fn describe_folder(&self, folder: &Folder) -> Option<Resource> {
-        let uri = self.uri(&folder.key)?;
-        let Some(name) = folder.place.path.file_name() else {
+        let uri = self.uri(&folder.way.key)?;
+        let Some(name) = folder.way.path.file_name() else {
             let mut resource = self.describe.folder(folder, uri, self.mount.clone());
             resource.title.clone_from(&self.config.title);
             resource.description.clone_from(&self.config.description);

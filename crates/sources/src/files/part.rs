@@ -15,6 +15,19 @@ pub(super) enum Bounds {
     Within(u64, u64),
     /// It begins after the last one. There are only so many.
     Past(u64),
+    /// It is more than may be read at once.
+    Over(Over),
+}
+
+/// Lines that are more than may be read at once. The search ends as soon as it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Over {
+    /// How many bytes they have at least.
+    pub(super) size: u64,
+    /// Where they begin, or the first byte that was looked at.
+    pub(super) start: u64,
+    /// Whether one line alone, the first or from the end the last, is already more.
+    pub(super) one_line: bool,
 }
 
 impl Bounds {
@@ -35,6 +48,8 @@ impl Bounds {
 pub(super) struct Lines<'a, F> {
     pub(super) file: &'a mut F,
     pub(super) units: Units,
+    /// The most bytes that may be read at once.
+    pub(super) limit: u64,
     /// Told how far the search has come after each block; an error ends the search.
     pub(super) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
 }
@@ -53,6 +68,7 @@ impl<F: Read + Seek> Lines<'_, F> {
         let mut block = Vec::with_capacity(BLOCK);
         let (mut line, mut line_start, mut offset) = (1, 0, 0);
         let mut start = (first == 1).then_some(0);
+        let mut first_end = None;
         loop {
             fill(self.file, &mut block)?;
             if block.is_empty() {
@@ -60,10 +76,11 @@ impl<F: Read + Seek> Lines<'_, F> {
             }
             for end in line_ends(&block, self.units) {
                 line_start = offset + end as u64;
-                if let Some(start) = start
-                    && last == Some(line)
-                {
-                    return Ok(Bounds::Within(start, line_start));
+                if let Some(start) = start {
+                    let first_end = *first_end.get_or_insert(line_start);
+                    if last == Some(line) {
+                        return Ok(self.fit(start, line_start, first_end - start));
+                    }
                 }
                 line += 1;
                 if line == first {
@@ -71,11 +88,18 @@ impl<F: Read + Seek> Lines<'_, F> {
                 }
             }
             offset += block.len() as u64;
+            if let Some(start) = start
+                && offset - start > self.limit
+            {
+                return Ok(self.fit(start, offset, first_end.unwrap_or(offset) - start));
+            }
             (self.progress)(offset)?;
         }
         match start {
             // What follows the last line end is no line, except in an empty file.
-            Some(start) if start < offset || offset == 0 => Ok(Bounds::Within(start, offset)),
+            Some(start) if start < offset || offset == 0 => {
+                Ok(self.fit(start, offset, first_end.unwrap_or(offset) - start))
+            }
             _ => Ok(Bounds::Past(line - u64::from(line_start == offset))),
         }
     }
@@ -84,6 +108,7 @@ impl<F: Read + Seek> Lines<'_, F> {
         let size = self.file.seek(SeekFrom::End(0))?;
         let mut block = Vec::with_capacity(BLOCK);
         let mut seen = 0;
+        let mut last_start = None;
         for number in (0..size.div_ceil(BLOCK as u64)).rev() {
             let offset = number * BLOCK as u64;
             self.file.seek(SeekFrom::Start(offset))?;
@@ -91,13 +116,25 @@ impl<F: Read + Seek> Lines<'_, F> {
             let ends: Vec<usize> = line_ends(&block, self.units).collect();
             for end in ends.into_iter().rev().map(|end| offset + end as u64).filter(|end| *end < size) {
                 seen += 1;
+                let last_start = *last_start.get_or_insert(end);
                 if seen == count {
-                    return Ok(Bounds::Within(end, size));
+                    return Ok(self.fit(end, size, size - last_start));
                 }
+            }
+            if size - offset > self.limit {
+                return Ok(self.fit(offset, size, size - last_start.unwrap_or(offset)));
             }
             (self.progress)(size - offset)?;
         }
-        Ok(Bounds::Within(0, size))
+        Ok(self.fit(0, size, size - last_start.unwrap_or(0)))
+    }
+
+    /// The bytes from `start` to `end`, of which `line` are those of the line that is found first.
+    fn fit(&self, start: u64, end: u64, line: u64) -> Bounds {
+        match end - start {
+            size if size > self.limit => Bounds::Over(Over { size, start, one_line: line > self.limit }),
+            _ => Bounds::Within(start, end),
+        }
     }
 }
 
@@ -118,14 +155,43 @@ fn line_ends(block: &[u8], units: Units) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, Bounds, Lines};
+    use super::{BLOCK, Bounds, Lines, Over};
     use crate::media::Units;
     use crate::range::Span;
     use proptest::prelude::{any, proptest};
     use std::io::Cursor;
 
     fn lines(data: &[u8], units: Units, span: Span) -> Bounds {
-        Lines { file: &mut Cursor::new(data), units, progress: &mut |_| Ok(()) }.bounds(span).unwrap()
+        limited(data, units, u64::MAX, span)
+    }
+
+    fn limited(data: &[u8], units: Units, limit: u64, span: Span) -> Bounds {
+        let mut lines = Lines { file: &mut Cursor::new(data), units, limit, progress: &mut |_| Ok(()) };
+        lines.bounds(span).unwrap()
+    }
+
+    #[test]
+    fn more_than_the_limit() {
+        let cases: &[(&[u8], Span, u64, u64, bool)] = &[
+            (b"a\nbbbbb\nc\n", Span::From(1, Some(2)), 8, 0, false),
+            (b"a\nbbbbb\nc\n", Span::From(2, Some(2)), 6, 2, true),
+            (b"a\nbbbbb\nc\n", Span::From(2, None), 8, 2, true),
+            (b"a\nb\nc\n", Span::From(1, None), 6, 0, false),
+            (b"aaaaa", Span::From(1, Some(9)), 5, 0, true),
+            (b"aaaaa\nb", Span::Last(2), 7, 0, false),
+            (b"a\nbbbbb", Span::Last(1), 5, 2, true),
+            (b"a\nbbbbb", Span::Last(9), 7, 0, true),
+        ];
+        for (data, span, size, start, one_line) in cases {
+            let over = Over { size: *size, start: *start, one_line: *one_line };
+            assert_eq!(limited(data, Units::Bytes, 4, *span), Bounds::Over(over), "{data:?} {span:?}");
+        }
+        let far = [b"a\n", &vec![b'x'; 9 * BLOCK][..], b"\nb"].concat();
+        for (span, start) in [(Span::From(2, Some(2)), 2), (Span::Last(2), 8 * BLOCK as u64)] {
+            let Bounds::Over(over) = limited(&far, Units::Bytes, 4, span) else { panic!("{span:?}") };
+            assert_eq!(over.start, start, "{span:?}");
+            assert!(over.size <= 2 * BLOCK as u64, "{span:?} went on to {}", over.size);
+        }
     }
 
     #[test]

@@ -5,19 +5,25 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use cap_std::fs::File;
+use cap_std::fs::{File, Metadata};
 use libris_core::{Body, Content, Context, Error, Meta, Result, Uri};
 
 use super::describe::DIRECTORY;
-use super::part::{Bounds, Lines};
-use super::root::is_missing;
+use super::part::{Bounds, Lines, Over};
+use super::root::Place;
 use super::tree::{Folder, Found};
 use super::{Inner, walk};
 use crate::media::{self, Form, Units};
-use crate::range::{HINT, Range, Span};
+use crate::range::{HINT, HINT_BYTES, Range, Span};
 
 /// After how many bytes a long search tells how far it has come.
 const REPORT: u64 = 1024 * 1024;
+
+/// How much of a line that is too long to offer at a time.
+const PART: u64 = 64 * 1024;
+
+/// The media type of notes that stand for what is left out.
+const NOTE: &str = "text/plain";
 
 /// The key under which a part says why its data is left out.
 const OMITTED: &str = "dev.libris/omitted";
@@ -36,7 +42,7 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     pub(super) fn read(&self) -> Result<Vec<Content>> {
         let path = self.inner.path(self.uri).ok_or_else(|| Error::NotFound(self.uri.clone()))?;
-        let range = self.uri.query().map(Range::parse).transpose()?;
+        let range = self.uri.query().map_or(Ok(None), Range::parse)?;
         let found = self.inner.tree.find(self.inner.open_root()?, path).map_err(|cause| self.fault(cause))?;
         match (found, range) {
             (Found::Folder(folder), None) => self.directory(&folder),
@@ -53,15 +59,16 @@ impl Reader<'_> {
 
     fn whole(&self, folder: &Folder, name: &OsStr) -> Result<Content> {
         let limit = self.inner.config.max_size;
-        let (file, metadata) = folder.place.open(name).map_err(|cause| self.fault(cause))?;
-        let too_large =
-            |size| Error::TooLarge { uri: self.uri.clone(), size, limit, hint: Some(HINT.into()) };
+        let (mut file, metadata) = self.open(folder, name)?;
         if metadata.len() > limit {
-            return Err(too_large(metadata.len()));
+            return Err(self.too_large(&mut file, name, metadata.len()));
         }
         // It may have grown since.
         let data = read_up_to(&file, metadata.len(), limit).map_err(|cause| self.fault(cause))?;
-        let data = data.ok_or_else(|| too_large(file.metadata().map_or(limit + 1, |grown| grown.len())))?;
+        let Some(data) = data else {
+            let size = file.metadata().map_or(limit + 1, |grown| grown.len());
+            return Err(self.too_large(&mut file, name, size));
+        };
         let mime = mime(name, &data);
         Ok(Content {
             uri: self.uri.clone(),
@@ -71,9 +78,28 @@ impl Reader<'_> {
         })
     }
 
+    fn too_large(&self, file: &mut File, name: &OsStr, size: u64) -> Error {
+        let mut head = Vec::new();
+        let begin = file.seek(SeekFrom::Start(0));
+        if let Err(cause) = begin.and_then(|_| file.take(media::HEAD as u64).read_to_end(&mut head)) {
+            return self.fault(cause);
+        }
+        let hint = if media::has_lines(mime(name, &head), &head) { HINT } else { HINT_BYTES };
+        self.over_limit(size, hint)
+    }
+
+    fn over_limit(&self, size: u64, hint: impl Into<String>) -> Error {
+        let limit = self.inner.config.max_size;
+        Error::TooLarge { uri: self.uri.clone(), size, limit, hint: Some(hint.into()) }
+    }
+
+    fn open(&self, folder: &Folder, name: &OsStr) -> Result<(File, Metadata)> {
+        self.inner.tree.at(folder, name, Place::open).map_err(|cause| self.fault(cause))
+    }
+
     fn part(&self, folder: &Folder, name: &OsStr, range: Range) -> Result<Content> {
         let fault = |cause| self.fault(cause);
-        let (mut file, metadata) = folder.place.open(name).map_err(fault)?;
+        let (mut file, metadata) = self.open(folder, name)?;
         let mut head = Vec::new();
         (&file).take(media::HEAD as u64).read_to_end(&mut head).map_err(fault)?;
         let mime = mime(name, &head);
@@ -106,25 +132,37 @@ impl Reader<'_> {
             }
             Ok(())
         };
-        let mut search = Lines { file, units: Units::of(head), progress: &mut progress };
-        let bounds = search.bounds(span).map_err(|cause| self.fault(cause))?;
-        self.slice(file, bounds, "lines")
+        let limit = self.inner.config.max_size;
+        let mut search = Lines { file, units: Units::of(head), limit, progress: &mut progress };
+        match search.bounds(span).map_err(|cause| self.fault(cause))? {
+            Bounds::Over(Over { size, start, one_line: true }) => {
+                let count = PART.min(limit).max(1);
+                let part = match span {
+                    Span::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
+                    Span::Last(_) => format!("-{count}"),
+                };
+                let hint = format!("one line is already longer: read a part of it with `?bytes={part}`");
+                Err(self.over_limit(size, hint))
+            }
+            bounds => self.slice(file, bounds, "lines"),
+        }
     }
 
     fn slice(&self, file: &mut File, bounds: Bounds, unit: &str) -> Result<Vec<u8>> {
-        let (start, end) = match bounds {
-            Bounds::Within(start, end) => (start, end),
+        let too_many = |size| self.over_limit(size, format!("ask for fewer {unit}"));
+        let (start, size) = match bounds {
+            Bounds::Within(start, end) => (start, end - start),
             Bounds::Past(count) => {
-                return Err(Error::invalid(format!(
-                    "`{}` begins past the end: there are {count} {unit}",
-                    self.uri
-                )));
+                let there = match count {
+                    1 => format!("there is 1 {}", unit.trim_end_matches('s')),
+                    count => format!("there are {count} {unit}"),
+                };
+                return Err(Error::invalid(format!("`{}` begins past the end: {there}", self.uri)));
             }
+            Bounds::Over(over) => return Err(too_many(over.size)),
         };
-        let (size, limit) = (end - start, self.inner.config.max_size);
-        if size > limit {
-            let hint = Some(format!("ask for fewer {unit}"));
-            return Err(Error::TooLarge { uri: self.uri.clone(), size, limit, hint });
+        if size > self.inner.config.max_size {
+            return Err(too_many(size));
         }
         let mut data = Vec::new();
         file.seek(SeekFrom::Start(start))
@@ -143,13 +181,18 @@ impl Reader<'_> {
             let child = self.child(folder, key, &mut left).map_err(|cause| self.fault(cause))?;
             parts.extend(child);
         }
-        let own = self.inner.uri(&folder.key).map(|uri| Content::text(uri, DIRECTORY, ""));
+        let own = self.inner.uri(&folder.way.key);
         if names.len() > shown {
-            let meta = Some(Meta::from_iter([(MORE.to_owned(), (names.len() - shown).into())]));
-            parts.extend(own.map(|own| Content { meta, ..own }));
+            let more = names.len() - shown;
+            let note = match more {
+                1 => "[1 more entry; list the resources to see it]".to_owned(),
+                more => format!("[{more} more entries; list the resources to see them]"),
+            };
+            let meta = Some(Meta::from_iter([(MORE.to_owned(), more.into())]));
+            parts.extend(own.map(|own| Content { meta, ..Content::text(own, NOTE, note) }));
         } else if parts.is_empty() {
             // Only here: a host takes what comes back under its own URI for a file.
-            parts.extend(own);
+            parts.extend(own.map(|own| Content::text(own, DIRECTORY, "")));
         }
         Ok(parts)
     }
@@ -157,36 +200,36 @@ impl Reader<'_> {
     fn child(&self, folder: &Folder, key: &str, left: &mut u64) -> io::Result<Option<Content>> {
         let tree = &self.inner.tree;
         if key.ends_with('/') {
-            let child = walk::readable_directory(tree, folder, key)?;
-            let uri = child.and_then(|child| self.inner.uri(&child.key));
+            let child = walk::directory(tree, folder, key)?;
+            let uri = child.and_then(|child| self.inner.uri(&child.way.key));
             return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }
         let Some(leaf) = walk::leaf(tree, folder, key)? else { return Ok(None) };
         let Some(uri) = self.inner.uri(&leaf.key) else { return Ok(None) };
-        let omitted = |why: String| {
-            let mime = self.inner.describe.facts(folder, &leaf).mime;
+        // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
+        let omitted = |size: u64| {
+            let note = format!("[not included: {size} bytes; read {uri} itself]");
+            let why = format!("too large: {size} bytes");
             let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
-            Some(Content { meta, ..Content::text(uri.clone(), mime, "") })
+            Some(Content { meta, ..Content::text(uri.clone(), NOTE, note) })
         };
         let size = leaf.metadata.len();
         let limit = self.inner.config.max_size.min(*left);
         if size > limit {
-            return Ok(omitted(format!("too large: {size} bytes")));
+            return Ok(omitted(size));
         }
-        match folder.place.open(&leaf.name).and_then(|(file, _)| read_up_to(&file, size, limit)) {
-            Ok(Some(data)) => {
-                *left -= data.len() as u64;
-                let mime = mime(&leaf.name, &data);
-                let body = media::body(data, mime);
-                Ok(Some(Content { uri, mime: Some(mime.into()), body, meta: None }))
-            }
-            Ok(None) => Ok(omitted("too large".into())),
-            Err(cause) if is_missing(&cause) => Ok(None),
-            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-                Ok(omitted("cannot be read".into()))
-            }
-            Err(cause) => Err(cause),
-        }
+        let (file, metadata) = match tree.at(folder, &leaf.name, Place::open) {
+            Ok(opened) => opened,
+            Err(cause) => return walk::pass_over(tree, &leaf.key, cause).map(|()| None),
+        };
+        // It may have grown since.
+        let Some(data) = read_up_to(&file, size, limit)? else {
+            return Ok(omitted(file.metadata().map_or(metadata.len(), |grown| grown.len())));
+        };
+        *left -= data.len() as u64;
+        let mime = mime(&leaf.name, &data);
+        let body = media::body(data, mime);
+        Ok(Some(Content { uri, mime: Some(mime.into()), body, meta: None }))
     }
 
     fn not_text(&self) -> Error {

@@ -12,51 +12,41 @@ use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, Open
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
-/// Whether symbolic links within the root are followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Symlinks {
-    Follow,
-    Refuse,
-}
+/// Whether file systems of this platform are wont to take a name for another that differs in case.
+pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple"));
 
 /// The folder that is served.
 pub(super) struct Root {
     path: PathBuf,
-    symlinks: Symlinks,
+    /// Whether the path was a link when it was opened.
+    linked: bool,
     dir: Mutex<Arc<Dir>>,
 }
 
-/// A directory below the root that is open.
+/// A directory below the root that is open. Nothing in it is followed where it is a link.
 pub(super) struct Place {
     root: Arc<Dir>,
     dir: Arc<Dir>,
-    symlinks: Symlinks,
-    /// Taken from the root, and empty for the root itself.
-    pub(super) path: PathBuf,
 }
 
 impl Root {
-    pub(super) fn open(path: &Path, symlinks: Symlinks) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
-        Ok(Self { path: path.to_owned(), symlinks, dir: Mutex::new(Arc::new(dir)) })
+        let linked = std::fs::symlink_metadata(path)?.is_symlink();
+        Ok(Self { path: path.to_owned(), linked, dir: Mutex::new(Arc::new(dir)) })
     }
 
     pub(super) fn place(&self) -> io::Result<Place> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
         if !self.is_at_path(&dir)? {
-            // The path had no links in it when the folder was opened, so one that has is not ours.
-            if !std::fs::symlink_metadata(&self.path)?.is_dir() {
+            // Whoever wrote a link wants what it leads to; one that was put there since is not ours.
+            if !self.linked && std::fs::symlink_metadata(&self.path)?.is_symlink() {
                 return Err(missing());
             }
             *dir = Arc::new(Dir::open_ambient_dir(&self.path, ambient_authority())?);
         }
-        Ok(Place {
-            root: Arc::clone(&dir),
-            dir: Arc::clone(&dir),
-            symlinks: self.symlinks,
-            path: PathBuf::new(),
-        })
+        Ok(Place { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
     /// Whether what was opened is still what is at the path.
@@ -78,15 +68,21 @@ impl Root {
 }
 
 impl Place {
+    /// The root that this directory is below.
+    pub(super) fn root(&self) -> Self {
+        Self { root: Arc::clone(&self.root), dir: Arc::clone(&self.root) }
+    }
+
     /// The directory of this name. The name must be a single one.
     pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
-        let path = self.path.join(name);
-        let dir = match self.symlinks {
-            Symlinks::Refuse => self.dir.open_dir_nofollow(name)?,
-            // From the root, since a link may lead up and down again.
-            Symlinks::Follow => self.root.open_dir(&path)?,
-        };
-        Ok(Self { root: Arc::clone(&self.root), dir: Arc::new(dir), symlinks: self.symlinks, path })
+        let dir = self.dir.open_dir_nofollow(name)?;
+        Ok(Self { root: Arc::clone(&self.root), dir: Arc::new(dir) })
+    }
+
+    /// Where a path from the root leads when all links on it are followed, again from the root. What is
+    /// there by then must be opened without following any more.
+    pub(super) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        self.root.canonicalize(path)
     }
 
     /// What is known about this directory.
@@ -94,36 +90,35 @@ impl Place {
         self.dir.dir_metadata()
     }
 
-    /// What is known about an entry, or about what it links to where links are followed.
+    /// What is known about an entry.
     pub(super) fn stat(&self, name: &OsStr) -> io::Result<Metadata> {
-        match self.symlinks {
-            Symlinks::Refuse => self.dir.symlink_metadata(name),
-            Symlinks::Follow => self.root.metadata(self.path.join(name)),
-        }
+        self.dir.symlink_metadata(name)
     }
 
     /// Opens a regular file. Anything else is not found.
     pub(super) fn open(&self, name: &OsStr) -> io::Result<(File, Metadata)> {
-        // Asked before, because opening a device can do something; asked again after, because it may
-        // have been swapped in between.
-        if !self.stat(name)?.is_file() {
-            return Err(missing());
+        open(&self.dir, name)
+    }
+
+    /// Fails where the regular file of this name could not be opened for want of a right.
+    pub(super) fn check_file(&self, name: &OsStr) -> io::Result<()> {
+        if may(&self.dir, name, Right::Read) { Ok(()) } else { self.open(name).map(drop) }
+    }
+
+    /// Fails where this directory could not be listed, or not entered, for want of a right.
+    pub(super) fn check(&self) -> io::Result<()> {
+        let itself = OsStr::new(".");
+        if may(&self.dir, itself, Right::ReadAndEnter) {
+            return Ok(());
         }
-        let file = match self.symlinks {
-            Symlinks::Refuse => self.dir.open_with(name, &reading(FollowSymlinks::No))?,
-            Symlinks::Follow => self.root.open_with(self.path.join(name), &reading(FollowSymlinks::Yes))?,
-        };
-        regular(file)
+        self.dir.entries()?;
+        self.dir.symlink_metadata(itself).map(drop)
     }
 
     /// Opens a regular file of the source's own concern, below this directory; links are not followed.
     pub(super) fn open_own(&self, path: &[&str]) -> io::Result<(File, Metadata)> {
         let Some((name, folders)) = path.split_last() else { return Err(missing()) };
-        let dir = self.enter_own(folders)?;
-        if !dir.symlink_metadata(name)?.is_file() {
-            return Err(missing());
-        }
-        regular(dir.open_with(name, &reading(FollowSymlinks::No))?)
+        open(&*self.enter_own(folders)?, name.as_ref())
     }
 
     /// Opens a directory of the source's own concern, below this one; links are not followed.
@@ -135,13 +130,22 @@ impl Place {
         Ok(dir)
     }
 
+    /// Whether an entry has exactly this name, where the file system would also take another for it.
+    pub(super) fn spells(&self, name: &OsStr) -> io::Result<bool> {
+        if !IGNORES_CASE {
+            return Ok(true);
+        }
+        for entry in self.entries()? {
+            if entry?.file_name() == name {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The names in this directory and what they seem to be.
     pub(super) fn entries(&self) -> io::Result<cap_std::fs::ReadDir> {
         self.dir.entries()
-    }
-
-    pub(super) fn symlinks(&self) -> Symlinks {
-        self.symlinks
     }
 }
 
@@ -152,14 +156,40 @@ impl std::os::fd::AsFd for Place {
     }
 }
 
-fn reading(follow: FollowSymlinks) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    // A named pipe would otherwise wait for somebody to write.
-    options.read(true).nonblock(true).follow(follow);
-    options
+/// What a right is asked for.
+#[derive(Clone, Copy)]
+enum Right {
+    Read,
+    ReadAndEnter,
 }
 
-fn regular(file: File) -> io::Result<(File, Metadata)> {
+/// Whether the system says that we have a right. Where it says no, it may have forgotten what we are
+/// capable of beyond the rights of our user: trying is the only way to know.
+#[cfg(unix)]
+fn may(dir: &Dir, name: &OsStr, right: Right) -> bool {
+    use rustix::fs::{Access, AtFlags, accessat};
+    let access = match right {
+        Right::Read => Access::READ_OK,
+        Right::ReadAndEnter => Access::READ_OK | Access::EXEC_OK,
+    };
+    accessat(dir, name, access, AtFlags::empty()).is_ok()
+}
+
+#[cfg(not(unix))]
+fn may(_dir: &Dir, _name: &OsStr, _right: Right) -> bool {
+    false
+}
+
+fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
+    // Asked before, because opening a device can do something; asked again after, because it may have
+    // been swapped in between.
+    if !dir.symlink_metadata(name)?.is_file() {
+        return Err(missing());
+    }
+    let mut reading = OpenOptions::new();
+    // A named pipe would otherwise wait for somebody to write.
+    reading.read(true).nonblock(true).follow(FollowSymlinks::No);
+    let file = dir.open_with(name, &reading)?;
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok((file, metadata)) } else { Err(missing()) }
 }

@@ -1,8 +1,9 @@
 //! The directories of a folder as they are shown: what is hidden does not exist.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -12,8 +13,9 @@ use libris_core::{Result, Uri};
 
 use super::cache::Cache;
 use super::filter::{self, Filter, Ignored};
+use super::link::{Near, Symlinks};
 use super::name;
-use super::root::{Place, Root, Symlinks, missing};
+use super::root::{IGNORES_CASE, Place, Root, missing};
 use super::stamp::{Identity, Stamp};
 use super::{Config, root};
 
@@ -35,6 +37,7 @@ const IGNORE_FILE: u64 = 1024 * 1024;
 /// The directories of a folder.
 pub(super) struct Tree {
     root: Root,
+    pub(super) symlinks: Symlinks,
     filter: Filter,
     gitignore: bool,
     listings: Cache<Listing>,
@@ -45,13 +48,38 @@ pub(super) struct Tree {
 /// A directory that is open, with all that is needed to judge what is in it.
 pub(super) struct Folder {
     pub(super) place: Place,
-    /// Its path as in its URI: empty for the root, otherwise with a slash at the end.
-    pub(super) key: String,
+    pub(super) way: Way,
+    /// The way without links, where there are some on the other.
+    pub(super) real: Option<Way>,
     pub(super) metadata: Metadata,
     pub(super) stamp: Stamp,
     /// It and those above it.
     trail: Vec<Identity>,
+}
+
+/// A way from the root to a directory.
+#[derive(Clone, Default)]
+pub(super) struct Way {
+    /// The path as in a URI: empty for the root, otherwise with a slash at the end.
+    pub(super) key: String,
+    /// The path of names.
+    pub(super) path: PathBuf,
+    /// What the ignore files on it say.
     ignored: Option<Arc<Ignored>>,
+}
+
+impl Way {
+    /// Whether the same is shown at its end.
+    fn shows_like(&self, other: &Self) -> bool {
+        self.path == other.path && is_same(self.ignored.as_ref(), other.ignored.as_ref())
+    }
+}
+
+impl Folder {
+    /// The ways to it: what is in it is shown only if it is on both.
+    fn ways(&self) -> impl Iterator<Item = &Way> {
+        [&self.way].into_iter().chain(&self.real)
+    }
 }
 
 /// What is at a path.
@@ -68,7 +96,7 @@ pub(super) type Names = Arc<[Box<str>]>;
 #[derive(Clone)]
 struct Listing {
     stamp: Stamp,
-    ignored: Option<Arc<Ignored>>,
+    ways: Box<[Way]>,
     names: Names,
 }
 
@@ -82,6 +110,7 @@ impl Tree {
     pub(super) fn open(config: &Config, root: Root) -> Result<Self> {
         Ok(Self {
             root,
+            symlinks: Symlinks::of(config.symlinks),
             filter: Filter::new(config)?,
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
@@ -92,7 +121,14 @@ impl Tree {
 
     /// The root as it is now.
     pub(super) fn root(&self) -> io::Result<Folder> {
-        self.folder(self.root.place()?, String::new(), &[], None)
+        self.top(self.root.place()?)
+    }
+
+    /// The root that was opened before.
+    pub(super) fn top(&self, place: Place) -> io::Result<Folder> {
+        let (metadata, trail) = self.admit(&place, "", &[])?;
+        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
+        Ok(Folder { stamp: Stamp::of(&metadata), place, way, real: None, metadata, trail })
     }
 
     /// Which directory the root is now.
@@ -127,10 +163,10 @@ impl Tree {
     /// What a segment stands for in a directory that shows it, and whether that is a directory.
     pub(super) fn entry(&self, folder: &Folder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::of_segment(segment).ok_or_else(missing)?;
-        let metadata = folder.place.stat(&name)?;
+        let metadata = self.at(folder, &name, Place::stat)?;
         let directory = metadata.is_dir();
         if !(directory || metadata.is_file())
-            || folder.key.len() + segment.len() >= LONGEST
+            || folder.way.key.len() + segment.len() >= LONGEST
             || !self.shows(folder, &name, directory)
             || !self.is_spelled_so(folder, segment, directory)?
         {
@@ -139,35 +175,72 @@ impl Tree {
         Ok((name, directory))
     }
 
-    /// The directory of this name, whether or not it is shown.
-    pub(super) fn enter(&self, folder: &Folder, segment: &str, name: &OsString) -> io::Result<Folder> {
-        let key = format!("{}{segment}/", folder.key);
-        self.folder(folder.place.enter(name)?, key, &folder.trail, folder.ignored.as_ref())
+    /// The directory of this name, whether or not the name is shown.
+    pub(super) fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Folder> {
+        let Some(target) = self.target(folder, name, &mut Near::default())? else {
+            let real = folder.real.as_ref().map(|real| (real, name));
+            return self.folder(folder.place.enter(name)?, folder, (segment, name), real);
+        };
+        let place = target.parent.place.enter(&target.name)?;
+        self.folder(place, folder, (segment, name), Some((&target.parent.way, &target.name)))
     }
 
+    /// The directory of this name, which must not be a link.
+    pub(super) fn enter_itself(&self, folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+        let segment = name::to_segment(name).ok_or_else(missing)?;
+        self.folder(folder.place.enter(name)?, folder, (&segment, name), None)
+    }
+
+    /// The directory that is open as `place`, which stands in `above` under a name and, where a
+    /// link led to it, really somewhere else.
     fn folder(
         &self,
         place: Place,
-        key: String,
-        above: &[Identity],
-        ignored: Option<&Arc<Ignored>>,
+        above: &Folder,
+        (segment, name): (&str, &OsStr),
+        real: Option<(&Way, &OsStr)>,
     ) -> io::Result<Folder> {
+        let (metadata, trail) = self.admit(&place, &format!("{}{segment}/", above.way.key), &above.trail)?;
+        let way = self.way(&place, &above.way, segment, name);
+        let real = match real {
+            Some((above, name)) => {
+                let segment = name::to_segment(name).ok_or_else(missing)?;
+                Some(self.way(&place, above, &segment, name))
+            }
+            None => None,
+        };
+        Ok(Folder { stamp: Stamp::of(&metadata), place, way, real, metadata, trail })
+    }
+
+    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
+        let key = format!("{}{segment}/", above.key);
+        let path = above.path.join(name);
+        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref());
+        Way { key, path, ignored }
+    }
+
+    /// What is known of a directory that may be gone into, and the trail to it.
+    fn admit(&self, place: &Place, key: &str, above: &[Identity]) -> io::Result<(Metadata, Vec<Identity>)> {
+        place.check()?;
         let metadata = place.metadata()?;
-        let stamp = Stamp::of(&metadata);
+        let identity = Identity::of(&metadata);
         // A link may lead to a directory that it is in.
-        if above.contains(&stamp.identity) || above.len() >= DEPTH {
+        if above.contains(&identity) {
             return Err(missing());
         }
-        let trail = above.iter().copied().chain([stamp.identity]).collect();
-        let ignored = self.ignored(&place, &key, ignored);
-        Ok(Folder { place, key, metadata, stamp, trail, ignored })
+        if above.len() >= DEPTH {
+            self.warn(key, &io::Error::other(format!("directories are nested more than {DEPTH} deep")));
+            return Err(missing());
+        }
+        Ok((metadata, above.iter().copied().chain([identity]).collect()))
     }
 
     /// The names that are shown in a directory.
     pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
-        if let Some(kept) = self.listings.find(&folder.key)
+        if let Some(kept) = self.listings.find(&folder.way.key)
             && kept.stamp == folder.stamp
-            && is_same(kept.ignored.as_ref(), folder.ignored.as_ref())
+            && kept.ways.len() == folder.ways().count()
+            && kept.ways.iter().zip(folder.ways()).all(|(kept, way)| kept.shows_like(way))
         {
             return Ok(kept.names);
         }
@@ -177,38 +250,45 @@ impl Tree {
         if folder.stamp.settled(seen) && !links {
             let listing = Listing {
                 stamp: folder.stamp.clone(),
-                ignored: folder.ignored.clone(),
+                ways: folder.ways().cloned().collect(),
                 names: Arc::clone(&names),
             };
-            self.listings.keep(&folder.key, names.len() + 1, listing);
+            self.listings.keep(&folder.way.key, names.len() + 1, listing);
         } else {
-            self.listings.forget(&folder.key);
+            self.listings.forget(&folder.way.key);
         }
         Ok(names)
     }
 
+    /// The names, and whether links were followed for them.
     fn read_names(&self, folder: &Folder) -> io::Result<(Names, bool)> {
         let mut names: Vec<Box<str>> = Vec::new();
         let mut links = false;
+        let mut near = Near::default();
         for entry in folder.place.entries()? {
             let entry = entry?;
             let name = entry.file_name();
             let kind = entry.file_type()?;
-            links |= kind.is_symlink();
             let directory = if kind.is_dir() || kind.is_file() {
                 kind.is_dir()
-            } else if kind.is_symlink() && folder.place.symlinks() == Symlinks::Refuse {
+            } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
                 continue;
             } else {
                 // A link, or the system did not say.
-                match folder.place.stat(&name) {
+                links |= self.symlinks == Symlinks::Follow;
+                let seen = match self.target(folder, &name, &mut near) {
+                    Ok(Some(target)) => target.parent.place.stat(&target.name),
+                    Ok(None) => folder.place.stat(&name),
+                    Err(cause) => Err(cause),
+                };
+                match seen {
                     Ok(target) if target.is_file() => false,
                     Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
                     _ => continue,
                 }
             };
             let Some(mut key) = name::to_segment(&name) else { continue };
-            if folder.key.len() + key.len() >= LONGEST || !self.shows(folder, &name, directory) {
+            if folder.way.key.len() + key.len() >= LONGEST || !self.shows(folder, &name, directory) {
                 continue;
             }
             if directory {
@@ -220,13 +300,13 @@ impl Tree {
         Ok((names.into(), links))
     }
 
-    fn shows(&self, folder: &Folder, name: &OsString, directory: bool) -> bool {
-        self.filter.shows(&folder.place.path.join(name), directory, folder.ignored.as_deref())
+    pub(super) fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
+        folder.ways().all(|way| self.filter.shows(&way.path.join(name), directory, way.ignored.as_deref()))
     }
 
     /// Whether an entry has exactly this name, where the file system would also take another for it.
     fn is_spelled_so(&self, folder: &Folder, segment: &str, directory: bool) -> io::Result<bool> {
-        if !cfg!(any(windows, target_vendor = "apple")) {
+        if !IGNORES_CASE {
             return Ok(true);
         }
         let key = if directory { format!("{segment}/") } else { segment.to_owned() };
@@ -234,18 +314,24 @@ impl Tree {
     }
 
     /// What the ignore files of a directory and those above it say now.
-    fn ignored(&self, place: &Place, key: &str, above: Option<&Arc<Ignored>>) -> Option<Arc<Ignored>> {
+    fn ignored(
+        &self,
+        place: &Place,
+        path: &Path,
+        key: &str,
+        above: Option<&Arc<Ignored>>,
+    ) -> Option<Arc<Ignored>> {
         if !self.gitignore {
             return None;
         }
         let [first, second] = Ignored::FILES;
         let exclude: &[&str] = if key.is_empty() { &[".git", "info", "exclude"] } else { &[] };
         let seen = SystemTime::now();
-        let files = [&[first][..], &[second], exclude].map(|path| match place.open_own(path) {
+        let files = [&[first][..], &[second], exclude].map(|file| match place.open_own(file) {
             Ok((file, metadata)) => Some((file, Stamp::of(&metadata))),
             Err(cause) => {
                 if !root::is_missing(&cause) {
-                    self.warn(&format!("{key}{}", path.join("/")), &cause);
+                    self.warn(&format!("{key}{}", file.join("/")), &cause);
                 }
                 None
             }
@@ -262,7 +348,7 @@ impl Tree {
         }
         let files =
             files.map(|file| file.map_or_else(Gitignore::empty, |(file, _)| self.compile(key, &file)));
-        let value = Arc::new(Ignored { path: place.path.clone(), above: above.cloned(), files });
+        let value = Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files });
         if stamps.iter().flatten().all(|stamp| stamp.settled(seen)) {
             let kept = KeptIgnored { stamps, above: above.cloned(), value: Arc::clone(&value) };
             self.ignored.keep(key, 1, Arc::new(kept));
@@ -303,11 +389,12 @@ fn is_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Config, Root, Symlinks, Tree};
+    use super::super::walk::Walk;
+    use super::{Arc, Config, DEPTH, Root, Tree};
     use std::path::Path;
 
     fn tree(path: &Path) -> Tree {
-        Tree::open(&Config::default(), Root::open(path, Symlinks::Refuse).unwrap()).unwrap()
+        Tree::open(&Config::default(), Root::open(path).unwrap()).unwrap()
     }
 
     #[test]
@@ -316,6 +403,38 @@ mod tests {
         let tree = tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
         let names = || tree.names(&tree.root().unwrap()).unwrap();
         assert!(Arc::ptr_eq(&names(), &names()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_links_that_are_followed_keep_a_directory_from_being_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+        for symlinks in [false, true] {
+            let config = Config { symlinks, ..Config::default() };
+            let tree = Tree::open(&config, Root::open(folder.path()).unwrap()).unwrap();
+            let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
+            assert_eq!(links, symlinks);
+        }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |depth: usize| "d/".repeat(depth);
+        std::fs::create_dir_all(folder.path().join(path(DEPTH + 1))).unwrap();
+        let tree = tree(folder.path());
+        for _ in 0..2 {
+            let root = tree.root().unwrap();
+            let names = tree.names(&root).unwrap();
+            let mut walk = Walk::everything(&tree, root, names);
+            let mut met = 0;
+            while walk.step().unwrap().is_some() {
+                met += 1;
+            }
+            assert_eq!(met, DEPTH);
+        }
+        assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(DEPTH)]);
     }
 
     #[test]

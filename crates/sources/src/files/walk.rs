@@ -91,18 +91,25 @@ impl<'a> Walk<'a> {
         let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
         let names = match self.tree.names(&folder) {
             Ok(names) => names,
-            Err(cause) => return pass_over(self.tree, &folder.key, cause).map(|()| false),
+            Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
         };
         self.stack.push(Level { folder, names, next: 0 });
         Ok(true)
     }
 }
 
-/// The file of a name from a listing, if it is still one.
+/// The file of a name from a listing, if it is still one and can be read.
 pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Leaf>> {
     let Some(name) = name::of_segment(key) else { return Ok(None) };
-    let key = format!("{}{key}", folder.key);
-    match folder.place.stat(&name) {
+    let key = format!("{}{key}", folder.way.key);
+    let seen = tree.at(folder, &name, |place, name| {
+        let metadata = place.stat(name)?;
+        if metadata.is_file() {
+            place.check_file(name)?;
+        }
+        Ok(metadata)
+    });
+    match seen {
         Ok(metadata) => Ok(metadata.is_file().then_some(Leaf { name, key, metadata })),
         Err(cause) => pass_over(tree, &key, cause).map(|()| None),
     }
@@ -114,16 +121,15 @@ pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<O
     let Some(name) = name::of_segment(segment) else { return Ok(None) };
     match tree.enter(folder, segment, &name) {
         Ok(folder) => Ok(Some(folder)),
-        Err(cause) => pass_over(tree, &format!("{}{key}", folder.key), cause).map(|()| None),
+        Err(cause) => pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None),
     }
 }
 
-/// The directory of a name from a listing, if it is still one and can be listed in turn.
-pub(super) fn readable_directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Folder>> {
-    let Some(child) = directory(tree, folder, key)? else { return Ok(None) };
-    match child.place.entries() {
-        Ok(_) => Ok(Some(child)),
-        Err(cause) => pass_over(tree, &child.key, cause).map(|()| None),
+/// Whether what a name from a listing stands for is still there and can be read.
+pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> bool {
+    match key.ends_with('/') {
+        true => matches!(directory(tree, folder, key), Ok(Some(_))),
+        false => matches!(leaf(tree, folder, key), Ok(Some(_))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What an inline resource holds.
 
-use std::fs::File;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -66,10 +66,10 @@ impl Data {
                 Facts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
             }
             Self::File(path) => {
-                let metadata = std::fs::metadata(path).ok();
+                let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file);
                 Facts {
                     mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
-                    size: metadata.as_ref().map(std::fs::Metadata::len),
+                    size: metadata.as_ref().map(Metadata::len),
                     modified: metadata
                         .and_then(|metadata| Timestamp::try_from(metadata.modified().ok()?).ok()),
                 }
@@ -84,12 +84,7 @@ impl Data {
             Self::Bytes(bytes) => return Ok(Ok(Body::Bytes(bytes.clone()))),
             Self::File(path) => path,
         };
-        // Opening a named pipe would wait for somebody to write.
-        if !std::fs::metadata(path)?.is_file() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
+        let (file, size) = open(path)?;
         if size > limit {
             return Ok(Err(size));
         }
@@ -106,9 +101,35 @@ fn mime_of_file(path: &Path) -> &'static str {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     media::by_name(&name).unwrap_or_else(|| {
         let mut head = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(media::HEAD as u64).read_to_end(&mut head));
+        let read = open(path).and_then(|(file, _)| file.take(media::HEAD as u64).read_to_end(&mut head));
         if read.is_ok() { media::by_content(&name, &head) } else { "application/octet-stream" }
     })
+}
+
+/// Opens a regular file, and nothing else, and tells its size.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file any more")),
+    };
+    // Asked before, because opening a device can do something; asked again after, because it may have
+    // been swapped in between.
+    regular(std::fs::metadata(path)?)?;
+    let file = reading().open(path)?;
+    let size = regular(file.metadata()?)?;
+    Ok((file, size))
+}
+
+fn reading() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // A named pipe would otherwise wait for somebody to write.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    options
 }
 
 /// Checks a priority of the configuration.

@@ -99,7 +99,7 @@ impl Source for Inline {
     }
 
     async fn templates(&self) -> Result<Vec<Template>> {
-        Ok(self.inner.templates.iter().map(Held::template).collect())
+        self.blocking(|inner| Ok(inner.templates.iter().map(Held::template).collect())).await
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {

@@ -50,6 +50,12 @@ pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
     text::decode_part(head, lines)
 }
 
+/// Whether a file of this media type that begins with `head` can be read by lines.
+#[cfg(feature = "files")]
+pub(crate) fn has_lines(mime: &str, head: &[u8]) -> bool {
+    form(mime) != Form::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
+}
+
 /// What a media type says about its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

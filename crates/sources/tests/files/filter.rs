@@ -2,8 +2,9 @@
 
 use std::fs;
 
+use libris_core::{Error, Source};
+
 use super::sandbox::{Sandbox, listed, read, shown};
-use libris_core::Error;
 
 #[tokio::test]
 async fn ignore_files() {
@@ -111,26 +112,72 @@ async fn include_and_exclude() {
 #[cfg(unix)]
 #[tokio::test]
 async fn what_may_not_be_read() {
-    use std::os::unix::fs::PermissionsExt;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
-    let sandbox = Sandbox::with(&[("open.txt", "x"), ("closed.txt", "x"), ("closed/x.txt", "x")]);
+    use libris_core::Partial;
+
+    let sandbox = Sandbox::with(&[
+        ("open.txt", "x"),
+        ("closed.txt", "x"),
+        ("closed/x.txt", "x"),
+        ("only-names/x.txt", "x"),
+        ("only-enter/x.txt", "x"),
+    ]);
+    symlink("closed.txt", sandbox.path("link.txt")).unwrap();
+    symlink("only-enter/x.txt", sandbox.path("link-below.txt")).unwrap();
     let set =
         |path: &str, mode| fs::set_permissions(sandbox.path(path), fs::Permissions::from_mode(mode)).unwrap();
-    set("closed", 0o000);
-    set("closed.txt", 0o000);
-    let files = sandbox.files();
+    let modes = [("closed", 0o000), ("closed.txt", 0o000), ("only-names", 0o600), ("only-enter", 0o300)];
+    for (path, mode) in modes {
+        set(path, mode);
+    }
     // The superuser may read everything.
     if fs::read(sandbox.path("closed.txt")).is_err() {
-        assert_eq!(listed(&files).await, ["", "closed.txt", "open.txt"]);
-        assert!(matches!(read(&files, "closed.txt").await, Err(Error::Denied(_))));
+        for follow in [false, true] {
+            let files = sandbox.files_with(|config| config.symlinks = follow);
+            assert_eq!(listed(&files).await, ["", "open.txt"]);
+            let children = files.children(files.root(), None, 9).await.unwrap();
+            assert_eq!(children.resources.len(), 1);
+            assert_eq!(shown(&files, "").await, r#"file:///root/open.txt text/plain text "x""#);
+            let templates = files.templates().await.unwrap();
+            let known = BTreeMap::new();
+            let asked = Partial { template: &templates[0].uri, variable: "path", typed: "", known: &known };
+            assert_eq!(files.complete(asked).await.unwrap().values, ["open.txt"]);
+            for path in [
+                "closed.txt",
+                "closed/",
+                "closed/x.txt",
+                "only-names/",
+                "only-names/x.txt",
+                "only-enter/",
+                "only-enter/x.txt",
+                "link.txt",
+                "link-below.txt",
+            ] {
+                let read = read(&files, path).await;
+                assert!(matches!(read, Err(Error::Denied(_) | Error::NotFound(_))), "{path}: {read:?}");
+            }
+            for mode in [0o000, 0o300, 0o600] {
+                set("", mode);
+                let listed = files.list(None, 10).await;
+                assert!(matches!(listed, Err(Error::Unavailable(_))), "{mode:o} {listed:?}");
+                for path in ["", "open.txt"] {
+                    let read = read(&files, path).await;
+                    assert!(matches!(read, Err(Error::Unavailable(_))), "{mode:o} {path}: {read:?}");
+                }
+                set("", 0o700);
+            }
+        }
     }
-    set("closed", 0o700);
+    for (path, _) in modes {
+        set(path, 0o700);
+    }
+    assert_eq!(listed(&sandbox.files()).await.len(), 9);
 }
 
 #[tokio::test]
 async fn a_root_that_goes_and_comes_back() {
-    use libris_core::Source;
-
     let sandbox = Sandbox::with(&[("x", "1")]);
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
@@ -145,5 +192,8 @@ fn a_root_that_is_not_there() {
     let open =
         |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
     insta::assert_snapshot!(open("/no/such/folder"), @"the folder `/no/such/folder` cannot be opened: No such file or directory (os error 2)");
+    insta::assert_snapshot!(open("Cargo.toml"), @"the folder `Cargo.toml` cannot be opened: it is a file; hint: name the folder that it is in instead");
+    insta::assert_snapshot!(open("~/docs"), @"the folder `~/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
+    insta::assert_snapshot!(open("/no/~ada/docs"), @"the folder `/no/~ada/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
     insta::assert_snapshot!(open(""), @"a folder to serve has no `path`");
 }

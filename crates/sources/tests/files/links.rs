@@ -92,6 +92,117 @@ async fn followed_links_stay_inside() {
 }
 
 #[tokio::test]
+async fn a_link_shows_nothing_that_is_hidden() {
+    let sandbox = Sandbox::with(&[
+        (".gitignore", "/dir/ignored.txt\nbuild/\n"),
+        (".git/config", CANARY),
+        (".env", CANARY),
+        ("a.key", CANARY),
+        ("build/out/x.txt", CANARY),
+        ("dir/.gitignore", "/deep/also.txt\n"),
+        ("dir/deep/also.txt", CANARY),
+        ("dir/deep/fine.txt", "fine"),
+        ("dir/ignored.txt", CANARY),
+        ("dir/b.key", CANARY),
+        ("plain", "not text by its name"),
+    ]);
+    for (target, name) in [
+        (".git", "git"),
+        (".git/config", "git-config"),
+        (".env", "env"),
+        ("a.key", "key.txt"),
+        ("build", "built"),
+        ("build/out", "out"),
+        ("build/out/x.txt", "x.txt"),
+        ("dir/ignored.txt", "ignored.txt"),
+        ("dir/deep/also.txt", "also.txt"),
+        ("env", "link-to-link"),
+        ("dir", "dir-in"),
+        ("dir/deep", "deep-in"),
+        ("dir-in/deep/fine.txt", "fine.txt"),
+        ("dir/deep/fine.txt", ".hidden-link"),
+        (".hidden-link", "shown-link"),
+        ("../plain", "dir/excluded.key"),
+    ] {
+        symlink(target, sandbox.path(name)).unwrap();
+    }
+    let files = sandbox.files_with(|config| {
+        config.symlinks = true;
+        config.exclude = vec!["*.key".into()];
+    });
+    let shown = [
+        "",
+        "deep-in/",
+        "deep-in/fine.txt",
+        "dir-in/",
+        "dir-in/deep/",
+        "dir-in/deep/fine.txt",
+        "dir/",
+        "dir/deep/",
+        "dir/deep/fine.txt",
+        "fine.txt",
+        "plain",
+        "shown-link",
+    ];
+    assert_eq!(listed(&files).await, shown);
+    for path in shown {
+        for part in read(&files, path).await.unwrap() {
+            assert_ne!(part.body, Body::Text(CANARY.into()), "{path}");
+        }
+    }
+    for path in [
+        "git",
+        "git/",
+        "git/config",
+        "git-config",
+        "env",
+        "key.txt",
+        "built/",
+        "built/out/x.txt",
+        "out/x.txt",
+        "x.txt",
+        "ignored.txt",
+        "also.txt",
+        "link-to-link",
+        "dir-in/ignored.txt",
+        "dir-in/b.key",
+        "dir-in/deep/also.txt",
+        "deep-in/also.txt",
+        ".hidden-link",
+        "dir-in/excluded.key",
+    ] {
+        assert_closed(&files, &format!("file:///root/{path}")).await;
+    }
+    // By `include` as well, and the more as more is shown.
+    let text = sandbox.files_with(|config| {
+        config.symlinks = true;
+        config.include = vec!["*.txt".into(), "*-link".into()];
+    });
+    assert_closed(&text, "file:///root/dir/excluded.key").await;
+    let all = sandbox.files_with(|config| {
+        config.symlinks = true;
+        config.hidden = true;
+        config.gitignore = false;
+    });
+    for path in ["env", "link-to-link", "key.txt", "built/out/x.txt", "ignored.txt", ".hidden-link"] {
+        read(&all, path).await.unwrap();
+    }
+    assert_closed(&all, "file:///root/git/config").await;
+}
+
+#[tokio::test]
+async fn a_target_swapped_for_a_hidden_one_all_the_time() {
+    let sandbox = Sandbox::with(&[("in.txt", "inside"), (".env", CANARY), ("dir/in.txt", "inside")]);
+    sandbox.write(".hidden/in.txt", CANARY);
+    for (target, name) in [("in.txt", "one"), (".env", "other"), ("dir", "two"), (".hidden", "another")] {
+        symlink(target, sandbox.path(name)).unwrap();
+    }
+    let files = sandbox.files_with(|config| config.symlinks = true);
+    race(&sandbox, &files, &["one", "other", ""], ["one", "other"]).await;
+    race(&sandbox, &files, &["two/in.txt", "another/in.txt", "two/"], ["two", "another"]).await;
+}
+
+#[tokio::test]
 async fn a_directory_that_became_a_link() {
     let sandbox = sandbox();
     for files in [sandbox.files(), sandbox.files_with(|config| config.symlinks = true)] {

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use libris_core::{Body, Context, Progress, Source};
+use libris_core::{Body, Context, Error, Progress, Source};
+use libris_sources::Files;
 
 use super::sandbox::{Sandbox, read, shown, uri};
 
@@ -44,6 +45,7 @@ async fn ranges() {
     let sandbox = Sandbox::with(&[
         ("a.txt", "one\ntwo\r\nthrée\nfour"),
         ("empty.txt", ""),
+        ("one.txt", "1"),
         ("p.png", "\u{1}2345"),
         ("d/x", ""),
     ]);
@@ -62,6 +64,9 @@ async fn ranges() {
         "a.txt?lines=3-2",
         "a.txt?lines=x",
         "a.txt?lines=",
+        "a.txt?lines=&bytes=",
+        "a.txt?",
+        "d/?",
         "a.txt?bytes=0-2",
         "a.txt?bytes=9-",
         "a.txt?bytes=-4",
@@ -78,6 +83,8 @@ async fn ranges() {
         "empty.txt?bytes=0-",
         "empty.txt?bytes=1-",
         "empty.txt?lines=-3",
+        "one.txt?lines=2",
+        "one.txt?bytes=9-",
         "p.png?bytes=1-2",
         "p.png?lines=1",
         "d?lines=1",
@@ -98,7 +105,10 @@ async fn ranges() {
     a.txt?lines=0            Invalid: `lines=0` begins too early: lines count from 1
     a.txt?lines=3-2          Invalid: `lines=3-2` ends before it begins
     a.txt?lines=x            Invalid: `lines=x` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`
-    a.txt?lines=             Invalid: `lines=` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`
+    a.txt?lines=             a.txt?lines= text/plain text "one\ntwo\r\nthrée\nfour"
+    a.txt?lines=&bytes=      a.txt?lines=&bytes= text/plain text "one\ntwo\r\nthrée\nfour"
+    a.txt?                   a.txt? text/plain text "one\ntwo\r\nthrée\nfour"
+    d/?                      d/x text/plain text ""
     a.txt?bytes=0-2          a.txt?bytes=0-2 text/plain text "one"
     a.txt?bytes=9-           a.txt?bytes=9- text/plain text "thrée\nfour"
     a.txt?bytes=-4           a.txt?bytes=-4 text/plain text "four"
@@ -115,6 +125,8 @@ async fn ranges() {
     empty.txt?bytes=0-       empty.txt?bytes=0- text/plain text ""
     empty.txt?bytes=1-       Invalid: `empty.txt?bytes=1-` begins past the end: there are 0 bytes
     empty.txt?lines=-3       empty.txt?lines=-3 text/plain text ""
+    one.txt?lines=2          Invalid: `one.txt?lines=2` begins past the end: there is 1 line
+    one.txt?bytes=9-         Invalid: `one.txt?bytes=9-` begins past the end: there is 1 byte
     p.png?bytes=1-2          p.png?bytes=1-2 image/png bytes b"23"
     p.png?lines=1            Invalid: `p.png` is not text: read it by `?bytes=0-65535`
     d?lines=1                Invalid: `d` is a directory, which has no lines or bytes: read it without `?`
@@ -162,6 +174,61 @@ async fn too_large() {
     assert_eq!(read(&files, "fits.txt").await.unwrap()[0].body.len(), 50);
 }
 
+/// What an error says to do next.
+async fn hint(files: &Files, path: &str) -> String {
+    match read(files, path).await {
+        Err(Error::TooLarge { hint, .. }) => hint.unwrap(),
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_to_do_about_too_much() {
+    let sandbox = Sandbox::with(&[("lines.txt", "1234567\n12\n345\n1234567"), ("picture.png", "12345678")]);
+    sandbox.write("zeros.txt", [0; 8]);
+    sandbox.write("unnamed", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0");
+    let files = sandbox.files_with(|config| config.max_size = 6);
+    let mut table = Vec::new();
+    for path in [
+        "lines.txt",
+        "picture.png",
+        "zeros.txt",
+        "unnamed",
+        "lines.txt?lines=1",
+        "lines.txt?lines=2-3",
+        "lines.txt?lines=4",
+        "lines.txt?lines=-1",
+        "lines.txt?bytes=0-6",
+    ] {
+        table.push(format!("{path:20} {}", hint(&files, path).await));
+    }
+    insta::assert_snapshot!(table.join("\n"), @"
+    lines.txt            read a part with `?lines=1-500` or `?bytes=0-65535`
+    picture.png          read a part with `?bytes=0-65535`
+    zeros.txt            read a part with `?bytes=0-65535`
+    unnamed              read a part with `?bytes=0-65535`
+    lines.txt?lines=1    one line is already longer: read a part of it with `?bytes=0-5`
+    lines.txt?lines=2-3  ask for fewer lines
+    lines.txt?lines=4    one line is already longer: read a part of it with `?bytes=15-20`
+    lines.txt?lines=-1   one line is already longer: read a part of it with `?bytes=-6`
+    lines.txt?bytes=0-6  ask for fewer bytes
+    ");
+}
+
+#[tokio::test]
+async fn a_line_that_does_not_end() {
+    let sandbox = Sandbox::with(&[("line.json", &"x".repeat(4 * 1024 * 1024))]);
+    let files = sandbox.files_with(|config| config.max_size = 1000);
+    for path in ["line.json?lines=1", "line.json?lines=1-", "line.json?lines=-1"] {
+        let told = Arc::new(Told::default());
+        let context = Context::with_progress(told.clone());
+        let read = files.read(&uri(&format!("file:///root/{path}")), &context).await;
+        let Err(Error::TooLarge { size, hint: Some(hint), .. }) = read else { panic!("{path}: {read:?}") };
+        assert!(hint.contains("`?bytes="), "{path}: {hint}");
+        assert!(size <= 64 * 1024 && told.0.lock().unwrap().is_empty(), "{path} was looked through");
+    }
+}
+
 #[derive(Default)]
 struct Told(Mutex<Vec<(u64, Option<u64>)>>);
 
@@ -205,12 +272,14 @@ async fn directories() {
     });
     insta::assert_snapshot!(shown(&files, "mixed/").await, @r##"
     file:///root/mixed/a.txt text/plain text "12345"
-    file:///root/mixed/b.txt text/plain text "" {"dev.libris/omitted":"too large: 200 bytes"}
+    file:///root/mixed/b.txt text/plain text "[not included: 200 bytes; read file:///root/mixed/b.txt itself]" {"dev.libris/omitted":"too large: 200 bytes"}
     file:///root/mixed/c/ inode/directory text ""
     file:///root/mixed/e.md text/markdown text "# 67"
-    file:///root/mixed/f.png image/png text "" {"dev.libris/omitted":"too large: 7 bytes"}
-    file:///root/mixed/ inode/directory text "" {"dev.libris/more":1}
+    file:///root/mixed/f.png text/plain text "[not included: 7 bytes; read file:///root/mixed/f.png itself]" {"dev.libris/omitted":"too large: 7 bytes"}
+    file:///root/mixed/ text/plain text "[1 more entry; list the resources to see it]" {"dev.libris/more":1}
     "##);
+    let fewer = sandbox.files_with(|config| config.directory_entries = 0);
+    insta::assert_snapshot!(shown(&fewer, "mixed/").await, @r#"file:///root/mixed/ text/plain text "[6 more entries; list the resources to see them]" {"dev.libris/more":6}"#);
     assert_eq!(shown(&files, "mixed").await, shown(&files, "mixed/").await);
     insta::assert_snapshot!(shown(&files, "empty").await, @r#"file:///root/empty/ inode/directory text """#);
     insta::assert_snapshot!(shown(&files, "").await, @r#"

@@ -359,17 +359,17 @@ async fn the_root_goes_and_comes_back() {
 #[tokio::test]
 async fn links_are_followed() {
     for way in WAYS {
-        let sandbox = Sandbox::with(&[(".hidden/file.txt", "one"), (".hidden/dir/x", "x"), ("a", "")]);
-        std::os::unix::fs::symlink(".hidden/file.txt", sandbox.path("link.txt")).unwrap();
-        std::os::unix::fs::symlink(".hidden/dir", sandbox.path("one")).unwrap();
-        std::os::unix::fs::symlink(".hidden/dir", sandbox.path("two")).unwrap();
+        let sandbox = Sandbox::with(&[("shown/file.txt", "one"), ("shown/dir/x", "x"), ("a", "")]);
+        std::os::unix::fs::symlink("shown/file.txt", sandbox.path("link.txt")).unwrap();
+        std::os::unix::fs::symlink("shown/dir", sandbox.path("one")).unwrap();
+        std::os::unix::fs::symlink("shown/dir", sandbox.path("two")).unwrap();
         let mut watched = Watched::with(sandbox, way, |config| config.symlinks = true).await;
-        watched.sandbox.write(".hidden/dir/y", "y");
+        watched.sandbox.write("shown/dir/y", "y");
         for link in ["one", "two"] {
             let added = uri(&format!("file:///root/{link}/y"));
             watched.until(link, |change| *change == Change::Added(added.clone())).await;
         }
-        watched.sandbox.write(".hidden/file.txt", "changed");
+        watched.sandbox.write("shown/file.txt", "changed");
         let link = uri("file:///root/link.txt");
         watched.until("the link", |change| *change == Change::Updated(link.clone())).await;
         watched.settle().await;

@@ -134,7 +134,7 @@ impl<'a> Look<'a> {
             }
         } else {
             let names = self.inner.tree.names(folder);
-            let names = match self.judge(&folder.key, "", names) {
+            let names = match self.judge(&folder.way.key, "", names) {
                 Sight::There(names) => names,
                 Sight::Gone => return Sight::Gone,
                 Sight::Unknown => return Sight::Unknown,
@@ -155,10 +155,10 @@ impl<'a> Look<'a> {
             }
         }
         if touched {
-            self.tell(Change::Updated, &folder.key);
+            self.tell(Change::Updated, &folder.way.key);
         }
         if known.stamp.modified != folder.stamp.modified {
-            self.tell(Change::Described, &folder.key);
+            self.tell(Change::Described, &folder.way.key);
         }
         known.stamp = folder.stamp.clone();
         Sight::There(())
@@ -169,7 +169,7 @@ impl<'a> Look<'a> {
         let file = segment;
         let directory = &*format!("{segment}/");
         let entry = self.inner.tree.entry(folder, segment);
-        let (is, is_not) = match self.judge(&folder.key, segment, entry) {
+        let (is, is_not) = match self.judge(&folder.way.key, segment, entry) {
             Sight::There((_, true)) => (directory, file),
             Sight::There((_, false)) => (file, directory),
             Sight::Gone => return self.forget(folder, known, file) | self.forget(folder, known, directory),
@@ -189,7 +189,7 @@ impl<'a> Look<'a> {
 
     fn at_file(&mut self, folder: &Folder, known: &mut Directory, key: &str, manner: Manner) -> bool {
         let leaf = walk::leaf(&self.inner.tree, folder, key);
-        let leaf = match self.judge(&folder.key, key, leaf) {
+        let leaf = match self.judge(&folder.way.key, key, leaf) {
             Sight::There(Some(leaf)) => leaf,
             Sight::There(None) | Sight::Gone => return self.forget(folder, known, key),
             Sight::Unknown => return false,
@@ -215,14 +215,14 @@ impl<'a> Look<'a> {
 
     fn at_directory(&mut self, folder: &Folder, known: &mut Directory, key: &str, manner: Manner) -> bool {
         let opened = self.open_directory(folder, key);
-        let child = match self.judge(&folder.key, key, opened) {
+        let child = match self.judge(&folder.way.key, key, opened) {
             Sight::There(child) => child,
             Sight::Gone => return self.forget(folder, known, key),
             Sight::Unknown => return false,
         };
         let Some(Node::Directory(before)) = known.entries.get_mut(key) else {
             let Some(directory) = self.new_directory(&child) else { return false };
-            self.tell_appeared(&child.key, &directory);
+            self.tell_appeared(&child.way.key, &directory);
             known.entries.insert(key.into(), Node::Directory(Box::new(directory)));
             return true;
         };
@@ -242,8 +242,8 @@ impl<'a> Look<'a> {
             return None;
         }
         let names = self.inner.tree.names(folder);
-        let Sight::There(names) = self.judge(&folder.key, "", names) else {
-            self.hints.remove(&folder.key);
+        let Sight::There(names) = self.judge(&folder.way.key, "", names) else {
+            self.hints.remove(&folder.way.key);
             return None;
         };
         let mut entries = Vec::with_capacity(names.len());
@@ -252,7 +252,7 @@ impl<'a> Look<'a> {
                 true => self.new_child(folder, key).map(|child| Node::Directory(Box::new(child))),
                 false => {
                     let leaf = walk::leaf(&self.inner.tree, folder, key);
-                    match self.judge(&folder.key, key, leaf) {
+                    match self.judge(&folder.way.key, key, leaf) {
                         Sight::There(leaf) => leaf.map(|leaf| Node::File(Stamp::of(&leaf.metadata))),
                         Sight::Gone | Sight::Unknown => None,
                     }
@@ -266,7 +266,7 @@ impl<'a> Look<'a> {
 
     fn new_child(&mut self, folder: &Folder, key: &str) -> Option<Directory> {
         let opened = self.open_directory(folder, key);
-        match self.judge(&folder.key, key, opened) {
+        match self.judge(&folder.way.key, key, opened) {
             Sight::There(child) => self.new_directory(&child),
             Sight::Gone | Sight::Unknown => None,
         }
@@ -310,7 +310,7 @@ impl<'a> Look<'a> {
     /// Forgets an entry that is gone. Returns whether it was known.
     fn forget(&mut self, folder: &Folder, known: &mut Directory, key: &str) -> bool {
         let Some(node) = known.entries.remove(key) else { return false };
-        self.tell_vanished_node(&format!("{}{key}", folder.key), &node);
+        self.tell_vanished_node(&format!("{}{key}", folder.way.key), &node);
         true
     }
 

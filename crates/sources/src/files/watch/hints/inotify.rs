@@ -213,8 +213,8 @@ impl Queue {
             }
             self.devices.push(device);
         }
-        let new = self.watch(&folder.key, folder.place.as_fd(), CHANGES)?;
-        Ok((folder.key.is_empty() && self.gitignore && self.watch_excludes(folder)?) | new)
+        let new = self.watch(&folder.way.key, folder.place.as_fd(), CHANGES)?;
+        Ok((folder.way.key.is_empty() && self.gitignore && self.watch_excludes(folder)?) | new)
     }
 
     /// Watches `.git/info`, or waits for it in `.git`.

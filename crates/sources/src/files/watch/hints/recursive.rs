@@ -96,7 +96,7 @@ impl Hints {
     pub(in super::super) fn add(&mut self, folder: &Folder) -> io::Result<bool> {
         let identity = folder.stamp.identity;
         let known = matches!(&self.watcher, Some((root, _)) if *root == identity);
-        if self.blind || known || !folder.key.is_empty() {
+        if self.blind || known || !folder.way.key.is_empty() {
             return Ok(false);
         }
         // What it has been told of another root says nothing of this one.
