@@ -10,7 +10,7 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::Limits;
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
@@ -516,6 +516,31 @@ async fn batches_are_of_one_revision() {
     let session = server.session("2025-06-18").await;
     assert_eq!(server.post(&[("mcp-session-id", &session)], &batch).await.status(), 400);
     assert_eq!(server.post(&[], &batch).await.status(), 400);
+}
+
+#[tokio::test]
+async fn http_2_is_spoken_to_those_who_begin_with_it() {
+    let server = Server::start(Config::default()).await;
+    let stream = TokioIo::new(TcpStream::connect(server.address).await.unwrap());
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let answers = (0..20).map(|id| {
+        let request = Request::post(format!("http://{}/mcp", server.address))
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "resources/read")
+            .header("mcp-name", "toy:size/3")
+            .body(Full::<bytes::Bytes>::new(
+                modern(id, "resources/read", json!({ "uri": "toy:size/3" })).to_string().into(),
+            ));
+        let sent = sender.send_request(request.unwrap());
+        async move { answer(sent.await.unwrap()).await }
+    });
+    for (id, (status, read)) in futures_util::future::join_all(answers).await.into_iter().enumerate() {
+        assert_eq!((status.as_u16(), &read["id"]), (200, &json!(id)));
+        assert_eq!(read["result"]["contents"][0]["text"], "xxx");
+    }
 }
 
 #[tokio::test]

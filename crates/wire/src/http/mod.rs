@@ -15,13 +15,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -182,9 +182,11 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(128);
+    let mut http1 = http1::Builder::new();
+    http1.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    http2.timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(128);
+    let builders = Arc::new((http1, http2));
     let mut sweep = tokio::time::interval(Duration::from_secs(30));
     loop {
         let permit = tokio::select! {
@@ -216,14 +218,28 @@ pub async fn serve(
         let service = service_fn(move |request| {
             seen.asked();
             let (endpoint, pulse) = (endpoint.clone(), seen.clone());
-            async move {
+            // Boxed, or the connection would keep room for it for as long as a stream is open.
+            Box::pin(async move {
                 let response = endpoint.handle(request).await;
                 Ok::<_, std::convert::Infallible>(response.map(|body| body.watched(pulse)))
-            }
+            })
         });
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
+        let (builders, watcher, stop) = (builders.clone(), graceful.watcher(), stop.clone());
         tokio::spawn(async move {
+            // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
+            let connection = async move {
+                let version = tokio::select! {
+                    () = stop.cancelled() => return Ok(()),
+                    version = version(&stream) => version,
+                };
+                let stream = TokioIo::new(stream);
+                let (http1, http2) = &*builders;
+                match version {
+                    // Boxed, since it is the larger one by far.
+                    Version::HTTP_2 => Box::pin(watcher.watch(http2.serve_connection(stream, service))).await,
+                    _ => watcher.watch(http1.serve_connection(stream, service)).await,
+                }
+            };
             let mut connection = pin!(connection);
             let mut look = tokio::time::interval_at(Instant::now() + pulse::LOOK, pulse::LOOK);
             loop {
@@ -247,4 +263,15 @@ pub async fn serve(
     endpoint.closing.cancel();
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
     Ok(())
+}
+
+/// Which version a connection speaks, told from its first bytes, which stay where they are. Where they are
+/// read first, as hyper-util's `auto` does, hyper gets the head of the request in two pieces and doubles
+/// its buffer for the second.
+async fn version(stream: &TcpStream) -> Version {
+    let mut first = [0; 3];
+    match stream.peek(&mut first).await {
+        Ok(3) if first == *b"PRI" => Version::HTTP_2,
+        _ => Version::HTTP_11,
+    }
 }

@@ -1,0 +1,76 @@
+//! As much of an HTTP/1.1 client as measuring needs: it costs little, so that the server is what is measured.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use memchr::memmem;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Longer answers than this are not expected.
+const MOST: usize = 8 << 20;
+
+/// A connection on which one request follows the other's answer.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await.context("could not connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, received: Vec::with_capacity(16 << 10) })
+    }
+
+    /// Sends a request and gives the body of the answer, which must be a good one of known length.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<&[u8]> {
+        self.stream.write_all(request).await.context("the connection was closed")?;
+        self.received.clear();
+        let head = loop {
+            self.receive().await?;
+            if let Some(at) = memmem::find(&self.received, b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let length = length(&self.received[..head])?;
+        while self.received.len() < head + length {
+            self.receive().await?;
+        }
+        Ok(&self.received[head..])
+    }
+
+    async fn receive(&mut self) -> Result<()> {
+        ensure!(self.received.len() < MOST, "the answer is too long");
+        let count = self.stream.read_buf(&mut self.received).await.context("the connection was closed")?;
+        ensure!(count > 0, "the server closed the connection");
+        Ok(())
+    }
+}
+
+/// The length of the body that comes after this head.
+fn length(head: &[u8]) -> Result<usize> {
+    let head = String::from_utf8_lossy(head);
+    ensure!(
+        head.starts_with("HTTP/1.1 200 "),
+        "the server answered {}",
+        head.lines().next().unwrap_or_default()
+    );
+    for line in head.lines() {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            return value.trim().parse().context("the length of the answer is no number");
+        }
+    }
+    bail!("the answer does not say how long it is")
+}
+
+/// A number from the metrics of the server.
+pub(crate) async fn metric(address: SocketAddr, name: &str) -> Result<usize> {
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n\r\n");
+    let mut connection = Connection::open(address).await?;
+    let text = String::from_utf8_lossy(connection.ask(request.as_bytes()).await?).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("libris_")?.strip_prefix(name));
+    line.and_then(|count| count.trim().parse().ok()).with_context(|| format!("there is no metric `{name}`"))
+}

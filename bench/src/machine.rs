@@ -1,0 +1,43 @@
+//! The machine on which is measured: what it is, and how many files it lets a process open.
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// What the machine is, in a few words.
+pub(crate) fn description() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
+    let memory = field("/proc/meminfo", "MemTotal")
+        .and_then(|text| text.trim_end_matches(" kB").parse::<u64>().ok())
+        .map_or(0, |kilobytes| (kilobytes + (1 << 19)) >> 20);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores ({model}), {memory} GiB, Linux {}", kernel.trim())
+}
+
+/// How many threads wanted to run in the last minute, on average: more than a few at the start mean that
+/// others use the machine too.
+pub(crate) fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default()
+}
+
+/// The first field of this name in a file of `name: value` lines.
+pub(crate) fn field(path: &str, name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+}
+
+/// Lets this process, and those it starts, open as many files as it may, which must be `needed` at least.
+pub(crate) fn raise_open_files(needed: usize) -> Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    setrlimit(Resource::Nofile, raised).context("could not raise the limit of open files")?;
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    ensure!(
+        most >= needed as u64,
+        "a process may open {most} files here and {needed} are needed\nhint: ask for fewer with --streams, \
+         or raise the hard limit (`ulimit -Hn`)"
+    );
+    Ok(())
+}

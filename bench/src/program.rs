@@ -1,0 +1,111 @@
+//! The program that is measured: found or built, and run in a folder until it is dropped.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// The program in a file.
+pub(crate) struct Binary(PathBuf);
+
+impl Binary {
+    /// The one that LIBRIS_BIN names, or the one of this workspace, built from what its files say now.
+    pub(crate) fn find() -> Result<Self> {
+        if let Some(path) = std::env::var_os("LIBRIS_BIN") {
+            let path = PathBuf::from(path);
+            ensure!(path.is_file(), "LIBRIS_BIN names `{}`, which is no file", path.display());
+            return Ok(Self(path));
+        }
+        let bench = std::env::current_exe().context("could not tell where this program is")?;
+        let folder = bench.parent().context("this program is nowhere")?;
+        ensure!(
+            folder.ends_with("release"),
+            "this is no release build\nhint: cargo run --release -p bench -- …, or name a server in LIBRIS_BIN"
+        );
+        // Always, since cargo knows whether there is anything to do, and yesterday's server is worse
+        // than no number.
+        eprintln!("building libris …");
+        let built = Command::new("cargo")
+            .args(["build", "--release", "--quiet", "-p", "libris-cli"])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+            .status()
+            .context("could not run `cargo`")?;
+        ensure!(built.success(), "libris could not be built");
+        let path = folder.join("libris");
+        ensure!(path.is_file(), "`{}` is not there after the build", path.display());
+        Ok(Self(path))
+    }
+
+    /// What it says that it is.
+    pub(crate) fn version(&self) -> Result<String> {
+        let output = Command::new(&self.0).arg("--version").output();
+        let output = output.with_context(|| format!("could not run `{}`", self.0.display()))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    /// Serves a folder over HTTP, on a free port of this machine.
+    pub(crate) fn over_http(&self, folder: &Path) -> Result<OverHttp> {
+        let child = self.command(folder).args(["--http", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn();
+        let mut running = Running(child.context("could not start libris")?);
+        let mut lines = BufReader::new(running.0.stderr.take().context("no standard error")?).lines();
+        let address = loop {
+            let Some(line) = lines.next().transpose()? else { bail!("libris ended before it listened") };
+            match line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp")) {
+                Some(address) => break address.parse().context("libris listens on no address")?,
+                None => eprintln!("libris: {line}"),
+            }
+        };
+        // What it says later must be read, or it would wait for it.
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| eprintln!("libris: {line}"));
+        });
+        Ok(OverHttp { running, address })
+    }
+
+    /// Serves a folder over its standard input and output.
+    pub(crate) fn over_stdio(&self, folder: &Path) -> Result<OverStdio> {
+        let child = self.command(folder).arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut running = Running(child.context("could not start libris")?);
+        let input = running.0.stdin.take().context("no standard input")?;
+        let output = running.0.stdout.take().context("no standard output")?;
+        Ok(OverStdio { _running: running, input, output })
+    }
+
+    fn command(&self, folder: &Path) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg("serve").arg(folder).stdin(Stdio::null()).env_remove("LIBRIS_LOG");
+        command
+    }
+}
+
+/// A process that ends when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server over HTTP.
+pub(crate) struct OverHttp {
+    running: Running,
+    pub(crate) address: SocketAddr,
+}
+
+impl OverHttp {
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.running.0.id()
+    }
+}
+
+/// A server over standard input and output.
+pub(crate) struct OverStdio {
+    _running: Running,
+    pub(crate) input: ChildStdin,
+    pub(crate) output: ChildStdout,
+}
