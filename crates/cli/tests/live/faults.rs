@@ -1,5 +1,6 @@
 //! What must not happen when things go wrong: a panic, a hang, or something left behind.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -77,7 +78,7 @@ async fn a_server_that_is_told_to_stop_ends_its_streams_well() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_or_written_is_no_end() {
+async fn a_folder_that_is_closed_and_opened_is_no_end() {
     use std::os::unix::fs::PermissionsExt as _;
     let (folder, mount) = folder();
     let program = Program::folder(folder.path());
@@ -90,16 +91,58 @@ async fn what_cannot_be_read_or_written_is_no_end() {
     std::fs::write(sub.join("b.txt"), "b").unwrap();
     eventually("a file in a folder that was closed is told", async || client.heard_of().contains(&uris[1]))
         .await;
-    // A disk without room: the write fails, what was there before is gone, and that is told.
-    let full = Command::new("sh")
-        .args(["-c", "ulimit -f 1; exec dd if=/dev/zero of=a.txt bs=1M count=4 2>/dev/null"])
-        .current_dir(folder.path())
-        .status()
-        .unwrap();
-    assert!(!full.success());
-    eventually("the torn file is told", async || client.heard_of().contains(&uris[0])).await;
-    let content = client.read(&uris[0]).await.unwrap();
-    assert_ne!(content[0]["text"], "a");
+    drop(client);
+    nothing_is_left(&program).await;
+}
+
+/// A small disk of its own, where the system lets us have one.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new() -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("disk").tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", folder.path().to_str().unwrap()])
+            .stderr(Stdio::null())
+            .status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", self.0.path().to_str().unwrap()]).status();
+    }
+}
+
+/// Writes until it fails: because the disk is full, or, where there is none of our own, because of a limit.
+fn write_too_much(folder: &Path) {
+    let script = "ulimit -f 8192; exec dd if=/dev/zero of=a.txt bs=64k count=1024 2>/dev/null";
+    let status = Command::new("sh").args(["-c", script]).current_dir(folder).status().unwrap();
+    assert!(!status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_no_end() {
+    let disk = Disk::new();
+    let (plain, _) = folder();
+    let path = disk.as_ref().map_or(plain.path(), |disk| disk.0.path());
+    std::fs::write(path.join("a.txt"), "a").unwrap();
+    let mount = format!("file:///{}/", path.file_name().unwrap().to_str().unwrap());
+    let program = Program::folder(path);
+    let uri = format!("{mount}a.txt");
+    let client = Client::connect(&program, Era::Modern, std::slice::from_ref(&uri)).await;
+    write_too_much(path);
+    eventually("the torn file is told", async || client.heard_of().contains(&uri)).await;
+    let torn = client.list().await[&uri].unwrap();
+    assert!(torn > 1, "{torn} bytes");
+    // Once there is room again, all is as before.
+    std::fs::write(path.join("a.txt"), "again").unwrap();
+    eventually("the mended file is told", async || {
+        client.heard_of().contains(&uri) && client.list().await[&uri] == Some(5)
+    })
+    .await;
+    assert_eq!(client.read(&uri).await.unwrap()[0]["text"], "again");
     drop(client);
     nothing_is_left(&program).await;
 }
