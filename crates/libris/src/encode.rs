@@ -1,7 +1,5 @@
 //! Resources, templates and contents as JSON, in the shape each revision knows.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template};
 use libris_wire::Facts;
@@ -176,15 +174,12 @@ pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
         Body::Text(text) => {
             json.reserve(text.len() + text.len() / 16 + 16);
             json.extend_from_slice(b",\"text\":");
-            write(json, text);
+            escape(json, text);
         }
         Body::Bytes(bytes) => {
+            json.reserve(bytes.len().div_ceil(3) * 4 + 16);
             json.extend_from_slice(b",\"blob\":\"");
-            let start = json.len();
-            let length = bytes.len().div_ceil(3) * 4;
-            json.resize(start + length, 0);
-            let written = STANDARD.encode_slice(bytes, &mut json[start..]).unwrap_or_default();
-            json.truncate(start + written);
+            base64_simd::STANDARD.encode_append(bytes, json);
             json.push(b'"');
         }
     }
@@ -193,6 +188,33 @@ pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
         write(json, meta);
     }
     json.push(b'}');
+}
+
+/// Writes text as a JSON string, piece by piece: the encoder reserves six bytes for each that it reads,
+/// which for a large text would be a large reserve.
+fn escape(json: &mut Vec<u8>, text: &str) {
+    const PIECE: usize = 64 << 10;
+    let mut rest = text;
+    let mut last = None;
+    loop {
+        let mut end = rest.len().min(PIECE);
+        while !rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let start = json.len();
+        json_escape_simd::escape_into(&rest[..end], json);
+        // Each piece comes in quotes of its own. Where one goes on, its opening quote stands in the place
+        // of the byte that was taken away with the closing quote before it.
+        if let Some(last) = last {
+            json[start] = last;
+        }
+        rest = &rest[end..];
+        if rest.is_empty() {
+            return;
+        }
+        json.pop();
+        last = json.pop();
+    }
 }
 
 /// The member of a completion result.
@@ -206,4 +228,35 @@ pub(crate) fn completion(completion: &Completion) -> Bytes {
     let more = completion.more || values.len() < completion.values.len();
     json.extend_from_slice(format!(",\"hasMore\":{more}}}").as_bytes());
     json.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+    use proptest::prelude::{any, proptest};
+
+    fn escaped(text: &str) -> String {
+        let mut json = b"before".to_vec();
+        escape(&mut json, text);
+        String::from_utf8(json).unwrap().strip_prefix("before").unwrap().to_owned()
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_escaped_as_serde_does(text in any::<String>(), times in 0usize..3) {
+            // Long enough for several pieces, whose borders fall anywhere.
+            let text = text.repeat(times * 70_000 / text.len().max(1) + 1);
+            assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap());
+        }
+    }
+
+    #[test]
+    fn pieces_may_end_anywhere() {
+        for size in [0, 1, 65_535, 65_536, 65_537, 131_072, 131_073] {
+            for unit in ["x", "\"", "\n", "\u{1}", "ü", "🦀", "\\"] {
+                let text = unit.repeat(size / unit.len() + 1);
+                assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap(), "{size} {unit:?}");
+            }
+        }
+    }
 }
