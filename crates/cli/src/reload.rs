@@ -1,5 +1,6 @@
 //! Reading the configuration again while it is being served.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -66,8 +67,11 @@ struct Hangup {
 impl Hangup {
     fn new() -> Self {
         Self {
+            // In a terminal the signal says that it was closed, and ends the program as it always does.
             #[cfg(unix)]
-            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok(),
+            signal: (!std::io::stdin().is_terminal())
+                .then(|| tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok())
+                .flatten(),
         }
     }
 

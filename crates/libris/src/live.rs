@@ -6,6 +6,7 @@
 //! notification always follows.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use futures_util::stream::BoxStream;
 use libris_core::{Change, Error, Result, Source, Uri};
 use libris_wire::{Failure, Listener, News};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::server::explain;
@@ -59,8 +59,8 @@ struct Shared {
     source: Arc<dyn Source>,
     config: Live,
     listeners: Mutex<Listeners>,
-    /// The running watch. Locked while one is being started.
-    watch: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    /// Whether a watch is running. Locked while one is being started.
+    watch: tokio::sync::Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -69,8 +69,9 @@ struct Listeners {
     all: HashMap<u64, Arc<Owed>>,
     /// By the subject of what was subscribed to: who did, and how they named it.
     subscribed: HashMap<Uri, HashMap<u64, HashSet<Arc<str>>>>,
-    /// Those who follow the list.
+    /// Those who follow the list, and how often it has changed.
     list: HashSet<u64>,
+    lists: u64,
 }
 
 /// What one listener has not been told yet.
@@ -129,22 +130,31 @@ impl Hub {
         let number = listeners.last;
         let owed = Arc::<Owed>::default();
         listeners.all.insert(number, owed.clone());
+        let since = self.is_watched().then_some(listeners.lists);
         let subscriptions = Mutex::default();
-        Ok(Arc::new(Ear { shared: self.shared.clone(), number, owed, subscriptions }))
+        Ok(Arc::new(Ear {
+            shared: self.shared.clone(),
+            number,
+            owed,
+            since,
+            listed: AtomicBool::new(false),
+            subscriptions,
+        }))
     }
 
     /// How many listen, to how much, and whether there is a watch for them.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         let listeners = lock(&self.shared.listeners);
         let names = listeners.subscribed.values().flat_map(HashMap::values).map(HashSet::len);
-        let running = |watch: &JoinHandle<()>| !watch.is_finished();
-        // One that is being started counts.
-        let watch = self.shared.watch.try_lock().map_or(true, |watch| watch.as_ref().is_some_and(running));
         vec![
             ("listeners", listeners.all.len()),
             ("subscriptions", names.sum()),
-            ("watches", usize::from(watch)),
+            ("watches", usize::from(self.is_watched())),
         ]
+    }
+
+    fn is_watched(&self) -> bool {
+        self.shared.watch.try_lock().is_ok_and(|watch| *watch)
     }
 }
 
@@ -152,12 +162,13 @@ impl Shared {
     /// Makes sure that a watch is running. Once this returns, no change is missed.
     async fn watched(self: &Arc<Self>) -> Result<()> {
         let mut watch = self.watch.lock().await;
-        if watch.as_ref().is_some_and(|running| !running.is_finished()) {
+        if *watch {
             return Ok(());
         }
         if let Some(changes) = self.source.watch().await? {
+            *watch = true;
             let shared = self.clone();
-            *watch = Some(tokio::spawn(async move { shared.tell(changes).await }));
+            tokio::spawn(async move { shared.tell(changes).await });
         }
         Ok(())
     }
@@ -192,12 +203,17 @@ impl Shared {
                     }
                 }
                 change = changes.next() => match change {
-                    None => return self.tell_everything(),
+                    None => {
+                        *self.watch.lock().await = false;
+                        return self.tell_everything();
+                    }
                     Some(change) => self.gather(&mut gathered, change),
                 },
                 _ = idle.tick() => {
                     let nobody = lock(&self.listeners).all.is_empty();
-                    if nobody && alone {
+                    // Whoever wants a watch holds the lock while making sure of it, so none is deceived.
+                    if nobody && alone && let Ok(mut watch) = self.watch.try_lock() {
+                        *watch = false;
                         return;
                     }
                     alone = nobody;
@@ -236,7 +252,8 @@ impl Shared {
     }
 
     fn tell_list(&self) {
-        let listeners = lock(&self.listeners);
+        let mut listeners = lock(&self.listeners);
+        listeners.lists += 1;
         for owed in listeners.list.iter().filter_map(|number| listeners.all.get(number)) {
             owed.put(News::List);
         }
@@ -312,6 +329,10 @@ struct Ear {
     shared: Arc<Shared>,
     number: u64,
     owed: Arc<Owed>,
+    /// How often the list had changed when it began to listen; `None` if nobody was watching then.
+    since: Option<u64>,
+    /// Whether it was told what is listed.
+    listed: AtomicBool,
     /// What was subscribed to, by how it was named.
     subscriptions: Mutex<HashMap<Arc<str>, Uri>>,
 }
@@ -319,8 +340,17 @@ struct Ear {
 #[async_trait]
 impl Listener for Ear {
     async fn follow_list(&self) -> Result<(), Failure> {
-        lock(&self.shared.listeners).list.insert(self.number);
-        self.shared.watched().await.map_err(explain)
+        self.shared.watched().await.map_err(explain)?;
+        let mut listeners = lock(&self.shared.listeners);
+        let first = listeners.list.insert(self.number);
+        if first && self.listed.load(Ordering::SeqCst) && self.since != Some(listeners.lists) {
+            self.owed.put(News::List);
+        }
+        Ok(())
+    }
+
+    fn listed(&self) {
+        self.listed.store(true, Ordering::SeqCst);
     }
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
@@ -328,27 +358,23 @@ impl Listener for Ear {
         if self.shared.source.covers(&uri).is_none() {
             return Err(explain(Error::NotFound(uri)));
         }
+        // In this order a subscription is either in force or not there, even if the client gives up.
+        self.shared.watched().await.map_err(explain)?;
         let subject = self.shared.source.subject(&uri);
-        {
-            let mut subscriptions = lock(&self.subscriptions);
-            if subscriptions.contains_key(name) {
-                return Ok(());
-            }
-            if subscriptions.len() >= self.shared.config.subscriptions {
-                let most = self.shared.config.subscriptions;
-                let message = format!("one client may subscribe to {most} resources at most");
-                return Err(Failure::Internal { message, data: None });
-            }
-            let name: Arc<str> = name.into();
-            subscriptions.insert(name.clone(), subject.clone());
-            let mut listeners = lock(&self.shared.listeners);
-            listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.contains_key(name) {
+            return Ok(());
         }
-        let watched = self.shared.watched().await.map_err(explain);
-        if watched.is_err() {
-            self.unsubscribe(name);
+        if subscriptions.len() >= self.shared.config.subscriptions {
+            let most = self.shared.config.subscriptions;
+            let message = format!("one client may subscribe to {most} resources at most");
+            return Err(Failure::Internal { message, data: None });
         }
-        watched
+        let name: Arc<str> = name.into();
+        subscriptions.insert(name.clone(), subject.clone());
+        let mut listeners = lock(&self.shared.listeners);
+        listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
+        Ok(())
     }
 
     fn unsubscribe(&self, name: &str) {

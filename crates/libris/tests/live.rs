@@ -57,6 +57,8 @@ impl Source for Script {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        // As with a folder, it takes a while.
+        tokio::task::yield_now().await;
         let (sender, receiver) = unbounded_channel();
         self.watchers.lock().unwrap().push(sender);
         let changes = stream::unfold(receiver, async |mut receiver| {
@@ -226,6 +228,43 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     let third = server.listener().unwrap();
     third.subscribe("a:one").await.unwrap();
     assert_eq!(script.watches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_listed_before_is_owed_what_may_have_changed() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let first = server.listener().unwrap();
+    first.listed();
+    first.follow_list().await.unwrap();
+    assert_eq!(told(&*first).await, [News::List], "nobody was watching when it listed");
+    let second = server.listener().unwrap();
+    script.say(Change::Added, "a:new");
+    assert_eq!(told(&*first).await, [News::List]);
+    second.listed();
+    second.follow_list().await.unwrap();
+    assert_eq!(told(&*second).await, [News::List], "it may have listed before that change");
+    drop(second);
+    let third = server.listener().unwrap();
+    third.listed();
+    third.follow_list().await.unwrap();
+    assert_eq!(told(&*third).await, [], "nothing happened");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_was_given_up_is_not_there() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = server.listener().unwrap();
+    {
+        let mut given_up = Box::pin(listener.subscribe("a:one"));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(given_up.as_mut().poll(&mut context).is_pending());
+    }
+    listener.subscribe("a:one").await.unwrap();
+    assert_eq!(script.watches(), 1);
+    script.say(Change::Updated, "a:one");
+    assert_eq!(told(&*listener).await, [updated("a:one")]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,7 +141,12 @@ impl Protocol {
             }
             Request::Tools => return Ok(nothing("\"tools\":[]")),
             Request::Prompts => return Ok(nothing("\"prompts\":[]")),
-            Request::List { cursor } => self.service.list(call, cursor.as_deref()).await,
+            Request::List { cursor } => {
+                if let Some(listener) = listener {
+                    listener.listed();
+                }
+                self.service.list(call, cursor.as_deref()).await
+            }
             Request::Templates { cursor } => self.service.templates(call, cursor.as_deref()).await,
             Request::Read { uri } => self.service.read(call, uri).await,
             Request::Complete(asked) => self.service.complete(call, asked).await,
@@ -249,6 +254,13 @@ pub(crate) fn notification(news: &News, meta: &str) -> Framed {
     };
     let params = if members.is_empty() { String::new() } else { format!(",\"params\":{{{members}}}") };
     Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
+}
+
+/// Lets the listener of a session follow the list.
+pub(crate) async fn follow(listener: &dyn Listener) {
+    if let Err(failure) = listener.follow_list().await {
+        tracing::warn!(?failure, "changes of the list cannot be told");
+    }
 }
 
 /// Tells the revision of a request from what it carries, or from the session it belongs to.

@@ -44,8 +44,12 @@ pub trait Service: Send + Sync + 'static {
 /// It is owed a set of news, never a queue of them: what happens twice before it is told is told once.
 #[async_trait]
 pub trait Listener: Send + Sync + 'static {
-    /// Wants to hear when the list changes. Once this returns, no change is missed.
+    /// Wants to hear when the list changes. Once this returns, no change is missed, and if the client has
+    /// listed before, it is owed what may have changed since.
     async fn follow_list(&self) -> Result<(), Failure>;
+
+    /// The client is being told what is listed.
+    fn listed(&self);
 
     /// Wants to hear when this resource changes. Once this returns, no change is missed.
     async fn subscribe(&self, uri: &str) -> Result<(), Failure>;

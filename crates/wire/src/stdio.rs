@@ -216,9 +216,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         session.told = Some(closing.clone().drop_guard());
         let listener = session.listener.clone();
         let telling = async move {
-            if let Err(failure) = listener.follow_list().await {
-                tracing::warn!(?failure, "changes of the list cannot be told");
-            }
+            protocol::follow(&*listener).await;
             while queue.send(protocol::notification(&listener.next().await, "")).await.is_ok() {}
         };
         runtime.spawn(async move {
@@ -238,6 +236,10 @@ impl<W: Write + Send + 'static> Connection<W> {
         let connection = self.clone();
         let key = id.clone();
         let mut running = lock(&self.running);
+        if running.contains_key(&key) {
+            drop(running);
+            return self.write(&Framed::error(Some(&key), &in_use()));
+        }
         let task = runtime.spawn(async move {
             let closing = connection.closing.clone();
             match connection.protocol.listen(call.revision, &id, &filter, closing).await {
@@ -283,6 +285,11 @@ impl<W: Write + Send + 'static> Connection<W> {
                 runtime.block_on(self.in_flight.clone().acquire_owned()).map_err(io::Error::other)?
             }
         };
+        if let Some(id) = &id
+            && lock(&self.running).contains_key(id)
+        {
+            return self.write(&Framed::error(Some(id), &in_use()));
+        }
         let mut answer = Box::pin(answer);
         if let Poll::Ready(framed) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return framed.map_or(Ok(()), |framed| self.write(&framed));
@@ -317,6 +324,11 @@ impl<W: Write + Send + 'static> Connection<W> {
     fn write(&self, framed: &Framed) -> io::Result<()> {
         lock(&self.output).push(framed)
     }
+}
+
+/// A request under an id that another one has: an answer or a cancellation could mean either.
+fn in_use() -> ErrorObject {
+    ErrorObject::new(INVALID_REQUEST, "a request with this id is still being answered")
 }
 
 struct Output<W> {

@@ -314,6 +314,7 @@ async fn several_listen_streams_share_the_channel() {
         let relisted = note("notifications/resources/list_changed", tagged(2, json!({})));
         assert_eq!(client.receive(), relisted);
 
+        assert_eq!(code(&client.ask(&listen(2, json!({})))), (-32600, json!(2)), "its id is in use");
         client.send(&note("notifications/cancelled", json!({ "requestId": 1 })));
         while toy.listening() > 1 {
             std::thread::yield_now();

@@ -123,9 +123,15 @@ impl Connection {
 
     async fn line(&mut self) -> Value {
         let Self::Pipe { read, .. } = self else { unreachable!("HTTP answers when it is asked") };
-        let mut line = String::new();
-        read.read_line(&mut line).await.expect("text");
-        serde_json::from_str(&line).expect("a message")
+        loop {
+            let mut line = String::new();
+            read.read_line(&mut line).await.expect("text");
+            let message: Value = serde_json::from_str(&line).expect("a message");
+            // What a server says unasked is not compared.
+            if message.get("method").is_none() {
+                return message;
+            }
+        }
     }
 
     /// Closes a pipe; gives what the server still says.

@@ -103,10 +103,8 @@ impl Endpoint {
         let (id_of_request, method, params) = match envelope::parse(&bytes) {
             Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
             Ok(Incoming::One(Message::Notification { method, .. })) => {
-                if method == "notifications/initialized"
-                    && let Err(failure) = listener.follow_list().await
-                {
-                    tracing::warn!(?failure, "changes of the list cannot be told");
+                if method == "notifications/initialized" {
+                    protocol::follow(&*listener).await;
                 }
                 return response::bare(StatusCode::ACCEPTED);
             }

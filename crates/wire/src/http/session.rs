@@ -17,8 +17,6 @@ pub(super) struct Session {
     pub(super) revision: Revision,
     /// Bounds the requests worked on at once.
     pub(super) in_flight: Arc<Semaphore>,
-    /// Bounds the streams that stay open.
-    pub(super) streams: Arc<Semaphore>,
     /// Ends with the session, and its streams with it.
     pub(super) ended: CancellationToken,
     pub(super) news: Arc<Mailbox>,
@@ -29,16 +27,12 @@ pub(super) struct Session {
 /// After this long without a sign of life, a session makes room for a new one.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// How many streams of one session may stay open at once.
-const STREAMS: usize = 4;
-
 impl Session {
     pub(super) fn new(revision: Revision, in_flight: usize, listener: Arc<dyn Listener>) -> Self {
         Self {
             revision,
             news: Arc::new(Mailbox::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
-            streams: Arc::new(Semaphore::new(STREAMS)),
             ended: CancellationToken::new(),
             used: Mutex::new(Instant::now()),
             running: Mutex::default(),
@@ -60,7 +54,7 @@ impl Session {
     }
 
     fn idle(&self, now: Instant) -> Duration {
-        if self.streams.available_permits() < STREAMS || !lock(&self.running).is_empty() {
+        if self.news.streams() > 0 || !lock(&self.running).is_empty() {
             return Duration::ZERO;
         }
         now.saturating_duration_since(*lock(&self.used))
@@ -120,7 +114,7 @@ impl Sessions {
     /// How many sessions are open, and how many streams they have.
     pub(super) fn count(&self) -> (usize, usize) {
         let open = lock(&self.open);
-        let streams = open.values().map(|session| STREAMS - session.streams.available_permits()).sum();
+        let streams = open.values().map(|session| session.news.streams()).sum();
         (open.len(), streams)
     }
 
@@ -166,6 +160,7 @@ mod tests {
         async fn follow_list(&self) -> Result<(), Failure> {
             Ok(())
         }
+        fn listed(&self) {}
         async fn subscribe(&self, _: &str) -> Result<(), Failure> {
             Ok(())
         }

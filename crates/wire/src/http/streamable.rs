@@ -373,23 +373,16 @@ impl Endpoint {
             Ok(session) => session,
             Err(refusal) => return refusal,
         };
-        let Ok(permit) = session.streams.clone().try_acquire_owned() else {
-            let why = "this session has too many streams open";
-            return response::refusal(StatusCode::CONFLICT, why);
-        };
         let closing = self.closing.clone();
         let seen = text(headers, "last-event-id").ok().flatten().and_then(|id| id.parse().ok());
         let news = session.news.open(seen);
         let listener = session.news.listener.clone();
         // The stream opens at once; what it takes to watch may take longer.
         let begun = async move {
-            if let Err(failure) = listener.follow_list().await {
-                tracing::warn!(?failure, "changes of the list cannot be told");
-            }
+            protocol::follow(&*listener).await;
             None
         };
         let ends = async move {
-            let _held = permit;
             tokio::select! {
                 () = closing.cancelled() => {}
                 () = session.ended.cancelled() => {}

@@ -36,6 +36,8 @@ impl Listener for Ear {
         Ok(())
     }
 
+    fn listed(&self) {}
+
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
         if !uri.starts_with("toy:") {
             return Err(Failure::NotFound { uri: uri.to_owned() });
