@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use libris_core::{Body, Completion, Context, Error, Partial, Source, Uri};
+use futures_util::StreamExt as _;
+use libris_core::{Body, Change, Completion, Context, Error, Partial, Source, Uri};
 use libris_sources::Inline;
 use libris_sources::inline::Config;
 use tempfile::TempDir;
@@ -309,4 +310,30 @@ fn mistakes_name_the_resource() {
       |                     ^^^^^^^^
     not a URI: a space cannot be in a scheme: at byte 2 of `no uri`
     ");
+}
+
+#[tokio::test]
+async fn files_are_told_when_they_change() {
+    let folder = TempDir::new().unwrap();
+    for name in ["one.md", "two.md", "three.md"] {
+        fs::write(folder.path().join(name), name).unwrap();
+    }
+    let config = "resource = [{ uri = 'x://one', file = 'one.md' }, { uri = 'x://two', file = 'two.md' }, \
+                  { uri = 'x://text', text = '' }]\ntemplate = [{ uri = 'x://t/{v}', file = 'three.md' }]";
+    let inline = inline_in(config, folder.path());
+    let mut changes = inline.watch().await.unwrap().unwrap();
+    let mut next = async || {
+        tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("in time").unwrap()
+    };
+    let one = Uri::parse("x://one").unwrap();
+    fs::write(folder.path().join("one.md"), "changed").unwrap();
+    assert_eq!(next().await, Change::Updated(one.clone()));
+    assert_eq!(next().await, Change::Described(one.clone()));
+    fs::remove_file(folder.path().join("one.md")).unwrap();
+    assert_eq!(next().await, Change::Updated(one.clone()));
+    assert_eq!(next().await, Change::Described(one));
+    // Nobody knows which resources somebody makes of a template.
+    fs::write(folder.path().join("three.md"), "changed").unwrap();
+    assert_eq!(next().await, Change::Lost);
+    assert!(self::inline("resource = [{ uri = 'x://text', text = '' }]").watch().await.unwrap().is_none());
 }

@@ -3,6 +3,7 @@
 mod config;
 mod data;
 mod fill;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,10 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, Variables};
 use libris_core::{
-    Annotations, Body, Cache, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result,
-    Source, Template, Uri, UriTemplate,
+    Annotations, Body, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource,
+    Result, Source, Template, Uri, UriTemplate,
 };
 
 pub use config::{Config, Entry};
@@ -106,6 +108,10 @@ impl Source for Inline {
         let template = self.inner.templates.iter().find(|held| held.entry.uri == *asked.template);
         let values = template.and_then(|held| held.entry.complete.get(asked.variable));
         Ok(values.map(|values| Completion::of(values, asked.typed)).unwrap_or_default())
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        watch::changes(Arc::clone(&self.inner)).await
     }
 
     fn cache(&self) -> Cache {

@@ -1,0 +1,106 @@
+//! Telling when the files of inline resources change.
+//!
+//! They are looked at every second: they are few, they may be anywhere, and editors replace them.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_core::stream::BoxStream;
+use futures_util::stream::{self, StreamExt as _};
+use libris_core::{Change, Error, Result, Uri};
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::Inner;
+use super::data::Data;
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A file that something inline stands for.
+struct Watched {
+    path: PathBuf,
+    /// What stands for it; nothing for a template, of which any number of resources are made.
+    uri: Option<Uri>,
+    stamp: Stamp,
+}
+
+/// What changes when a file changes; nothing where there is none.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Changes from now on; nothing if there are no files.
+pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'static, Change>>> {
+    let files = look(move || inner.files()).await?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let watch = Watch { files, ticks, changes: VecDeque::new() };
+    Ok(Some(stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()))
+}
+
+struct Watch {
+    files: Vec<Watched>,
+    ticks: Interval,
+    /// What was seen and is still to be told.
+    changes: VecDeque<Change>,
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<Change> {
+        loop {
+            if let Some(change) = self.changes.pop_front() {
+                return Some(change);
+            }
+            self.ticks.tick().await;
+            let mut files = std::mem::take(&mut self.files);
+            let looked = look(move || {
+                let mut changes = VecDeque::new();
+                for file in &mut files {
+                    let stamp = stamp(&file.path);
+                    if std::mem::replace(&mut file.stamp, stamp) != stamp {
+                        changes.extend(file.changes());
+                    }
+                }
+                (files, changes)
+            });
+            (self.files, self.changes) = looked.await.ok()?;
+        }
+    }
+}
+
+impl Watched {
+    fn changes(&self) -> Vec<Change> {
+        match &self.uri {
+            Some(uri) => vec![Change::Updated(uri.clone()), Change::Described(uri.clone())],
+            None => vec![Change::Lost],
+        }
+    }
+}
+
+impl Inner {
+    fn files(&self) -> Vec<Watched> {
+        let resources = self.resources.iter().map(|(uri, held)| (Some(uri.clone()), &held.data));
+        let templates = self.templates.iter().map(|held| (None, &held.data));
+        resources
+            .chain(templates)
+            .filter_map(|(uri, data)| match data {
+                Data::File(path) => Some(Watched { path: path.clone(), uri, stamp: stamp(path) }),
+                Data::Text(_) | Data::Bytes(_) => None,
+            })
+            .collect()
+    }
+}
+
+/// Runs what touches files where it may wait.
+async fn look<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|cause| Error::failed("look at the files of inline resources", cause))
+}
