@@ -236,6 +236,8 @@ async fn batches_are_of_one_revision() {
         let answer = client.ask(&batch);
         let codes: Vec<_> = answer.as_array().unwrap().iter().map(code).collect();
         assert_eq!(codes, [(0, json!(1)), (-32600, json!(2)), (-32601, json!(3)), (-32600, json!(0))]);
+        let subscribe = json!([request(5, "resources/subscribe", json!({ "uri": "toy:a" }))]);
+        assert_eq!(client.ask(&subscribe)[0]["result"], json!({}));
         let silent = json!([{ "jsonrpc": "2.0", "method": "notifications/initialized" }]);
         client.send(&silent);
         assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
@@ -287,6 +289,23 @@ async fn a_session_hears_of_what_it_subscribed_to() {
         client.ask(&request(3, "resources/unsubscribe", json!({ "uri": "toy:a" })));
         toy.update("toy:a");
         assert_eq!(client.ask(&request(4, "ping", json!({})))["id"], 4);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_handshake_ends_the_first_session() {
+    drive(Limits::default(), |client, toy| {
+        for _ in 0..2 {
+            client.ask(&initialize("2025-06-18"));
+            client.ask(&request(1, "resources/subscribe", json!({ "uri": "toy:a" })));
+        }
+        while toy.listening() > 1 {
+            std::thread::yield_now();
+        }
+        toy.update("toy:a");
+        assert_eq!(client.receive()["method"], "notifications/resources/updated");
+        assert_eq!(client.ask(&request(2, "ping", json!({})))["id"], 2);
     })
     .await;
 }

@@ -228,10 +228,11 @@ async fn run(seed: u8, overflow: bool) {
     }
 }
 
-/// Two hundred thousand events, far more than the kernel keeps.
+/// More than two hundred thousand events, three for each file that comes and goes: far more than the
+/// kernel keeps.
 fn burst(root: &Path) {
     let script = "import os\n\
-        for n in range(50000):\n    \
+        for n in range(70000):\n    \
             path = 'burst.tmp%d' % (n % 7)\n    \
             open(path, 'w').close()\n    \
             os.unlink(path)\n";

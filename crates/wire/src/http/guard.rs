@@ -127,6 +127,19 @@ mod tests {
     }
 
     #[test]
+    fn a_header_that_is_there_twice_is_refused() {
+        let guard = Guard::new(&[], &[]);
+        for (name, second) in [("host", "evil.example"), ("origin", "http://evil.example")] {
+            let request = Request::builder()
+                .uri("/mcp")
+                .header("host", "localhost")
+                .header("origin", "http://localhost")
+                .header(name, second);
+            assert!(guard.check(&request.body(()).unwrap()).is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn pages_must_be_local_our_own_or_known() {
         let origins =
             ["http://localhost:6274", "http://127.0.0.1:1", "http://[::1]:5", "https://app.example"];
