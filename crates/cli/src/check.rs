@@ -56,7 +56,7 @@ async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
         resources: Vec::new(),
         count: 0,
         size: 0,
-        templates: source.templates().await?,
+        templates: source.templates().await?.templates,
     };
     let mut after = None;
     loop {

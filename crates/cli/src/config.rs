@@ -58,11 +58,14 @@ pub(crate) struct Server {
     /// How many resources or templates one page of a list holds.
     #[serde(deserialize_with = "positive")]
     pub(crate) page_size: usize,
+    /// How many bytes of answers are kept in memory to be given again; 0 keeps none.
+    pub(crate) kept_bytes: u64,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { name: "libris".into(), title: None, description: None, instructions: None, page_size: 100 }
+        let libris::Config { name, page, kept, .. } = libris::Config::default();
+        Self { name, title: None, description: None, instructions: None, page_size: page, kept_bytes: kept }
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
             description: config.server.description,
             instructions: Some(instructions),
             page: config.server.page_size,
+            kept: config.server.kept_bytes,
             live: Live {
                 window: config.live.window,
                 subscriptions: config.live.subscriptions,
@@ -162,7 +163,7 @@ fn snippet(name: &str, address: SocketAddr) {
 async fn instructions(catalog: &Catalog) -> Result<String> {
     // Hosts cut instructions at about 2 KB, so only so many sources are named.
     const NAMED: usize = 12;
-    let templates = catalog.templates().await?;
+    let templates = catalog.templates().await?.templates;
     let mut text = String::from(
         "This server holds documents and data as resources. Before you answer a question about them, \
          read the ones that bear on it: list the resources, or fill in a template, then read the URI.",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Meta, Uri};
+use crate::{Meta, Proof, Uri};
 
 /// One part of what a resource holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,17 +62,19 @@ pub struct Contents {
     pub parts: Vec<Content>,
     /// How long and by whom the answer may be kept; `None` leaves it to the source's default.
     pub cache: Option<Cache>,
+    /// Tells for how long the answer is right, where the source can tell.
+    pub proof: Option<Proof>,
 }
 
 impl From<Content> for Contents {
     fn from(content: Content) -> Self {
-        Self { parts: vec![content], cache: None }
+        Self::from(vec![content])
     }
 }
 
 impl From<Vec<Content>> for Contents {
     fn from(parts: Vec<Content>) -> Self {
-        Self { parts, cache: None }
+        Self { parts, cache: None, proof: None }
     }
 }
 

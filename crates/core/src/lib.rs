@@ -9,6 +9,7 @@ mod content;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
+mod proof;
 mod resource;
 mod source;
 mod uri;
@@ -17,7 +18,8 @@ pub mod uri_template;
 pub use change::Change;
 pub use content::{Body, Cache, Content, Contents, Scope};
 pub use error::{Error, Result};
+pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
-pub use source::{Completion, Context, Page, Partial, Progress, Source};
+pub use source::{Completion, Context, Page, Partial, Progress, Source, Templates};
 pub use uri::Uri;
 pub use uri_template::UriTemplate;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
-use crate::{Cache, Change, Contents, Error, Resource, Result, Template, Uri, UriTemplate};
+use crate::{Cache, Change, Contents, Error, Proof, Resource, Result, Template, Uri, UriTemplate};
 
 /// A place resources come from.
 ///
@@ -29,8 +29,8 @@ pub trait Source: Send + Sync + 'static {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
     /// The templates whose URIs [`read`](Source::read) also answers.
-    async fn templates(&self) -> Result<Vec<Template>> {
-        Ok(Vec::new())
+    async fn templates(&self) -> Result<Templates> {
+        Ok(Templates { proof: Some(Proof::always()), ..Templates::default() })
     }
 
     /// Values for the variable that somebody is typing, best first.
@@ -69,6 +69,23 @@ pub struct Page {
     pub resources: Vec<Resource>,
     /// Whether there may be more after the last one.
     pub more: bool,
+    /// Tells for how long the page is right, where the source can tell.
+    pub proof: Option<Proof>,
+}
+
+/// The templates of a source.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Templates {
+    /// The templates, in any order.
+    pub templates: Vec<Template>,
+    /// Tells for how long these are all of them, where the source can tell.
+    pub proof: Option<Proof>,
+}
+
+impl From<Vec<Template>> for Templates {
+    fn from(templates: Vec<Template>) -> Self {
+        Self { templates, proof: None }
+    }
 }
 
 /// A template that somebody is filling in.

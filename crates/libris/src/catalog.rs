@@ -1,13 +1,14 @@
 //! All sources joined into one.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
-    Uri,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri,
 };
 use tokio::sync::watch;
 
@@ -18,15 +19,26 @@ use crate::watches::Watches;
 /// Where two sources have the same URI, the one that was added first is listed and read.
 pub struct Catalog {
     sources: watch::Sender<Sources>,
+    /// The templates of all sources as they were last joined.
+    joined: Mutex<Option<Arc<Joined>>>,
 }
 
 /// The sources at one time.
 pub(crate) type Sources = Arc<[Arc<dyn Source>]>;
 
+/// The templates of all sources.
+struct Joined {
+    /// In the order of their texts, each once.
+    templates: Vec<Template>,
+    /// Which source completes which.
+    owners: HashMap<Box<str>, Arc<dyn Source>>,
+    proof: Option<Proof>,
+}
+
 impl Catalog {
     /// A catalog of these sources.
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self { sources: watch::Sender::new(sources.into()) }
+        Self { sources: watch::Sender::new(sources.into()), joined: Mutex::default() }
     }
 
     /// Puts these sources in the place of those it had. Whoever watches is told to look again.
@@ -38,9 +50,39 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
+    /// The sources, and a proof that they are still these.
+    fn proven(&self) -> (Sources, Proof) {
+        let seen = self.sources.subscribe();
+        let sources = seen.borrow().clone();
+        (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
+    }
+
+    async fn joined(&self) -> Result<Arc<Joined>> {
+        let lock = || self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock().clone();
+        if let Some(kept) = kept.filter(|kept| kept.proof.as_ref().is_some_and(Proof::holds)) {
+            return Ok(kept);
+        }
+        let (sources, proof) = self.proven();
+        let mut joined = Joined { templates: Vec::new(), owners: HashMap::new(), proof: Some(proof) };
+        for source in &*sources {
+            let Templates { templates, proof } = source.templates().await?;
+            joined.proof = both(joined.proof, proof);
+            for template in templates {
+                joined.owners.entry(template.uri.as_str().into()).or_insert_with(|| source.clone());
+                joined.templates.push(template);
+            }
+        }
+        // The sort is stable, so of equals the one that was added first stays.
+        joined.templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
+        joined.templates.dedup_by(|one, other| one.uri == other.uri);
+        let joined = Arc::new(joined);
+        *lock() = Some(joined.clone());
+        Ok(joined)
+    }
+
     /// The sources that may have `uri`, the one that means it most closely first.
-    fn candidates(&self, uri: &Uri) -> Vec<Arc<dyn Source>> {
-        let sources = self.sources();
+    fn candidates(sources: &Sources, uri: &Uri) -> Vec<Arc<dyn Source>> {
         let mut found: Vec<_> =
             sources.iter().filter_map(|source| Some((source.covers(uri)?, source.clone()))).collect();
         // The sort is stable, so equals stay in the order they were added.
@@ -56,20 +98,27 @@ impl Source for Catalog {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let sources = self.sources();
+        let (sources, proof) = self.proven();
+        let mut proof = Some(proof);
         let mut pages = Vec::with_capacity(sources.len());
         for source in &*sources {
-            pages.push(source.list(after, limit).await?);
+            let mut page = source.list(after, limit).await?;
+            proof = both(proof, page.proof.take());
+            pages.push(page);
         }
-        Ok(merge(pages, limit))
+        Ok(Page { proof, ..merge(pages, limit) })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        for source in self.candidates(uri) {
+        let (sources, proof) = self.proven();
+        let mut proof = Some(proof);
+        for source in Self::candidates(&sources, uri) {
             match source.read(uri, context).await {
-                Err(Error::NotFound(_)) => {}
+                // Nothing proves that it stays so.
+                Err(Error::NotFound(_)) => proof = None,
                 Ok(mut contents) => {
                     contents.cache.get_or_insert_with(|| source.cache());
+                    contents.proof = both(proof, contents.proof);
                     return Ok(contents);
                 }
                 failed => return failed,
@@ -78,27 +127,20 @@ impl Source for Catalog {
         Err(Error::NotFound(uri.clone()))
     }
 
-    async fn templates(&self) -> Result<Vec<Template>> {
-        let mut templates = Vec::new();
-        for source in &*self.sources() {
-            templates.extend(source.templates().await?);
-        }
-        templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
-        templates.dedup_by(|one, other| one.uri == other.uri);
-        Ok(templates)
+    async fn templates(&self) -> Result<Templates> {
+        let joined = self.joined().await?;
+        Ok(Templates { templates: joined.templates.clone(), proof: joined.proof.clone() })
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        for source in &*self.sources() {
-            if source.templates().await?.iter().any(|template| template.uri == *asked.template) {
-                return source.complete(asked).await;
-            }
+        match self.joined().await?.owners.get(asked.template.as_str()) {
+            Some(source) => source.complete(asked).await,
+            None => Err(Error::invalid(format!("unknown template `{}`", asked.template))),
         }
-        Err(Error::invalid(format!("unknown template `{}`", asked.template)))
     }
 
     async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        for source in self.candidates(uri) {
+        for source in Self::candidates(&self.sources(), uri) {
             match source.children(uri, after, limit).await {
                 Err(Error::NotFound(_)) => {}
                 answered => return answered,
@@ -108,7 +150,9 @@ impl Source for Catalog {
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
-        self.candidates(uri).first().map_or_else(|| uri.clone(), |source| source.subject(uri))
+        Self::candidates(&self.sources(), uri)
+            .first()
+            .map_or_else(|| uri.clone(), |source| source.subject(uri))
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -118,6 +162,11 @@ impl Source for Catalog {
     fn cache(&self) -> Cache {
         self.sources().iter().map(|source| source.cache()).reduce(Cache::and).unwrap_or_default()
     }
+}
+
+/// A proof of both, if there is one of each.
+fn both(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
+    Some(one?.and(other?))
 }
 
 /// Merges pages that begin at the same place into the one page that begins there.
@@ -149,7 +198,7 @@ fn merge(pages: Vec<Page>, limit: usize) -> Page {
         resources.truncate(limit);
         cut = true;
     }
-    Page { resources, more: cut }
+    Page { resources, more: cut, proof: None }
 }
 
 #[cfg(test)]
@@ -162,7 +211,7 @@ mod tests {
             .iter()
             .map(|name| Resource::new(Uri::parse(&format!("a:{name}")).unwrap(), *name))
             .collect();
-        Page { resources, more }
+        Page { resources, more, proof: None }
     }
 
     fn names(page: &Page) -> Vec<&str> {

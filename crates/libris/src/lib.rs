@@ -7,6 +7,7 @@
 mod catalog;
 mod cursor;
 mod encode;
+mod kept;
 mod live;
 mod server;
 mod watches;
@@ -14,8 +15,8 @@ mod watches;
 pub use catalog::Catalog;
 pub use libris_core::{
     Annotations, Audience, Body, Cache, Change, Completion, Content, Contents, Context, Error, Icon, Meta,
-    Page, Partial, Progress, Resource, Result, Scope, Source, Template, Theme, Uri, UriTemplate,
-    uri_template,
+    Page, Partial, Progress, Proof, Resource, Result, Scope, Source, Template, Templates, Theme, Uri,
+    UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
 pub use live::Live;

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use libris_core::{Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Uri, UriTemplate};
+use libris_core::{
+    Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Templates, Uri, UriTemplate,
+};
 use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, Reference, Reply, Service};
 
-use crate::cursor::{self, Kind};
+use crate::cursor;
 use crate::encode::{self, Members};
+use crate::kept::{Asked, Kept, Kind};
 use crate::live::{Hub, Live};
 
 /// How a source is served.
@@ -23,6 +26,8 @@ pub struct Config {
     pub instructions: Option<String>,
     /// How many resources or templates one page holds.
     pub page: usize,
+    /// How many bytes of encoded answers are kept in memory.
+    pub kept: u64,
     /// How changes are told.
     pub live: Live,
 }
@@ -35,6 +40,7 @@ impl Default for Config {
             description: None,
             instructions: None,
             page: 100,
+            kept: 64 << 20,
             live: Live::default(),
         }
     }
@@ -44,6 +50,7 @@ impl Default for Config {
 pub struct Server {
     source: Arc<dyn Source>,
     config: Config,
+    kept: Kept,
     hub: Hub,
 }
 
@@ -51,7 +58,7 @@ impl Server {
     /// Serves this source, which is most often a [`Catalog`](crate::Catalog).
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
         let hub = Hub::new(source.clone(), config.live.clone());
-        Self { source, config, hub }
+        Self { source, kept: Kept::new(config.kept), config, hub }
     }
 }
 
@@ -68,11 +75,15 @@ impl Service for Server {
     }
 
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let asked = Asked { revision: call.revision, kind: Kind::List, text: cursor.unwrap_or_default() };
+        if let Some(reply) = self.kept.find(asked) {
+            return Ok(reply);
+        }
         let facts = call.revision.facts();
         let after = match cursor {
             None => None,
             Some(cursor) => Some(
-                cursor::decode(Kind::Resources, cursor)
+                cursor::decode(cursor::Kind::Resources, cursor)
                     .and_then(|last| Uri::parse(&last).ok())
                     .ok_or_else(foreign)?,
             ),
@@ -82,18 +93,25 @@ impl Service for Server {
             encode::resource(json, facts, resource);
         });
         if let Some(last) = page.resources.last().filter(|_| page.more) {
-            members = members.text("nextCursor", &cursor::encode(Kind::Resources, last.uri.as_str()));
+            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
         }
-        Ok(Reply { members: members.finish(), keep: Some(keep(self.source.cache())) })
+        let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
+        self.kept.keep(asked, &reply, page.proof);
+        Ok(reply)
     }
 
     async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let asked =
+            Asked { revision: call.revision, kind: Kind::Templates, text: cursor.unwrap_or_default() };
+        if let Some(reply) = self.kept.find(asked) {
+            return Ok(reply);
+        }
         let facts = call.revision.facts();
         let after = match cursor {
             None => String::new(),
-            Some(cursor) => cursor::decode(Kind::Templates, cursor).ok_or_else(foreign)?,
+            Some(cursor) => cursor::decode(cursor::Kind::Templates, cursor).ok_or_else(foreign)?,
         };
-        let mut templates = self.source.templates().await.map_err(explain)?;
+        let Templates { mut templates, proof } = self.source.templates().await.map_err(explain)?;
         templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
         let rest = &templates[start..];
@@ -102,20 +120,26 @@ impl Service for Server {
             encode::template(json, facts, template);
         });
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
-            members = members.text("nextCursor", &cursor::encode(Kind::Templates, last.uri.as_str()));
+            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
         }
-        Ok(Reply { members: members.finish(), keep: Some(keep(self.source.cache())) })
+        let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
+        self.kept.keep(asked, &reply, proof);
+        Ok(reply)
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
+        let asked = Asked { revision: call.revision, kind: Kind::Read, text: uri };
+        if let Some(reply) = self.kept.find(asked) {
+            return Ok(reply);
+        }
         let facts = call.revision.facts();
-        let asked = Uri::parse(uri).map_err(explain)?;
+        let parsed = Uri::parse(uri).map_err(explain)?;
         let context = if call.wants_progress() {
             Context::with_progress(Arc::new(Report(call.clone())))
         } else {
             Context::default()
         };
-        let contents = self.source.read(&asked, &context).await.map_err(|error| match error {
+        let contents = self.source.read(&parsed, &context).await.map_err(|error| match error {
             Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
             other => explain(other),
         })?;
@@ -123,7 +147,9 @@ impl Service for Server {
             encode::content(json, facts, content);
         });
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
-        Ok(Reply { members: members.finish(), keep: Some(keep(cache)) })
+        let reply = Reply { members: members.finish(), keep: Some(keep(cache)) };
+        self.kept.keep(asked, &reply, contents.proof);
+        Ok(reply)
     }
 
     async fn complete(&self, _call: &Call, asked: &Completing) -> Answer {
@@ -163,7 +189,9 @@ impl Service for Server {
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
-        self.hub.counts()
+        let mut counts = self.hub.counts();
+        counts.push(("kept_bytes", self.kept.bytes()));
+        counts
     }
 }
 

@@ -134,6 +134,9 @@ async fn everything_that_can_be_said() {
             },
         ],
         more: false,
+        proof: Some(
+            Proof { .. },
+        ),
     }
     "#);
 }
@@ -206,21 +209,21 @@ async fn templates() {
     insta::assert_snapshot!(read(&inline, "weather://say/%22hi%22").await, @r#"application/json text {"any": "say/\"hi\""}"#);
     insta::assert_snapshot!(read(&inline, "weather://page/Oslo?units=c").await, @"text/html text <h1>Oslo</h1>{{other}}");
     insta::assert_snapshot!(read(&inline, "other://x").await, @"nothing is at `other://x`");
-    let templates = inline.templates().await.unwrap();
+    let templates = inline.templates().await.unwrap().templates;
     let names: Vec<_> =
         templates.iter().map(|template| (template.name.as_str(), template.mime.as_deref())).collect();
     insta::assert_debug_snapshot!(names, @r#"
     [
         (
-            "forecast",
-            Some(
-                "text/plain",
-            ),
-        ),
-        (
             "weather://{+any}",
             Some(
                 "application/json",
+            ),
+        ),
+        (
+            "forecast",
+            Some(
+                "text/plain",
             ),
         ),
         (
@@ -232,7 +235,7 @@ async fn templates() {
     ]
     "#);
     let known = BTreeMap::new();
-    let asked = |variable, typed| Partial { template: &templates[0].uri, variable, typed, known: &known };
+    let asked = |variable, typed| Partial { template: &templates[1].uri, variable, typed, known: &known };
     let completion = inline.complete(asked("city", "par")).await.unwrap();
     assert_eq!(
         completion,
@@ -264,7 +267,7 @@ fn a_file_that_became_a_pipe() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answers = runtime.block_on(async {
             let listed = inline.list(None, 9).await.unwrap().resources.remove(0);
-            let template = inline.templates().await.unwrap().remove(0);
+            let template = inline.templates().await.unwrap().templates.remove(0);
             let mut answers = vec![format!("{:?} {:?} {:?}", listed.mime, listed.size, template.mime)];
             for uri in ["x://pipe", "x://pipe/x"] {
                 let error = inline.read(&Uri::parse(uri).unwrap(), &Context::default()).await.unwrap_err();

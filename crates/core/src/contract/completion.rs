@@ -9,7 +9,7 @@ use crate::{Completion, Context, Error, Partial, Uri, UriTemplate};
 /// Every template has a name.
 pub async fn templates_have_names(fixture: &dyn Fixture) {
     let law = Law::new("templates_have_names", fixture);
-    for template in law.had("asking for templates", law.source.templates().await) {
+    for template in law.had("asking for templates", law.source.templates().await).templates {
         if template.name.is_empty() {
             law.broken(format_args!("`{}` has no name", template.uri));
         }

@@ -162,7 +162,7 @@ impl<'a> Law<'a> {
 
     async fn templates(&self) -> Vec<UriTemplate> {
         let templates = self.had("asking for templates", self.source.templates().await);
-        templates.into_iter().map(|template| template.uri).collect()
+        templates.templates.into_iter().map(|template| template.uri).collect()
     }
 
     async fn complete(

@@ -7,6 +7,7 @@ mod expand;
 mod matching;
 mod parse;
 mod pattern;
+mod set;
 mod specificity;
 mod variables;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use set::TemplateSet;
 pub use specificity::Specificity;
 pub use variables::{Value, Variables};
 

@@ -80,7 +80,7 @@ impl Tree {
 
     /// The directory at a path from the root that has no links on it.
     fn descend(&self, root: Place, path: &Path) -> io::Result<Folder> {
-        let mut folder = self.top(root)?;
+        let mut folder = self.top(root, None)?;
         for name in path {
             self.judge(&folder, name)?;
             folder = self.enter_itself(&folder, name)?;

@@ -14,9 +14,12 @@ mod link;
 mod name;
 mod part;
 mod read;
+#[cfg(target_os = "linux")]
+mod remote;
 mod root;
 mod stamp;
 mod tree;
+mod vigil;
 mod walk;
 mod watch;
 
@@ -30,8 +33,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source,
-    Template, Uri, UriTemplate,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{Config, Rule, Watching};
@@ -166,11 +169,10 @@ impl Source for Files {
         let gone = Arc::clone(&waiting.gone);
         let read =
             self.blocking(move |inner| Reader { inner, uri: &uri, context: &context, gone: &gone }.read());
-        let parts: Vec<Content> = read.await?;
-        Ok(parts.into())
+        read.await
     }
 
-    async fn templates(&self) -> Result<Vec<Template>> {
+    async fn templates(&self) -> Result<Templates> {
         let inner = &self.inner;
         let mut template = Template::new(inner.template.clone(), &inner.mount);
         template.title =
@@ -181,7 +183,7 @@ impl Source for Files {
             Some(description) => format!("{description}\n\n{what}"),
             None => what.into(),
         });
-        Ok(vec![template])
+        Ok(Templates { templates: vec![template], proof: Some(Proof::always()) })
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
@@ -245,8 +247,8 @@ impl Inner {
         Uri::parse(&format!("{}{path}", self.prefix)).ok()
     }
 
-    fn open_root(&self) -> Result<Folder> {
-        self.tree.root().map_err(|cause| self.unavailable(cause))
+    fn open_root(&self) -> Result<Arc<Folder>> {
+        self.tree.proven_root().map_err(|cause| self.unavailable(cause))
     }
 
     fn unavailable(&self, cause: io::Error) -> Error {
@@ -279,6 +281,7 @@ impl Inner {
                 }
             });
         }
+        page.proof = walk.into_witness().prove();
         Ok(page)
     }
 

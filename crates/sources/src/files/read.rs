@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cap_std::fs::{File, Metadata};
-use libris_core::{Body, Content, Context, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
 use super::describe::DIRECTORY;
 use super::part::{Bounds, Lines, Over};
 use super::root::Place;
+use super::stamp::Stamp;
 use super::tree::{Folder, Found};
+use super::vigil::Witness;
 use super::{Inner, walk};
 use crate::media::{self, Form, Units};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
@@ -40,26 +42,35 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn read(&self) -> Result<Vec<Content>> {
+    pub(super) fn read(&self) -> Result<Contents> {
         let path = self.inner.path(self.uri).ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         let range = self.uri.query().map_or(Ok(None), Range::parse)?;
+        let mut witness = Witness::new(&self.inner.tree.vigil);
         let found = self.inner.tree.find(self.inner.open_root()?, path).map_err(|cause| self.fault(cause))?;
-        match (found, range) {
-            (Found::Folder(folder), None) => self.directory(&folder),
-            (Found::Folder(_), Some(_)) => Err(Error::invalid(format!(
-                "`{}` is a directory, which has no lines or bytes: read it without `?`",
-                self.uri.without_query()
-            ))),
-            (Found::File(folder, name), None) => self.whole(&folder, &name).map(|content| vec![content]),
-            (Found::File(folder, name), Some(range)) => {
-                self.part(&folder, &name, range).map(|content| vec![content])
+        let parts = match (found, range) {
+            (Found::Folder(folder), None) => self.directory(&folder, &mut witness)?,
+            (Found::Folder(_), Some(_)) => {
+                return Err(Error::invalid(format!(
+                    "`{}` is a directory, which has no lines or bytes: read it without `?`",
+                    self.uri.without_query()
+                )));
             }
-        }
+            (Found::File(folder, name), range) => {
+                witness.directory(folder.chain.as_ref());
+                let (file, metadata) = self.open(&folder, &name)?;
+                let path = folder.way.path.join(&name);
+                witness.file(folder.place.spot(path), Stamp::of(&metadata));
+                vec![match range {
+                    None => self.whole(file, &metadata, &name)?,
+                    Some(range) => self.part(file, &metadata, &name, range)?,
+                }]
+            }
+        };
+        Ok(Contents { proof: witness.prove(), ..Contents::from(parts) })
     }
 
-    fn whole(&self, folder: &Folder, name: &OsStr) -> Result<Content> {
+    fn whole(&self, mut file: File, metadata: &Metadata, name: &OsStr) -> Result<Content> {
         let limit = self.inner.config.max_size;
-        let (mut file, metadata) = self.open(folder, name)?;
         if metadata.len() > limit {
             return Err(self.too_large(&mut file, name, metadata.len()));
         }
@@ -97,9 +108,8 @@ impl Reader<'_> {
         self.inner.tree.at(folder, name, Place::open).map_err(|cause| self.fault(cause))
     }
 
-    fn part(&self, folder: &Folder, name: &OsStr, range: Range) -> Result<Content> {
+    fn part(&self, mut file: File, metadata: &Metadata, name: &OsStr, range: Range) -> Result<Content> {
         let fault = |cause| self.fault(cause);
-        let (mut file, metadata) = self.open(folder, name)?;
         let mut head = Vec::new();
         (&file).take(media::HEAD as u64).read_to_end(&mut head).map_err(fault)?;
         let mime = mime(name, &head);
@@ -172,13 +182,14 @@ impl Reader<'_> {
     }
 
     /// The entries of a directory with their data, as far as it fits.
-    fn directory(&self, folder: &Folder) -> Result<Vec<Content>> {
+    fn directory(&self, folder: &Folder, witness: &mut Witness) -> Result<Vec<Content>> {
+        witness.directory(folder.chain.as_ref());
         let names = self.inner.tree.names(folder).map_err(|cause| self.fault(cause))?;
         let shown = names.len().min(self.inner.config.directory_entries);
         let mut left = self.inner.config.directory_bytes;
         let mut parts = Vec::with_capacity(shown + 1);
         for key in &names[..shown] {
-            let child = self.child(folder, key, &mut left).map_err(|cause| self.fault(cause))?;
+            let child = self.child(folder, key, &mut left, witness).map_err(|cause| self.fault(cause))?;
             parts.extend(child);
         }
         let own = self.inner.uri(&folder.way.key);
@@ -197,7 +208,13 @@ impl Reader<'_> {
         Ok(parts)
     }
 
-    fn child(&self, folder: &Folder, key: &str, left: &mut u64) -> io::Result<Option<Content>> {
+    fn child(
+        &self,
+        folder: &Folder,
+        key: &str,
+        left: &mut u64,
+        witness: &mut Witness,
+    ) -> io::Result<Option<Content>> {
         let tree = &self.inner.tree;
         if key.ends_with('/') {
             let child = walk::directory(tree, folder, key)?;
@@ -205,6 +222,9 @@ impl Reader<'_> {
             return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }
         let Some(leaf) = walk::leaf(tree, folder, key)? else { return Ok(None) };
+        if leaf.is_shared() {
+            witness.give_up();
+        }
         let Some(uri) = self.inner.uri(&leaf.key) else { return Ok(None) };
         // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
         let omitted = |size: u64| {

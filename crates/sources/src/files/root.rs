@@ -12,6 +12,8 @@ use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, Open
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
+use super::stamp::Stamp;
+
 /// Whether file systems of this platform are wont to take a name for another that differs in case.
 pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple"));
 
@@ -24,12 +26,37 @@ pub(super) struct Root {
 }
 
 /// A directory below the root that is open. Nothing in it is followed where it is a link.
+#[derive(Clone)]
 pub(super) struct Place {
     root: Arc<Dir>,
     dir: Arc<Dir>,
 }
 
+/// A file that was found by its path from the root, of which only the stamp is asked again.
+pub(super) struct Spot {
+    root: Arc<Dir>,
+    path: PathBuf,
+}
+
+impl Spot {
+    /// The stamp of what is there now. Links before the last name are followed, so none may be on the way.
+    #[cfg(unix)]
+    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        use rustix::fs::{AtFlags, statat};
+        Ok(Stamp::of_stat(&statat(&*self.root, &self.path, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+        Ok(Stamp::of(&self.root.symlink_metadata(&self.path)?))
+    }
+}
+
 impl Root {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         let linked = std::fs::symlink_metadata(path)?.is_symlink();
@@ -83,6 +110,16 @@ impl Place {
     /// there by then must be opened without following any more.
     pub(super) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         self.root.canonicalize(path)
+    }
+
+    /// The file of this path from the root.
+    pub(super) fn spot(&self, path: PathBuf) -> Spot {
+        Spot { root: Arc::clone(&self.root), path }
+    }
+
+    /// Whether two are the same directory because they were opened as one.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.dir, &other.dir)
     }
 
     /// What is known about this directory.

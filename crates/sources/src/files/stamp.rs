@@ -1,5 +1,6 @@
 //! Telling whether a file or directory is still the one that was looked at.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cap_std::fs::Metadata;
@@ -31,6 +32,19 @@ impl Identity {
         use cap_fs_ext::MetadataExt;
         Self { device: metadata.dev(), node: metadata.ino() }
     }
+
+    /// Whether this is what is at a path, all links on it followed.
+    #[cfg(unix)]
+    pub(super) fn is_at(self, path: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.node)
+    }
+
+    /// Whether this is what is at a path. Here nothing tells.
+    #[cfg(not(unix))]
+    pub(super) fn is_at(self, _path: &Path) -> bool {
+        false
+    }
 }
 
 impl Stamp {
@@ -40,6 +54,16 @@ impl Stamp {
             size: metadata.len(),
             modified: metadata.modified().ok().map(|time| time.into_std()),
             changed: changed(metadata),
+        }
+    }
+
+    #[cfg(unix)]
+    pub(super) fn of_stat(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            identity: Identity { device: stat.st_dev, node: stat.st_ino },
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            changed: time(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 
@@ -66,12 +90,16 @@ impl Stamp {
 #[cfg(unix)]
 fn changed(metadata: &Metadata) -> Option<SystemTime> {
     use cap_std::fs::MetadataExt;
-    let seconds = u64::try_from(metadata.ctime()).ok()?;
-    let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
+    time(metadata.ctime(), metadata.ctime_nsec())
 }
 
 #[cfg(not(unix))]
 fn changed(_metadata: &Metadata) -> Option<SystemTime> {
     None
+}
+
+#[cfg(unix)]
+fn time(seconds: i64, nanoseconds: impl TryInto<u32>) -> Option<SystemTime> {
+    let seconds = u64::try_from(seconds).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds.try_into().ok()?))
 }

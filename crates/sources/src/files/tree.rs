@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
 use cap_std::fs::{File, Metadata};
@@ -17,13 +17,17 @@ use super::link::{Near, Symlinks};
 use super::name;
 use super::root::{IGNORES_CASE, Place, Root, missing};
 use super::stamp::{Identity, Stamp};
-use super::{Config, root};
+use super::vigil::{Chain, Entries, Vigil};
+use super::{Config, Watching, root};
 
 /// How many names of directory entries are kept in memory.
 const NAMES: usize = 1_000_000;
 
 /// How many directories with ignore files are kept in memory.
 const IGNORED: usize = 10_000;
+
+/// How many directories are kept open.
+const OPEN: usize = 128;
 
 /// How deep directories may be nested. A walk holds all of them open.
 const DEPTH: usize = 128;
@@ -42,6 +46,9 @@ pub(super) struct Tree {
     gitignore: bool,
     listings: Cache<Listing>,
     ignored: Cache<Arc<KeptIgnored>>,
+    /// Directories that are open and proven to be what a path leads to.
+    open: Cache<Arc<Folder>>,
+    pub(super) vigil: Vigil,
     warned: Mutex<HashSet<String>>,
 }
 
@@ -55,6 +62,12 @@ pub(super) struct Folder {
     pub(super) stamp: Stamp,
     /// It and those above it.
     trail: Vec<Identity>,
+    /// That it is still what its path leads to, where that can be proven.
+    pub(super) chain: Option<Arc<Chain>>,
+    /// That what is known of it and what is in it is still so, where there is a chain.
+    entries: Option<Entries>,
+    /// What is in it, once somebody asked. Only a folder with a chain keeps it.
+    names: OnceLock<Names>,
 }
 
 /// A way from the root to a directory.
@@ -84,8 +97,8 @@ impl Folder {
 
 /// What is at a path.
 pub(super) enum Found {
-    Folder(Folder),
-    File(Folder, OsString),
+    Folder(Arc<Folder>),
+    File(Arc<Folder>, OsString),
 }
 
 /// The sorted names in a directory, as they stand in URIs; those of directories end with a slash.
@@ -115,20 +128,78 @@ impl Tree {
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
             ignored: Cache::new(IGNORED),
+            open: Cache::new(OPEN),
+            // Where a link leads may change without a trace in any directory on the way to it.
+            vigil: if config.symlinks || config.watch == Watching::Poll {
+                Vigil::none()
+            } else {
+                Vigil::new()
+            },
             warned: Mutex::default(),
         })
     }
 
     /// The root as it is now.
     pub(super) fn root(&self) -> io::Result<Folder> {
-        self.top(self.root.place()?)
+        self.top(self.root.place()?, None)
+    }
+
+    /// The root as it is now, for an answer that is to be proven.
+    pub(super) fn proven_root(&self) -> io::Result<Arc<Folder>> {
+        if let Some(root) = self.kept("") {
+            return Ok(root);
+        }
+        let place = self.root.place()?;
+        let identity = Identity::of(&place.metadata()?);
+        let chain = self.vigil.begin(self.root.path(), &place, identity);
+        // It was found before it was watched.
+        let found = self.root.place()?;
+        let chain = chain.filter(|_| found.is(&place));
+        Ok(self.keep(self.top(found, chain)?))
     }
 
     /// The root that was opened before.
-    pub(super) fn top(&self, place: Place) -> io::Result<Folder> {
+    pub(super) fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
+        let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, "", &[])?;
         let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
-        Ok(Folder { stamp: Stamp::of(&metadata), place, way, real: None, metadata, trail })
+        let stamp = Stamp::of(&metadata);
+        Ok(Folder { stamp, place, way, real: None, metadata, trail, chain, entries, names: OnceLock::new() })
+    }
+
+    /// The directory of a key, if it is open and still what its path leads to.
+    fn kept(&self, key: &str) -> Option<Arc<Folder>> {
+        let folder = self.open.find(key)?;
+        let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
+        let Some(chain) = chain else {
+            self.open.forget(key);
+            return None;
+        };
+        if folder.entries.as_ref().is_some_and(Entries::are_so) {
+            return Some(folder);
+        }
+        let entries = Some(chain.entries());
+        let metadata = folder.place.metadata().ok()?;
+        Some(self.keep(Folder {
+            place: folder.place.clone(),
+            way: folder.way.clone(),
+            real: None,
+            stamp: Stamp::of(&metadata),
+            metadata,
+            trail: folder.trail.clone(),
+            chain: folder.chain.clone(),
+            entries,
+            names: OnceLock::new(),
+        }))
+    }
+
+    /// Keeps a directory open if it can be proven that it is still what its path leads to.
+    fn keep(&self, folder: Folder) -> Arc<Folder> {
+        let folder = Arc::new(folder);
+        if folder.chain.is_some() {
+            self.open.keep(&folder.way.key, 1, Arc::clone(&folder));
+        }
+        folder
     }
 
     /// Which directory the root is now.
@@ -137,16 +208,21 @@ impl Tree {
     }
 
     /// What is at a path such as `guide/start.md` below the root, written as in a URI.
-    pub(super) fn find(&self, root: Folder, path: &str) -> io::Result<Found> {
-        let mut folder = root;
+    pub(super) fn find(&self, root: Arc<Folder>, path: &str) -> io::Result<Found> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
             None => (path, false),
         };
         if path.is_empty() {
-            return if slash { Err(missing()) } else { Ok(Found::Folder(folder)) };
+            return if slash { Err(missing()) } else { Ok(Found::Folder(root)) };
         }
-        let mut segments = path.split('/').peekable();
+        // Those that are open are found at once, however deep.
+        let parent = path.rfind('/').map_or("", |slash| &path[..=slash]);
+        let (mut folder, rest) = match root.chain.as_ref().and_then(|_| self.kept(parent)) {
+            Some(folder) => (folder, &path[parent.len()..]),
+            None => (root, path),
+        };
+        let mut segments = rest.split('/').peekable();
         while let Some(segment) = segments.next() {
             let (name, directory) = self.entry(&folder, segment)?;
             if directory {
@@ -176,13 +252,23 @@ impl Tree {
     }
 
     /// The directory of this name, whether or not the name is shown.
-    pub(super) fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Folder> {
-        let Some(target) = self.target(folder, name, &mut Near::default())? else {
-            let real = folder.real.as_ref().map(|real| (real, name));
-            return self.folder(folder.place.enter(name)?, folder, (segment, name), real);
+    pub(super) fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Arc<Folder>> {
+        if folder.chain.is_some()
+            && let Some(kept) = self.kept(&format!("{}{segment}/", folder.way.key))
+        {
+            return Ok(kept);
+        }
+        let entered = match self.target(folder, name, &mut Near::default())? {
+            None => {
+                let real = folder.real.as_ref().map(|real| (real, name));
+                self.folder(folder.place.enter(name)?, folder, (segment, name), real)
+            }
+            Some(target) => {
+                let place = target.parent.place.enter(&target.name)?;
+                self.folder(place, folder, (segment, name), Some((&target.parent.way, &target.name)))
+            }
         };
-        let place = target.parent.place.enter(&target.name)?;
-        self.folder(place, folder, (segment, name), Some((&target.parent.way, &target.name)))
+        Ok(self.keep(entered?))
     }
 
     /// The directory of this name, which must not be a link.
@@ -200,6 +286,9 @@ impl Tree {
         (segment, name): (&str, &OsStr),
         real: Option<(&Way, &OsStr)>,
     ) -> io::Result<Folder> {
+        // Before anything is looked at that it is to prove.
+        let chain = above.chain.as_ref().and_then(|chain| self.vigil.go_on(chain, &place));
+        let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, &format!("{}{segment}/", above.way.key), &above.trail)?;
         let way = self.way(&place, &above.way, segment, name);
         let real = match real {
@@ -209,7 +298,8 @@ impl Tree {
             }
             None => None,
         };
-        Ok(Folder { stamp: Stamp::of(&metadata), place, way, real, metadata, trail })
+        let stamp = Stamp::of(&metadata);
+        Ok(Folder { stamp, place, way, real, metadata, trail, chain, entries, names: OnceLock::new() })
     }
 
     fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
@@ -237,6 +327,18 @@ impl Tree {
 
     /// The names that are shown in a directory.
     pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
+        if let Some(names) = folder.names.get() {
+            return Ok(Arc::clone(names));
+        }
+        let names = self.settled_names(folder)?;
+        if folder.chain.is_some() {
+            let _ = folder.names.set(Arc::clone(&names));
+        }
+        Ok(names)
+    }
+
+    /// The names by the stamp of the directory.
+    fn settled_names(&self, folder: &Folder) -> io::Result<Names> {
         if let Some(kept) = self.listings.find(&folder.way.key)
             && kept.stamp == folder.stamp
             && kept.ways.len() == folder.ways().count()
@@ -427,7 +529,7 @@ mod tests {
         for _ in 0..2 {
             let root = tree.root().unwrap();
             let names = tree.names(&root).unwrap();
-            let mut walk = Walk::everything(&tree, root, names);
+            let mut walk = Walk::everything(&tree, Arc::new(root), names);
             let mut met = 0;
             while walk.step().unwrap().is_some() {
                 met += 1;

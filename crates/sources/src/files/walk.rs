@@ -9,6 +9,7 @@ use cap_std::fs::Metadata;
 use super::name;
 use super::root::is_missing;
 use super::tree::{Folder, Names, Tree};
+use super::vigil::Witness;
 
 /// A walk that has the directories open that lead to where it is.
 pub(super) struct Walk<'a> {
@@ -16,10 +17,12 @@ pub(super) struct Walk<'a> {
     stack: Vec<Level>,
     /// Whether the root itself is still to come.
     root: bool,
+    /// What all that was met rests on.
+    witness: Witness,
 }
 
 struct Level {
-    folder: Folder,
+    folder: Arc<Folder>,
     names: Names,
     next: usize,
 }
@@ -39,14 +42,24 @@ pub(super) struct Leaf {
     pub(super) metadata: Metadata,
 }
 
+impl Leaf {
+    /// Whether it has another name, under which it may change without the directory being told.
+    pub(super) fn is_shared(&self) -> bool {
+        use cap_fs_ext::MetadataExt;
+        self.metadata.nlink() > 1
+    }
+}
+
 impl<'a> Walk<'a> {
     /// A walk over everything, the root first.
-    pub(super) fn everything(tree: &'a Tree, root: Folder, names: Names) -> Self {
-        Self { tree, stack: vec![Level { folder: root, names, next: 0 }], root: true }
+    pub(super) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names) -> Self {
+        let mut witness = Witness::new(&tree.vigil);
+        witness.directory(root.chain.as_ref());
+        Self { tree, stack: vec![Level { folder: root, names, next: 0 }], root: true, witness }
     }
 
     /// A walk over what comes after `path`, whether or not something is there.
-    pub(super) fn after(tree: &'a Tree, root: Folder, names: Names, path: &str) -> io::Result<Self> {
+    pub(super) fn after(tree: &'a Tree, root: Arc<Folder>, names: Names, path: &str) -> io::Result<Self> {
         let mut walk = Self { root: false, ..Self::everything(tree, root, names) };
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
@@ -81,14 +94,23 @@ impl<'a> Walk<'a> {
                     return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
                 }
             } else if let Some(leaf) = leaf(self.tree, &level.folder, &key)? {
+                if leaf.is_shared() {
+                    self.witness.give_up();
+                }
                 return Ok(self.stack.last().map(|level| Step::File(&level.folder, Box::new(leaf))));
             }
         }
     }
 
+    /// What all that was met rests on.
+    pub(super) fn into_witness(self) -> Witness {
+        self.witness
+    }
+
     fn descend(&mut self, key: &str) -> io::Result<bool> {
         let Some(level) = self.stack.last() else { return Ok(false) };
         let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
+        self.witness.directory(folder.chain.as_ref());
         let names = match self.tree.names(&folder) {
             Ok(names) => names,
             Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
@@ -116,7 +138,7 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
 }
 
 /// The directory of a name from a listing, if it is still one.
-pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Folder>> {
+pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Arc<Folder>>> {
     let segment = key.trim_end_matches('/');
     let Some(name) = name::of_segment(segment) else { return Ok(None) };
     match tree.enter(folder, segment, &name) {

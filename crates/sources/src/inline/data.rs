@@ -54,6 +54,11 @@ impl Data {
         }
     }
 
+    /// Whether it can never be something else.
+    pub(super) fn is_fixed(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+
     /// What is known about the data; `said` is the media type of the configuration.
     pub(super) fn facts(&self, said: Option<&str>) -> Facts {
         let mime = |found: &str| said.unwrap_or(found).to_owned();

@@ -5,17 +5,17 @@ mod data;
 mod fill;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
-use libris_core::uri_template::{Specificity, Variables};
+use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Body, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource,
-    Result, Source, Template, Uri, UriTemplate,
+    Annotations, Body, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof,
+    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{Config, Entry};
@@ -31,7 +31,9 @@ pub struct Inline {
 
 struct Inner {
     resources: BTreeMap<Uri, Held<Uri>>,
-    templates: Vec<Held<UriTemplate>>,
+    templates: TemplateSet<Held<UriTemplate>>,
+    /// Whether nothing of it is in a file, which would change.
+    fixed: bool,
     max_size: u64,
 }
 
@@ -55,17 +57,21 @@ impl Inline {
                 return Err(wrong(uri.as_str(), "it is there twice".into()));
             }
         }
-        let mut templates: Vec<Held<UriTemplate>> = Vec::new();
+        let mut templates: Vec<(UriTemplate, Held<UriTemplate>)> = Vec::new();
+        let mut texts = HashSet::new();
         for entry in config.templates {
             let uri = entry.uri.clone();
-            if templates.iter().any(|other| other.entry.uri == uri) {
+            if !texts.insert(uri.as_str().to_owned()) {
                 return Err(wrong(uri.as_str(), "it is there twice".into()));
             }
             let held = Held::new(entry, uri.as_str(), folder)?;
             held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
-            templates.push(held);
+            templates.push((uri, held));
         }
-        Ok(Self { inner: Arc::new(Inner { resources, templates, max_size: config.max_size }), cache })
+        let fixed = resources.values().all(|held| held.data.is_fixed())
+            && templates.iter().all(|(_, held)| held.data.is_fixed());
+        let templates = TemplateSet::new(templates);
+        Ok(Self { inner: Arc::new(Inner { resources, templates, fixed, max_size: config.max_size }), cache })
     }
 
     /// Runs what may touch files where it may wait.
@@ -73,6 +79,9 @@ impl Inline {
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if self.inner.fixed {
+            return work(&self.inner);
+        }
         let inner = Arc::clone(&self.inner);
         match tokio::task::spawn_blocking(move || work(&inner)).await {
             Ok(result) => result,
@@ -87,7 +96,7 @@ impl Source for Inline {
         if self.inner.resources.contains_key(uri) {
             return Some(Specificity::EXACT);
         }
-        self.inner.template(uri).map(|(template, _)| template.entry.uri.specificity())
+        self.inner.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
@@ -97,16 +106,16 @@ impl Source for Inline {
 
     async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
         let uri = uri.clone();
-        self.blocking(move |inner| inner.read(&uri)).await.map(Contents::from)
+        self.blocking(move |inner| inner.read(&uri)).await
     }
 
-    async fn templates(&self) -> Result<Vec<Template>> {
-        self.blocking(|inner| Ok(inner.templates.iter().map(Held::template).collect())).await
+    async fn templates(&self) -> Result<Templates> {
+        self.blocking(|inner| Ok(inner.templates())).await
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        let template = self.inner.templates.iter().find(|held| held.entry.uri == *asked.template);
-        let values = template.and_then(|held| held.entry.complete.get(asked.variable));
+        let values =
+            self.inner.templates.get(asked.template).and_then(|held| held.entry.complete.get(asked.variable));
         Ok(values.map(|values| Completion::of(values, asked.typed)).unwrap_or_default())
     }
 
@@ -120,34 +129,38 @@ impl Source for Inline {
 }
 
 impl Inner {
-    /// The closest template for a URI, and what its variables are.
-    fn template(&self, uri: &Uri) -> Option<(&Held<UriTemplate>, Variables)> {
-        let matching = self.templates.iter().filter_map(|held| Some((held, held.entry.uri.matches(uri)?)));
-        matching.max_by_key(|(held, _)| held.entry.uri.specificity())
+    /// A proof of what rests on this data; what is in a file may change.
+    fn proof(fixed: bool) -> Option<Proof> {
+        fixed.then(Proof::always)
+    }
+
+    fn templates(&self) -> Templates {
+        let templates = self.templates.iter().map(|(_, held)| held.template()).collect();
+        Templates { templates, proof: Self::proof(self.fixed) }
     }
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources: Vec<_> = rest.by_ref().take(limit).map(|(_, held)| held.resource()).collect();
-        Page { resources, more: rest.next().is_some() }
+        Page { resources, more: rest.next().is_some(), proof: Self::proof(self.fixed) }
     }
 
-    fn read(&self, uri: &Uri) -> Result<Content> {
-        if let Some(held) = self.resources.get(uri) {
-            let (mime, body) = held.read(uri, self.max_size)?;
-            return Ok(Content { uri: uri.clone(), mime: Some(mime), body, meta: None });
-        }
-        let (held, variables) = self.template(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let (mime, body) = held.read(uri, self.max_size)?;
-        let body = match body {
-            Body::Text(text) => {
-                let names: Vec<_> = held.entry.uri.variables().collect();
-                Body::Text(fill::fill(&text, &names, &variables, Escape::of(&mime)))
+    fn read(&self, uri: &Uri) -> Result<Contents> {
+        let content = |mime, body| Content { uri: uri.clone(), mime: Some(mime), body, meta: None };
+        let (content, fixed) = match self.resources.get(uri) {
+            Some(held) => {
+                let (mime, body) = held.read(uri, self.max_size)?;
+                (content(mime, body), held.data.is_fixed())
             }
-            bytes => bytes,
+            None => {
+                let (_, held, variables) =
+                    self.templates.closest(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+                let (mime, body) = held.filled(uri, &variables, self.max_size)?;
+                (content(mime, body), held.data.is_fixed())
+            }
         };
-        Ok(Content { uri: uri.clone(), mime: Some(mime), body, meta: None })
+        Ok(Contents { proof: Self::proof(fixed), ..Contents::from(content) })
     }
 }
 
@@ -200,6 +213,18 @@ impl Held<Uri> {
 }
 
 impl Held<UriTemplate> {
+    fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, Body)> {
+        let (mime, body) = self.read(uri, limit)?;
+        let body = match body {
+            Body::Text(text) => {
+                let names: Vec<_> = self.entry.uri.variables().collect();
+                Body::Text(fill::fill(&text, &names, variables, Escape::of(&mime)))
+            }
+            bytes => bytes,
+        };
+        Ok((mime, body))
+    }
+
     fn template(&self) -> Template {
         Template {
             uri: self.entry.uri.clone(),

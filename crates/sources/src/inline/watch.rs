@@ -87,7 +87,7 @@ impl Watched {
 impl Inner {
     fn files(&self) -> Vec<Watched> {
         let resources = self.resources.iter().map(|(uri, held)| (Some(uri.clone()), &held.data));
-        let templates = self.templates.iter().map(|held| (None, &held.data));
+        let templates = self.templates.iter().map(|(_, held)| (None, &held.data));
         resources
             .chain(templates)
             .filter_map(|(uri, data)| match data {

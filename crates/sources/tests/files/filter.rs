@@ -140,7 +140,7 @@ async fn what_may_not_be_read() {
             let children = files.children(files.root(), None, 9).await.unwrap();
             assert_eq!(children.resources.len(), 1);
             assert_eq!(shown(&files, "").await, r#"file:///root/open.txt text/plain text "x""#);
-            let templates = files.templates().await.unwrap();
+            let templates = files.templates().await.unwrap().templates;
             let known = BTreeMap::new();
             let asked = Partial { template: &templates[0].uri, variable: "path", typed: "", known: &known };
             assert_eq!(files.complete(asked).await.unwrap().values, ["open.txt"]);

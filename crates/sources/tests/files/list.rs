@@ -183,7 +183,7 @@ async fn templates_and_cache() {
         config.scope = Scope::Public;
     });
     assert_eq!(files.cache(), Cache { ttl: Duration::from_secs(300), scope: Scope::Public });
-    let templates = files.templates().await.unwrap();
+    let templates = files.templates().await.unwrap().templates;
     insta::assert_debug_snapshot!(templates, @r#"
     [
         Template {

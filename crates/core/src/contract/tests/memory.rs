@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::uri_template::Specificity;
 use crate::{
     Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
-    Uri, UriTemplate,
+    Templates, Uri, UriTemplate,
 };
 
 /// What can be wrong with a source.
@@ -140,7 +140,7 @@ impl Memory {
         }
         more |= self.has(Flaw::MoreAfterTheEnd);
         rest.truncate(limit + usize::from(self.has(Flaw::OversizedPages)));
-        Page { resources: rest, more }
+        Page { resources: rest, more, proof: None }
     }
 
     /// Goes on by number where the last page ended, like a source that pages by offset.
@@ -203,10 +203,11 @@ impl Source for Memory {
         }
     }
 
-    async fn templates(&self) -> Result<Vec<Template>> {
+    async fn templates(&self) -> Result<Templates> {
         let name = if self.has(Flaw::NamelessTemplate) { "" } else { "file" };
         let template = |text| Ok(Template::new(UriTemplate::parse(text)?, name));
-        ["memory://box/{+path}{?lines}", "memory://box/{folder}/{file}"].into_iter().map(template).collect()
+        let texts = ["memory://box/{+path}{?lines}", "memory://box/{folder}/{file}"];
+        Ok(texts.into_iter().map(template).collect::<Result<Vec<_>>>()?.into())
     }
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {

@@ -1,6 +1,7 @@
 //! A look at what is there now, which tells how it differs from what was.
 
 use std::io;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use libris_core::{Change, Uri};
@@ -111,11 +112,11 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn find(&mut self, key: &str) -> io::Result<Folder> {
+    fn find(&mut self, key: &str) -> io::Result<Arc<Folder>> {
         if key.is_empty() {
             return self.open_root();
         }
-        let root = self.inner.tree.root()?;
+        let root = Arc::new(self.inner.tree.root()?);
         match self.inner.tree.find(root, key.strip_suffix('/').unwrap_or(key))? {
             Found::Folder(folder) => Ok(folder),
             Found::File(..) => Err(io::ErrorKind::NotFound.into()),
@@ -272,12 +273,12 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn open_root(&mut self) -> io::Result<Folder> {
+    fn open_root(&mut self) -> io::Result<Arc<Folder>> {
         let tree = &self.inner.tree;
-        self.open(|| tree.root())
+        self.open(|| tree.root().map(Arc::new))
     }
 
-    fn open_directory(&mut self, folder: &Folder, key: &str) -> io::Result<Folder> {
+    fn open_directory(&mut self, folder: &Folder, key: &str) -> io::Result<Arc<Folder>> {
         let tree = &self.inner.tree;
         let segment = key.trim_end_matches('/');
         let name = name::of_segment(segment).ok_or(io::ErrorKind::NotFound)?;
@@ -285,7 +286,7 @@ impl<'a> Look<'a> {
     }
 
     /// Opens a directory that is watched from before what is known of it.
-    fn open(&mut self, open: impl Fn() -> io::Result<Folder>) -> io::Result<Folder> {
+    fn open(&mut self, open: impl Fn() -> io::Result<Arc<Folder>>) -> io::Result<Arc<Folder>> {
         let folder = open()?;
         match self.hints.add(&folder)? {
             // Its time and its ignore files were read before the watch was in force.

@@ -19,6 +19,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::super::Config;
+use super::super::super::remote::is_remote;
 use super::super::super::tree::Folder;
 use super::super::dirt::{Dirt, Touch};
 
@@ -44,20 +45,6 @@ const GIT_INFO: &str = ".git/info/";
 const EVENTS: usize = 1_000_000;
 
 const BUFFER: usize = 64 * 1024;
-
-/// File systems that change from elsewhere without a word: NFS, SMB of three kinds, FUSE, 9P, AFS, Ceph,
-/// and shared folders of VirtualBox.
-const REMOTE: [u32; 9] = [
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x6573_5546,
-    0x0102_1997,
-    0x5346_414f,
-    0x00c3_6400,
-    0x786f_4256,
-];
 
 /// Wakes the one who waits for hints.
 #[derive(Clone)]
@@ -310,9 +297,4 @@ fn touch(events: ReadFlags) -> Touch {
         // What is closed after it was written was told by the writing.
         Touch::Seen
     }
-}
-
-fn is_remote(directory: BorrowedFd<'_>) -> bool {
-    // The kernel's numbers have 32 bits, and some systems extend their sign.
-    rustix::fs::fstatfs(directory).is_ok_and(|system| REMOTE.contains(&(system.f_type as u32)))
 }

@@ -1,0 +1,151 @@
+//! Many templates, of which those that match are found without trying them all.
+
+use super::pattern::Step;
+use super::{UriTemplate, Variables};
+use crate::Uri;
+
+/// Templates with something that belongs to each.
+///
+/// The templates are in the order of the literal text that they begin with. A URI is only matched against
+/// those whose text it begins with, which are found in steps that grow with the logarithm of their number.
+pub struct TemplateSet<T> {
+    entries: Vec<Entry<T>>,
+}
+
+struct Entry<T> {
+    begins: String,
+    /// The entry nearest before it whose text its own begins with.
+    shorter: Option<usize>,
+    template: UriTemplate,
+    value: T,
+}
+
+impl<T> TemplateSet<T> {
+    /// A set of these. Where templates describe a URI equally closely, the one that comes first counts.
+    pub fn new(templates: impl IntoIterator<Item = (UriTemplate, T)>) -> Self {
+        let mut entries: Vec<_> = templates
+            .into_iter()
+            .map(|(template, value)| {
+                let begins = match template.0.pattern.steps.first() {
+                    Some(Step::Literal(literal)) => literal.clone(),
+                    _ => String::new(),
+                };
+                Entry { begins, shorter: None, template, value }
+            })
+            .collect();
+        entries.sort_by(|one, other| one.begins.cmp(&other.begins));
+        for at in 1..entries.len() {
+            // Whatever begins the text of this one also begins that of the one before, or is it.
+            let mut before = Some(at - 1);
+            while let Some(other) = before
+                && !entries[at].begins.starts_with(&entries[other].begins)
+            {
+                before = entries[other].shorter;
+            }
+            entries[at].shorter = before;
+        }
+        Self { entries }
+    }
+
+    /// The template that describes a URI most closely, with its variables.
+    pub fn closest(&self, uri: &Uri) -> Option<(&UriTemplate, &T, Variables)> {
+        let text = uri.as_str();
+        let mut next = self.entries.partition_point(|entry| *entry.begins <= *text).checked_sub(1);
+        let mut found: Option<(&Entry<T>, Variables)> = None;
+        while let Some(at) = next {
+            let entry = &self.entries[at];
+            next = entry.shorter;
+            // Entries with the same text are met last first, and of equals the first counts.
+            if text.starts_with(&entry.begins)
+                && found
+                    .as_ref()
+                    .is_none_or(|(best, _)| entry.template.specificity() >= best.template.specificity())
+                && let Some(variables) = entry.template.matches(uri)
+            {
+                found = Some((entry, variables));
+            }
+        }
+        found.map(|(entry, variables)| (&entry.template, &entry.value, variables))
+    }
+
+    /// What belongs to the template with this text.
+    pub fn get(&self, template: &UriTemplate) -> Option<&T> {
+        let begins = match template.0.pattern.steps.first() {
+            Some(Step::Literal(literal)) => literal.as_str(),
+            _ => "",
+        };
+        let first = self.entries.partition_point(|entry| *entry.begins < *begins);
+        let same = self.entries[first..].iter().take_while(|entry| entry.begins == begins);
+        same.into_iter().find(|entry| entry.template == *template).map(|entry| &entry.value)
+    }
+
+    /// All of them, in the order of the text that they begin with.
+    pub fn iter(&self) -> impl Iterator<Item = (&UriTemplate, &T)> {
+        self.entries.iter().map(|entry| (&entry.template, &entry.value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TemplateSet;
+    use crate::{Uri, UriTemplate};
+
+    fn set(texts: &[&str]) -> TemplateSet<usize> {
+        let parse = |(at, text): (usize, &&str)| (UriTemplate::parse(text).unwrap(), at);
+        TemplateSet::new(texts.iter().enumerate().map(parse))
+    }
+
+    #[test]
+    fn finds_what_trying_all_would_find() {
+        let texts = [
+            "db://{table}",
+            "db://users/{id}",
+            "db://users/{id}/profile",
+            "db://users/{+rest}",
+            "db://us{rest}",
+            "db://users/{name}",
+            "{scheme}://users/7",
+            "db://zebra/{id}",
+            "db://users{?q}",
+        ];
+        let set = set(&texts);
+        let uris = [
+            "db://users/7",
+            "db://users/7/profile",
+            "db://users",
+            "db://zebra/1",
+            "db://usual",
+            "x://users/7",
+            "a:b",
+        ];
+        for uri in uris {
+            let uri = Uri::parse(uri).unwrap();
+            let tried = texts
+                .iter()
+                .enumerate()
+                .map(|(at, text)| (at, UriTemplate::parse(text).unwrap()))
+                .filter(|(_, template)| template.matches(&uri).is_some())
+                .max_by_key(|(at, template)| (template.specificity(), std::cmp::Reverse(*at)));
+            let found = set.closest(&uri).map(|(template, _, _)| template.clone());
+            assert_eq!(
+                found.as_ref().map(UriTemplate::specificity),
+                tried.as_ref().map(|(_, template)| template.specificity()),
+                "{uri}"
+            );
+        }
+        assert_eq!(set.closest(&Uri::parse("db://users/7").unwrap()).map(|(_, at, _)| *at), Some(1));
+    }
+
+    #[test]
+    fn tries_few_of_many() {
+        let texts: Vec<_> = (0..1000).map(|number| format!("db://table{number:04}/{{id}}")).collect();
+        let texts: Vec<_> = texts.iter().map(String::as_str).collect();
+        let set = set(&texts);
+        assert!(set.entries.iter().all(|entry| entry.shorter.is_none()));
+        let uri = Uri::parse("db://table0500/x").unwrap();
+        assert_eq!(set.closest(&uri).map(|(_, at, _)| *at), Some(500));
+        assert_eq!(set.get(&UriTemplate::parse("db://table0007/{id}").unwrap()), Some(&7));
+        assert_eq!(set.get(&UriTemplate::parse("db://table0007/{no}").unwrap()), None);
+        assert_eq!(set.iter().count(), 1000);
+    }
+}

@@ -1,0 +1,211 @@
+//! The queue on Linux: one for the whole process, since a user may have few of them.
+
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::super::filter::Ignored;
+use super::super::remote::is_remote;
+use super::super::root::Place;
+use super::{Depth, Mark, Seen};
+
+/// What to hear of a directory. What is closed after it was written was told by the writing.
+const CHANGES: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::ATTRIB)
+    .union(MOVES);
+
+/// What to hear of a directory above the root.
+const MOVES: WatchFlags = WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ONLYDIR);
+
+/// What makes another thing of a name.
+const NAMES: ReadFlags =
+    ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
+
+/// The most directories that are watched, and the part of what the user may watch in all: the watches of
+/// subscribers must not go short.
+const WATCHES: usize = 16_384;
+const SHARE: usize = 4;
+
+const BUFFER: usize = 64 * 1024;
+
+/// Directories that are watched, and the events that were not looked at yet.
+pub(super) struct Queue {
+    inotify: OwnedFd,
+    limit: usize,
+    /// Whether events were taken out whose marks are not set yet.
+    draining: AtomicBool,
+    marks: Mutex<Marks>,
+}
+
+struct Marks {
+    by_watch: HashMap<i32, Arc<Mark>>,
+    buffer: Box<[MaybeUninit<u8>]>,
+}
+
+impl Queue {
+    /// The queue of this process; `None` where the system has none for us.
+    pub(super) fn shared() -> Option<&'static Self> {
+        static SHARED: LazyLock<Option<Queue>> = LazyLock::new(|| {
+            Queue::open()
+                .inspect_err(|cause| tracing::debug!(%cause, "answers about folders cannot be kept"))
+                .ok()
+        });
+        SHARED.as_ref()
+    }
+
+    fn open() -> rustix::io::Result<Self> {
+        let allowed = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches")
+            .ok()
+            .and_then(|number| number.trim().parse().ok())
+            .unwrap_or(0);
+        Ok(Self {
+            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
+            limit: WATCHES.min(allowed / SHARE),
+            draining: AtomicBool::new(false),
+            marks: Mutex::new(Marks {
+                by_watch: HashMap::new(),
+                buffer: vec![MaybeUninit::uninit(); BUFFER].into(),
+            }),
+        })
+    }
+
+    /// Watches a directory; `None` where that is not possible.
+    pub(super) fn mark(&self, place: &Place) -> Option<Seen> {
+        self.watch(place.as_fd(), CHANGES)
+    }
+
+    /// Watches where the root says what else is ignored, or waits for that to appear. `None` where that is
+    /// not possible, and nothing in it where there is no such place.
+    pub(super) fn mark_excludes(&self, root: &Place) -> Option<Option<Seen>> {
+        let Ok(git) = root.enter_own(&[".git"]) else { return Some(None) };
+        let arrivals = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        let arrived = self.watch(git.as_fd(), arrivals)?;
+        let Ok(info) = root.enter_own(&[".git", "info"]) else { return Some(Some(arrived)) };
+        // Should it go, it says so itself; much else comes and goes in `.git`.
+        self.watch(info.as_fd(), CHANGES).map(Some)
+    }
+
+    /// Watches the directories above a path; `None` where links on it could lead elsewhere unseen, or where
+    /// one of them cannot be watched.
+    pub(super) fn mark_above(&self, path: &Path) -> Option<Vec<Seen>> {
+        if path.canonicalize().ok()? != path {
+            return None;
+        }
+        // A directory that is open does not tell itself that it was removed.
+        let mut events = MOVES | WatchFlags::DELETE;
+        let mut above = Vec::new();
+        for path in path.ancestors().skip(1) {
+            above.push(self.add(path, None, std::mem::replace(&mut events, MOVES))?);
+        }
+        Some(above)
+    }
+
+    /// Brings all marks up to date. Every change that ended before this was called shows in them.
+    pub(super) fn is_calm(&self) -> bool {
+        match rustix::io::ioctl_fionread(&self.inotify) {
+            // Whoever takes events out says so before.
+            Ok(0) if !self.draining.load(Ordering::SeqCst) => true,
+            Ok(0) => {
+                drop(self.lock());
+                true
+            }
+            Ok(_) => {
+                self.drain();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn watch(&self, directory: BorrowedFd<'_>, events: WatchFlags) -> Option<Seen> {
+        // The directory that was opened, wherever its path leads by now.
+        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        self.add(Path::new(&path), Some(directory), events)
+    }
+
+    fn add(&self, path: &Path, new: Option<BorrowedFd<'_>>, events: WatchFlags) -> Option<Seen> {
+        let mut marks = self.lock();
+        if marks.by_watch.len() >= self.limit {
+            marks.forget(&self.inotify);
+        }
+        let watch = inotify::add_watch(&self.inotify, path, events | WatchFlags::MASK_ADD).ok()?;
+        if let Some(mark) = marks.by_watch.get(&watch) {
+            return Some(Seen::now(mark, Depth::Way));
+        }
+        if new.is_some_and(is_remote) {
+            let _ = inotify::remove_watch(&self.inotify, watch);
+            return None;
+        }
+        let mark = Arc::<Mark>::default();
+        let seen = Seen::now(&mark, Depth::Way);
+        marks.by_watch.insert(watch, mark);
+        Some(seen)
+    }
+
+    fn drain(&self) {
+        let mut marks = self.lock();
+        self.draining.store(true, Ordering::SeqCst);
+        marks.drain(&self.inotify);
+        self.draining.store(false, Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Marks {
+    fn drain(&mut self, inotify: &OwnedFd) {
+        let mut reader = inotify::Reader::new(inotify, &mut self.buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => continue,
+                Err(_) => return self.by_watch.values().for_each(|mark| mark.set(Depth::Way)),
+            };
+            let events = event.events();
+            if events.contains(ReadFlags::QUEUE_OVERFLOW) {
+                self.by_watch.values().for_each(|mark| mark.set(Depth::Way));
+                continue;
+            }
+            let Some(mark) = self.by_watch.get(&event.wd()) else { continue };
+            mark.set(depth(&event));
+            if events.contains(ReadFlags::IGNORED) {
+                self.by_watch.remove(&event.wd());
+            }
+        }
+    }
+
+    /// Lets go of all watches. Whatever rests on them must be looked at again.
+    fn forget(&mut self, inotify: &OwnedFd) {
+        for (watch, mark) in self.by_watch.drain() {
+            mark.set(Depth::Way);
+            // It fails where the directory is gone, and the watch with it.
+            let _ = inotify::remove_watch(inotify, watch);
+        }
+    }
+}
+
+fn depth(event: &inotify::Event<'_>) -> Depth {
+    let events = event.events();
+    let Some(name) = event.file_name() else { return Depth::Way };
+    let rules = || Ignored::FILES.iter().any(|file| file.as_bytes() == name.to_bytes());
+    if events.contains(ReadFlags::ISDIR) || rules() {
+        Depth::Way
+    } else if events.intersects(NAMES) {
+        Depth::Names
+    } else {
+        Depth::Files
+    }
+}
