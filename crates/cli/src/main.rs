@@ -3,6 +3,7 @@
 mod check;
 mod config;
 mod log;
+mod pipes;
 mod reload;
 mod serve;
 mod terminal;

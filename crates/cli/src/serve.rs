@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::What;
+use crate::pipes;
 use crate::reload;
 use crate::terminal::{advice, note, shown};
 
@@ -88,7 +89,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let asks_for_http =
         http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
     if stdio || (!asks_for_http && !io::stdin().is_terminal()) {
-        let ended = stdio::serve(server, Limits::default(), io::stdin(), io::stdout(), stop).await;
+        let (input, output) = pipes::open().context("could not open standard input and output")?;
+        let ended = stdio::serve(server, Limits::default(), input, output, stop).await;
         return ended.context("standard input or output failed");
     }
     allow_many_connections();

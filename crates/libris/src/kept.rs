@@ -3,9 +3,12 @@
 //! None is handed out unless its [`Proof`] holds at that moment, so being kept never shows.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use libris_core::Proof;
-use libris_wire::{Reply, Revision};
+use libris_wire::{Question, Reply, Revision};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 
@@ -20,36 +23,51 @@ const PARTS: usize = 8;
 
 /// Kept answers, within a number of bytes.
 pub(crate) struct Kept {
-    answers: Cache<Key, Answer, Bytes>,
+    answers: Cache<Key, Arc<Answer>, Bytes>,
+    /// What times are counted from.
+    began: Instant,
 }
 
-/// What is answered.
+/// The same question in another revision may be answered otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+struct Asked<'a> {
+    revision: Revision,
+    question: Question<'a>,
+}
+
+/// A question that is remembered.
+#[derive(Clone)]
+struct Key {
+    revision: Revision,
+    kind: Kind,
+    text: Option<Box<str>>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
     List,
     Templates,
     Read,
 }
 
-/// A question: the same words in another revision may be answered otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Asked<'a> {
-    pub(crate) revision: Revision,
-    pub(crate) kind: Kind,
-    /// The cursor or the URI, as it was sent.
-    pub(crate) text: &'a str,
-}
-
-#[derive(Clone)]
-struct Key {
-    revision: Revision,
-    kind: Kind,
-    text: Box<str>,
-}
-
 impl Key {
+    fn new(asked: Asked<'_>) -> Self {
+        let (kind, text) = match asked.question {
+            Question::List(cursor) => (Kind::List, cursor),
+            Question::Templates(cursor) => (Kind::Templates, cursor),
+            Question::Read(uri) => (Kind::Read, Some(uri)),
+        };
+        Self { revision: asked.revision, kind, text: text.map(Box::from) }
+    }
+
     fn asked(&self) -> Asked<'_> {
-        Asked { revision: self.revision, kind: self.kind, text: &self.text }
+        let text = self.text.as_deref();
+        let question = match self.kind {
+            Kind::List => Question::List(text),
+            Kind::Templates => Question::Templates(text),
+            Kind::Read => Question::Read(text.unwrap_or_default()),
+        };
+        Asked { revision: self.revision, question }
     }
 }
 
@@ -73,18 +91,19 @@ impl Equivalent<Key> for Asked<'_> {
     }
 }
 
-#[derive(Clone)]
 struct Answer {
     reply: Reply,
     proof: Proof,
+    /// When the proof was last seen to hold, in nanoseconds.
+    proven: AtomicU64,
 }
 
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Key, Answer> for Bytes {
-    fn weight(&self, key: &Key, answer: &Answer) -> u64 {
-        (key.text.len() + answer.reply.members.len() + OVERHEAD) as u64
+impl Weighter<Key, Arc<Answer>> for Bytes {
+    fn weight(&self, key: &Key, answer: &Arc<Answer>) -> u64 {
+        (key.text.as_ref().map_or(0, |text| text.len()) + answer.reply.members.len() + OVERHEAD) as u64
     }
 }
 
@@ -99,24 +118,42 @@ impl Kept {
             .expect("both capacities are given");
         let answers =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Self { answers }
+        Self { answers, began: Instant::now() }
     }
 
-    /// The answer to a question, if one is kept that is still right.
-    pub(crate) fn find(&self, asked: Asked<'_>) -> Option<Reply> {
+    /// The answer to a question, if one is kept that was right at `since` or later. So questions that have
+    /// arrived together need one proof.
+    pub(crate) fn find(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
+        let asked = Asked { revision, question };
         let answer = self.answers.get(&asked)?;
+        if answer.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
+            return Some(answer.reply.clone());
+        }
+        let now = self.nanoseconds(Instant::now());
         if answer.proof.holds() {
-            return Some(answer.reply);
+            answer.proven.fetch_max(now, Ordering::Release);
+            return Some(answer.reply.clone());
         }
         self.answers.remove(&asked);
         None
     }
 
+    fn nanoseconds(&self, time: Instant) -> u64 {
+        time.saturating_duration_since(self.began).as_nanos() as u64
+    }
+
     /// Keeps an answer for as long as its proof holds and there is room.
-    pub(crate) fn keep(&self, asked: Asked<'_>, reply: &Reply, proof: Option<Proof>) {
+    pub(crate) fn keep(
+        &self,
+        revision: Revision,
+        question: Question<'_>,
+        reply: &Reply,
+        proof: Option<Proof>,
+    ) {
         if let Some(proof) = proof {
-            let key = Key { revision: asked.revision, kind: asked.kind, text: asked.text.into() };
-            self.answers.insert(key, Answer { reply: reply.clone(), proof });
+            let key = Key::new(Asked { revision, question });
+            let answer = Answer { reply: reply.clone(), proof, proven: AtomicU64::new(0) };
+            self.answers.insert(key, Arc::new(answer));
         }
     }
 
@@ -128,14 +165,17 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Kept, Kind};
+    use super::Kept;
     use libris_core::Proof;
-    use libris_wire::{Reply, Revision};
+    use libris_wire::{Question, Reply, Revision};
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::Instant;
 
-    fn asked(text: &str) -> Asked<'_> {
-        Asked { revision: Revision::V2026_07_28, kind: Kind::Read, text }
+    const NOW: Revision = Revision::V2026_07_28;
+
+    fn find(kept: &Kept, revision: Revision, question: Question<'_>) -> Option<Reply> {
+        kept.find(revision, question, Instant::now())
     }
 
     fn reply(size: usize) -> Reply {
@@ -148,26 +188,50 @@ mod tests {
         let right = Arc::new(AtomicBool::new(true));
         let watched = right.clone();
         let proof = Proof::new(move || watched.load(Ordering::Relaxed));
-        kept.keep(asked("a"), &reply(10), Some(proof));
-        kept.keep(asked("b"), &reply(10), None);
-        assert_eq!(kept.find(asked("a")).unwrap().members.len(), 10);
-        assert!(kept.find(asked("b")).is_none());
-        assert!(kept.find(Asked { revision: Revision::V2025_06_18, ..asked("a") }).is_none());
-        assert!(kept.find(Asked { kind: Kind::List, ..asked("a") }).is_none());
+        let (a, b) = (Question::Read("a"), Question::Read("b"));
+        kept.keep(NOW, a, &reply(10), Some(proof));
+        kept.keep(NOW, b, &reply(10), None);
+        assert_eq!(find(&kept, NOW, a).unwrap().members.len(), 10);
+        assert!(find(&kept, NOW, b).is_none());
+        assert!(find(&kept, Revision::V2025_06_18, a).is_none());
+        assert!(find(&kept, NOW, Question::List(Some("a"))).is_none());
+        assert!(find(&kept, NOW, Question::List(None)).is_none());
         right.store(false, Ordering::Relaxed);
-        assert!(kept.find(asked("a")).is_none());
+        assert!(find(&kept, NOW, a).is_none());
         right.store(true, Ordering::Relaxed);
-        assert!(kept.find(asked("a")).is_none());
+        assert!(find(&kept, NOW, a).is_none());
         assert_eq!(kept.bytes(), 0);
+    }
+
+    #[test]
+    fn questions_that_arrived_together_need_one_proof() {
+        let kept = Kept::new(1 << 20);
+        let proofs = Arc::new(AtomicU32::new(0));
+        let counted = proofs.clone();
+        let proof = Proof::new(move || counted.fetch_add(1, Ordering::Relaxed) < 2);
+        let a = Question::Read("a");
+        kept.keep(NOW, a, &reply(10), Some(proof));
+        let since = Instant::now();
+        for _ in 0..10 {
+            assert!(kept.find(NOW, a, since).is_some());
+        }
+        assert_eq!(proofs.load(Ordering::Relaxed), 1);
+        assert!(find(&kept, NOW, a).is_some());
+        assert_eq!(proofs.load(Ordering::Relaxed), 2);
+        assert!(find(&kept, NOW, a).is_none());
     }
 
     #[test]
     fn room_is_bounded() {
         let kept = Kept::new(1 << 20);
         for number in 0..1000 {
-            kept.keep(asked(&number.to_string()), &reply(10_000), Some(Proof::always()));
+            let uri = number.to_string();
+            kept.keep(NOW, Question::Read(&uri), &reply(10_000), Some(Proof::always()));
         }
-        kept.keep(asked("huge"), &reply(2 << 20), Some(Proof::always()));
+        kept.keep(NOW, Question::Read("huge"), &reply(2 << 20), Some(Proof::always()));
         assert!(kept.bytes() <= 1 << 20 && kept.bytes() > 1 << 19, "{}", kept.bytes());
+        let none = Kept::new(0);
+        none.keep(NOW, Question::Read("a"), &reply(1), Some(Proof::always()));
+        assert!(find(&none, NOW, Question::Read("a")).is_none());
     }
 }

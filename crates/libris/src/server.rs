@@ -1,16 +1,19 @@
 //! A source spoken over MCP.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use libris_core::{
     Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Templates, Uri, UriTemplate,
 };
-use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, Reference, Reply, Service};
+use libris_wire::{
+    About, Answer, Call, Completing, Failure, Keep, Listener, Question, Reference, Reply, Revision, Service,
+};
 
 use crate::cursor;
 use crate::encode::{self, Members};
-use crate::kept::{Asked, Kept, Kind};
+use crate::kept::Kept;
 use crate::live::{Hub, Live};
 
 /// How a source is served.
@@ -74,11 +77,11 @@ impl Service for Server {
         }
     }
 
+    fn kept(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
+        self.kept.find(revision, question, since)
+    }
+
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let asked = Asked { revision: call.revision, kind: Kind::List, text: cursor.unwrap_or_default() };
-        if let Some(reply) = self.kept.find(asked) {
-            return Ok(reply);
-        }
         let facts = call.revision.facts();
         let after = match cursor {
             None => None,
@@ -96,16 +99,11 @@ impl Service for Server {
             members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
         }
         let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
-        self.kept.keep(asked, &reply, page.proof);
+        self.kept.keep(call.revision, Question::List(cursor), &reply, page.proof);
         Ok(reply)
     }
 
     async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
-        let asked =
-            Asked { revision: call.revision, kind: Kind::Templates, text: cursor.unwrap_or_default() };
-        if let Some(reply) = self.kept.find(asked) {
-            return Ok(reply);
-        }
         let facts = call.revision.facts();
         let after = match cursor {
             None => String::new(),
@@ -123,15 +121,11 @@ impl Service for Server {
             members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
         }
         let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
-        self.kept.keep(asked, &reply, proof);
+        self.kept.keep(call.revision, Question::Templates(cursor), &reply, proof);
         Ok(reply)
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
-        let asked = Asked { revision: call.revision, kind: Kind::Read, text: uri };
-        if let Some(reply) = self.kept.find(asked) {
-            return Ok(reply);
-        }
         let facts = call.revision.facts();
         let parsed = Uri::parse(uri).map_err(explain)?;
         let context = if call.wants_progress() {
@@ -148,7 +142,7 @@ impl Service for Server {
         });
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
         let reply = Reply { members: members.finish(), keep: Some(keep(cache)) };
-        self.kept.keep(asked, &reply, contents.proof);
+        self.kept.keep(call.revision, Question::Read(uri), &reply, contents.proof);
         Ok(reply)
     }
 

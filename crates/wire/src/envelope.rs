@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
+use crate::request::Params;
+use crate::shape::{self, Shape, Text};
 
 /// The longest id that is echoed.
 const LONGEST_ID: usize = 1024;
@@ -36,11 +39,11 @@ pub(crate) enum Message<'a> {
     Request {
         id: Id,
         method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
+        params: Params<'a>,
     },
     Notification {
         method: Cow<'a, str>,
-        params: Option<&'a RawValue>,
+        params: Params<'a>,
     },
     /// An answer to something we asked. We never ask, so it is dropped.
     Response,
@@ -62,19 +65,19 @@ pub(crate) struct Malformed {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(borrow, default)]
-    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "shape::text")]
+    jsonrpc: Option<Text<'a>>,
     /// `Some` even for an explicit null.
     #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "shape::text")]
+    method: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "shape::object")]
+    params: Option<Shape<Params<'a>>>,
+    #[serde(default)]
+    result: Option<IgnoredAny>,
+    #[serde(default)]
+    error: Option<IgnoredAny>,
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -83,11 +86,13 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 /// Reads what arrived.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
+    // Checked once, rather than for each string.
+    let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'[') {
-        return message(bytes).map(Incoming::One);
+        return message(text).map(Incoming::One);
     }
-    let batch: Vec<&RawValue> = serde_json::from_slice(bytes).map_err(|cause| not_json(&cause))?;
+    let batch: Vec<&RawValue> = serde_json::from_str(text).map_err(|cause| not_json(&cause))?;
     if batch.is_empty() {
         return Err(Malformed { id: None, error: ErrorObject::new(INVALID_REQUEST, "an empty batch") });
     }
@@ -95,10 +100,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
 }
 
 /// Reads one message.
-pub(crate) fn message(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
-    let parsed = serde_json::from_slice(bytes);
+pub(crate) fn message(text: &str) -> Result<Message<'_>, Malformed> {
+    let parsed = serde_json::from_str(text);
     // A derived reader would take an array for an object, field by field.
-    if bytes.trim_ascii_start().first() != Some(&b'{') {
+    if !text.trim_ascii_start().starts_with('{') {
         return Err(match parsed {
             Err(cause) if !cause.is_data() => not_json(&cause),
             Ok::<Envelope<'_>, _>(_) | Err(_) => invalid(None, "a message is a JSON object"),
@@ -111,8 +116,7 @@ pub(crate) fn message(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     })?;
     let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
     let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());
-    let version: Option<Cow<'_, str>> = envelope.jsonrpc.and_then(text);
-    if version.as_deref() != Some("2.0") {
+    if envelope.jsonrpc.as_ref().and_then(Text::right).map(|version| &**version) != Some("2.0") {
         return Err(invalid(known, "`jsonrpc` must be \"2.0\""));
     }
     let Some(method) = envelope.method else {
@@ -121,25 +125,19 @@ pub(crate) fn message(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
         }
         return Err(invalid(known, "`method` is missing"));
     };
-    let Some(method) = text(method) else {
+    let Text::Right(method) = method else {
         return Err(invalid(known, "`method` must be a string"));
     };
-    if let Some(params) = envelope.params
-        && !params.get().starts_with('{')
-    {
-        return Err(invalid(known, "`params` must be an object"));
-    }
+    let params = match envelope.params {
+        None => Params::default(),
+        Some(Shape::Right(params)) => params,
+        Some(Shape::Wrong) => return Err(invalid(known, "`params` must be an object")),
+    };
     match id {
-        Some(Ok(id)) => Ok(Message::Request { id, method, params: envelope.params }),
+        Some(Ok(id)) => Ok(Message::Request { id, method, params }),
         Some(Err(_)) => Err(invalid(None, "`id` must be a string or a number of at most 1024 characters")),
-        None => Ok(Message::Notification { method, params: envelope.params }),
+        None => Ok(Message::Notification { method, params }),
     }
-}
-
-fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| text.0)
 }
 
 fn invalid(id: Option<Id>, why: &'static str) -> Malformed {
@@ -151,6 +149,14 @@ fn not_json(cause: &serde_json::Error) -> Malformed {
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
+fn not_text(bytes: &[u8], good: usize) -> Malformed {
+    let before = &bytes[..good];
+    let line = 1 + memchr::memchr_iter(b'\n', before).count();
+    let column = 1 + good - memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+    let why = format!("not JSON: line {line}, column {column} is not UTF-8");
+    Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
+}
+
 /// An answer ready to be written: what stands around the members of the result, and these, uncopied.
 #[derive(Clone, Debug)]
 pub(crate) struct Framed {
@@ -159,28 +165,19 @@ pub(crate) struct Framed {
     pub(crate) tail: Bytes,
 }
 
-/// Results up to this size are copied into one buffer with their frame.
-const SMALL: usize = 16 << 10;
-
 impl Framed {
-    /// The answer to request `id`: a result object with these members, and `more` behind them.
-    pub(crate) fn result(id: &Id, members: Bytes, more: &str) -> Self {
+    /// The answer to request `id`: a result object with these members, and `end` behind them, which begins
+    /// with a comma if it has members and closes both objects.
+    pub(crate) fn result(id: &Id, members: Bytes, end: Bytes) -> Self {
+        const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+        const AFTER: &[u8] = b",\"result\":{";
         let id = id.as_json();
-        let whole = members.len() <= SMALL;
-        let mut head =
-            BytesMut::with_capacity(id.len() + 40 + if whole { members.len() + more.len() + 3 } else { 0 });
-        head.put_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        let mut head = BytesMut::with_capacity(BEFORE.len() + id.len() + AFTER.len());
+        head.put_slice(BEFORE);
         head.put_slice(id.as_bytes());
-        head.put_slice(b",\"result\":{");
-        let comma = if members.is_empty() || more.is_empty() { "" } else { "," };
-        if whole {
-            head.put_slice(&members);
-            head.put_slice(comma.as_bytes());
-            head.put_slice(more.as_bytes());
-            head.put_slice(b"}}");
-            return Self::whole(head.freeze());
-        }
-        Self { head: head.freeze(), members, tail: format!("{comma}{more}}}}}").into() }
+        head.put_slice(AFTER);
+        let tail = if members.is_empty() && end.starts_with(b",") { end.slice(1..) } else { end };
+        Self { head: head.freeze(), members, tail }
     }
 
     /// The error for request `id`, or for a message whose id could not be made out.
@@ -220,6 +217,10 @@ mod tests {
 
     #[test]
     fn what_is_no_message_is_told_apart() {
+        assert_eq!(
+            parse(b"{\n\"a\":\"\xff\"").unwrap_err().error.message,
+            "not JSON: line 2, column 6 is not UTF-8"
+        );
         for garbage in ["", "{", "nonsense", "{\"jsonrpc\":\"2.0\"", "\u{1}\u{2}", "[1,"] {
             assert_eq!(code(garbage), -32700, "{garbage:?}");
         }
@@ -243,12 +244,12 @@ mod tests {
 
     #[test]
     fn an_array_is_no_message() {
-        assert_eq!(message(br#"["2.0",7,"ping"]"#).unwrap_err().error.code, -32600);
+        assert_eq!(message(r#"["2.0",7,"ping"]"#).unwrap_err().error.code, -32600);
     }
 
     #[test]
     fn a_bad_request_is_answered_to_its_id() {
-        let malformed = message(br#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
+        let malformed = message(r#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
         assert_eq!(malformed.id.as_ref().map(Id::as_json), Some("\"x\""));
     }
 
@@ -268,7 +269,7 @@ mod tests {
         let id = Id("7".into());
         for size in [0, 16 << 10, (16 << 10) + 1] {
             let members = Bytes::from(format!("\"text\":\"{}\"", "x".repeat(size)));
-            let framed = Framed::result(&id, members, "\"more\":true");
+            let framed = Framed::result(&id, members, Bytes::from_static(b",\"more\":true}}"));
             let whole: Vec<u8> = framed.parts().into_iter().flatten().copied().collect();
             assert_eq!(whole.len(), framed.len());
             let value: serde_json::Value = serde_json::from_slice(&whole).unwrap();
@@ -276,7 +277,11 @@ mod tests {
             assert_eq!(value["result"]["text"].as_str().unwrap().len(), size);
             assert_eq!(value["result"]["more"], true);
         }
-        let empty = Framed::result(&id, Bytes::new(), "");
-        assert_eq!(&empty.head[..], br#"{"jsonrpc":"2.0","id":7,"result":{}}"#);
+        for (end, expected) in [("}}", "{}"), (",\"a\":1}}", "{\"a\":1}")] {
+            let empty = Framed::result(&id, Bytes::new(), end.into());
+            let whole: Vec<u8> = empty.parts().into_iter().flatten().copied().collect();
+            let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{expected}}}"#);
+            assert_eq!(String::from_utf8(whole).unwrap(), expected);
+        }
     }
 }

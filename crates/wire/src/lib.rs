@@ -10,16 +10,18 @@ mod failure;
 pub mod http;
 mod lines;
 mod lock;
+mod patience;
 mod protocol;
 mod request;
 mod revision;
 mod service;
+mod shape;
 pub mod stdio;
 
 pub use call::Call;
 pub use failure::Failure;
 pub use revision::{Era, Facts, Revision};
-pub use service::{About, Answer, Completing, Keep, Listener, News, Reference, Reply, Service};
+pub use service::{About, Answer, Completing, Keep, Listener, News, Question, Reference, Reply, Service};
 
 /// What bounds a connection, whatever the transport.
 #[derive(Clone, Debug)]

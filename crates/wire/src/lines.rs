@@ -1,6 +1,7 @@
 //! Lines of a byte stream, none of them longer than a bound.
 
 use std::io::{self, Read};
+use std::time::Instant;
 
 /// How much is asked of the stream at once.
 const CHUNK: usize = 64 << 10;
@@ -8,7 +9,8 @@ const CHUNK: usize = 64 << 10;
 /// A line without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    Whole(&'a [u8]),
+    /// With the time at which it had arrived.
+    Whole(&'a [u8], Instant),
     /// It had more bytes than the bound; they are gone.
     TooLong,
 }
@@ -22,11 +24,21 @@ pub(crate) struct Lines<R> {
     start: usize,
     searched: usize,
     skipping: bool,
+    /// When `buffer` was last filled: all of it had arrived by then.
+    filled: Instant,
 }
 
 impl<R: Read> Lines<R> {
     pub(crate) fn new(input: R, limit: usize) -> Self {
-        Self { input, limit, buffer: Vec::new(), start: 0, searched: 0, skipping: false }
+        Self {
+            input,
+            limit,
+            buffer: Vec::new(),
+            start: 0,
+            searched: 0,
+            skipping: false,
+            filled: Instant::now(),
+        }
     }
 
     /// Whether the next line is here already, so that asking for it will not wait.
@@ -57,7 +69,7 @@ impl<R: Read> Lines<R> {
                 if std::mem::take(&mut self.skipping) || end - start > self.limit {
                     return Ok(Some(Line::TooLong));
                 }
-                return Ok(Some(Line::Whole(&self.buffer[start..end])));
+                return Ok(Some(Line::Whole(&self.buffer[start..end], self.filled)));
             }
             if self.skipping {
                 self.forget();
@@ -71,7 +83,7 @@ impl<R: Read> Lines<R> {
                     return Ok(Some(Line::TooLong));
                 }
                 let rest = &self.buffer[start..];
-                return Ok((!rest.is_empty()).then_some(Line::Whole(rest)));
+                return Ok((!rest.is_empty()).then_some(Line::Whole(rest, self.filled)));
             }
         }
     }
@@ -96,6 +108,7 @@ impl<R: Read> Lines<R> {
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 outcome => {
                     self.buffer.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+                    self.filled = Instant::now();
                     return outcome;
                 }
             }
@@ -131,7 +144,7 @@ mod tests {
             let mut lines = Lines::new(Pieces(&bytes, sizes), limit);
             let mut seen = Vec::new();
             while let Some(line) = lines.next().unwrap() {
-                seen.push(match line { Line::Whole(line) => Some(line.to_vec()), Line::TooLong => None });
+                seen.push(match line { Line::Whole(line, _) => Some(line.to_vec()), Line::TooLong => None });
             }
             let mut expected: Vec<_> = bytes
                 .split(|&byte| byte == b'\n')

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
+use crate::patience::within;
 use crate::request::{Filter, Meta, Params, Request, missing};
-use crate::service::{About, Keep, Listener, News, Reply, Service};
+use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
 use crate::{Call, Era, Failure, Limits, Revision};
 
 /// A result with nothing in it.
@@ -29,6 +30,9 @@ pub(crate) struct Protocol {
     about: About,
     /// What every modern result says of the server, as JSON members.
     signature: String,
+    /// What modern results end with, for no hint and for the usual one about keeping them.
+    end: Bytes,
+    end_kept: Bytes,
     pub(crate) limits: Limits,
 }
 
@@ -37,7 +41,8 @@ impl Protocol {
         let about = service.about();
         let server = implementation(&about, Revision::ALL[0]);
         let signature = format!("\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{server}}}");
-        Self { service, about, signature, limits }
+        let (end, end_kept) = (end(&signature, None), end(&signature, Some(Keep::default())));
+        Self { service, about, signature, end, end_kept, limits }
     }
 
     /// Somebody who may want to hear of changes.
@@ -54,16 +59,16 @@ impl Protocol {
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
         let began = Instant::now();
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
-        let reply = match tokio::time::timeout(self.limits.time, reply).await {
-            Ok(Ok(reply)) => reply,
-            Ok(Err(_)) => {
+        let reply = match within(self.limits.time, reply).await {
+            Some(Ok(reply)) => reply,
+            Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");
                 Err(ErrorObject::new(
                     INTERNAL_ERROR,
                     "something went wrong here; the server's log tells more",
                 ))
             }
-            Err(_) => {
+            None => {
                 tracing::warn!(?request, "a request took too long");
                 let seconds = self.limits.time.as_secs();
                 Err(ErrorObject::new(INTERNAL_ERROR, format!("no answer within {seconds} seconds")))
@@ -72,9 +77,32 @@ impl Protocol {
         let error = reply.as_ref().err().map(|error| error.code);
         tracing::debug!(?request, error, took = ?began.elapsed(), "answered");
         match reply {
-            Ok(reply) => Framed::result(id, reply.members, &self.closing(call.revision, reply.keep)),
+            Ok(reply) => self.frame(call.revision, id, reply),
             Err(error) => Framed::error(Some(id), &error),
         }
+    }
+
+    /// The answer to a request that had arrived at `since`, where it is at hand.
+    pub(crate) fn kept(
+        &self,
+        revision: Revision,
+        listener: Option<&dyn Listener>,
+        since: Instant,
+        id: &Id,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Option<Framed> {
+        let question = params.question(method)?;
+        let reply = self.service.kept(revision, question, since)?;
+        if let (Question::List(_), Some(listener)) = (question, listener) {
+            listener.listed();
+        }
+        tracing::debug!(?question, "answered at once");
+        Some(self.frame(revision, id, reply))
+    }
+
+    fn frame(&self, revision: Revision, id: &Id, reply: Reply) -> Framed {
+        Framed::result(id, reply.members, self.end(revision, reply.keep))
     }
 
     /// Answers the requests of a batch one after the other; `None` if it holds none.
@@ -101,12 +129,12 @@ impl Protocol {
     }
 
     async fn batched(&self, call: &Call, item: &RawValue, so_far: usize) -> Option<Framed> {
-        let (id, method, params) = match envelope::message(item.get().as_bytes()) {
+        let (id, method, params) = match envelope::message(item.get()) {
             Ok(Message::Request { id, method, params }) => (id, method, params),
             Ok(Message::Notification { .. } | Message::Response) => return None,
             Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),
         };
-        let outcome = Params::parse(params).and_then(|params| read(&method, &params, Some(call.revision)));
+        let outcome = read(&method, &params, Some(call.revision));
         let refused = match outcome {
             Ok((_, Request::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
@@ -145,10 +173,24 @@ impl Protocol {
                 if let Some(listener) = listener {
                     listener.listed();
                 }
-                self.service.list(call, cursor.as_deref()).await
+                match self.service.kept(call.revision, Question::List(cursor.as_deref()), Instant::now()) {
+                    Some(reply) => Ok(reply),
+                    None => self.service.list(call, cursor.as_deref()).await,
+                }
             }
-            Request::Templates { cursor } => self.service.templates(call, cursor.as_deref()).await,
-            Request::Read { uri } => self.service.read(call, uri).await,
+            Request::Templates { cursor } => {
+                match self.service.kept(call.revision, Question::Templates(cursor.as_deref()), Instant::now())
+                {
+                    Some(reply) => Ok(reply),
+                    None => self.service.templates(call, cursor.as_deref()).await,
+                }
+            }
+            Request::Read { uri } => {
+                match self.service.kept(call.revision, Question::Read(uri), Instant::now()) {
+                    Some(reply) => Ok(reply),
+                    None => self.service.read(call, uri).await,
+                }
+            }
             Request::Complete(asked) => self.service.complete(call, asked).await,
         };
         answer.map_err(|failure| failure.object(call.revision))
@@ -187,7 +229,7 @@ impl Protocol {
              \"params\":{{{subscription},\"notifications\":{granted}}}}}"
         ));
         let goodbye = format!("\"resultType\":\"complete\",{subscription}");
-        let ended = Framed::result(id, Bytes::new(), &goodbye);
+        let ended = Framed::result(id, Bytes::new(), format!(",{goodbye}}}}}").into());
         let news = stream::unfold(listener, move |listener| {
             let subscription = subscription.clone();
             async move {
@@ -225,21 +267,26 @@ impl Protocol {
         }
     }
 
-    /// The members that every result of this revision ends with.
-    fn closing(&self, revision: Revision, keep: Option<Keep>) -> String {
+    /// What every result of this revision ends with.
+    fn end(&self, revision: Revision, keep: Option<Keep>) -> Bytes {
         if !revision.facts().hints {
-            return String::new();
+            return Bytes::from_static(b"}}");
         }
-        let signature = &self.signature;
         match keep {
-            None => format!("\"resultType\":\"complete\",{signature}"),
-            Some(Keep { ttl, public }) => {
-                let scope = if public { "public" } else { "private" };
-                let ttl = ttl.as_millis();
-                format!("\"resultType\":\"complete\",\"ttlMs\":{ttl},\"cacheScope\":\"{scope}\",{signature}")
-            }
+            None => self.end.clone(),
+            Some(keep) if keep == Keep::default() => self.end_kept.clone(),
+            Some(keep) => end(&self.signature, Some(keep)),
         }
     }
+}
+
+/// What a result ends with that says how it may be kept, and by whom it was made.
+fn end(signature: &str, keep: Option<Keep>) -> Bytes {
+    let keep = keep.map(|Keep { ttl, public }| {
+        let scope = if public { "public" } else { "private" };
+        format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis())
+    });
+    format!(",\"resultType\":\"complete\"{},{signature}}}}}", keep.unwrap_or_default()).into()
 }
 
 /// The notification of these news; `meta` is a member of its parameters, or empty.
@@ -270,7 +317,7 @@ pub(crate) fn revision(
     session: Option<Revision>,
 ) -> Result<Revision, ErrorObject> {
     if let Some(named) = meta.version()? {
-        return modern(&named, meta);
+        return modern(named, meta);
     }
     match (method, session) {
         // A handshake, and a sign of life, may come before anything is agreed on.
@@ -303,7 +350,7 @@ pub(crate) fn read(
     params: &Params<'_>,
     session: Option<Revision>,
 ) -> Result<(Revision, Request), ErrorObject> {
-    let revision = revision(method, &params.meta()?, session)?;
+    let revision = revision(method, params.meta()?, session)?;
     Ok((revision, Request::parse(revision, method, params)?))
 }
 

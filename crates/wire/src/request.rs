@@ -4,31 +4,33 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::failure::{ErrorObject, INVALID_PARAMS};
-use crate::service::{Completing, Reference};
+use crate::service::{Completing, Question, Reference};
+use crate::shape::{self, Shape, Text};
 use crate::{Era, Revision};
 
 /// Everything that a parameter object may hold for us, read in one pass and looked at when needed.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Params<'a> {
-    #[serde(borrow, default, rename = "_meta")]
-    meta: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    uri: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    cursor: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    name: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "_meta", deserialize_with = "shape::object")]
+    meta: Option<Shape<Meta<'a>>>,
+    #[serde(borrow, default, deserialize_with = "shape::text")]
+    uri: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "shape::text")]
+    cursor: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "shape::text")]
+    name: Option<Text<'a>>,
     #[serde(borrow, default, rename = "ref")]
     reference: Option<&'a RawValue>,
     #[serde(borrow, default)]
     argument: Option<&'a RawValue>,
     #[serde(borrow, default)]
     context: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "protocolVersion")]
-    protocol_version: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "protocolVersion", deserialize_with = "shape::text")]
+    protocol_version: Option<Text<'a>>,
     #[serde(borrow, default)]
     notifications: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "requestId")]
@@ -38,41 +40,67 @@ pub(crate) struct Params<'a> {
 /// The metadata of a request.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Meta<'a> {
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
-    capabilities: Option<&'a RawValue>,
+    #[serde(
+        borrow,
+        default,
+        rename = "io.modelcontextprotocol/protocolVersion",
+        deserialize_with = "shape::text"
+    )]
+    version: Option<Text<'a>>,
+    #[serde(
+        default,
+        rename = "io.modelcontextprotocol/clientCapabilities",
+        deserialize_with = "shape::object"
+    )]
+    capabilities: Option<Shape<IgnoredAny>>,
     #[serde(borrow, default, rename = "progressToken")]
     progress_token: Option<&'a RawValue>,
 }
 
+/// No metadata.
+const BARE: Meta<'static> = Meta { version: None, capabilities: None, progress_token: None };
+
 impl<'a> Params<'a> {
-    pub(crate) fn parse(raw: Option<&'a RawValue>) -> Result<Self, ErrorObject> {
-        match raw {
-            None => Ok(Self::default()),
-            Some(raw) => serde_json::from_str(raw.get()).map_err(|cause| wrong("params", &cause)),
+    pub(crate) fn meta(&self) -> Result<&Meta<'a>, ErrorObject> {
+        match &self.meta {
+            None => Ok(&BARE),
+            Some(Shape::Right(meta)) => Ok(meta),
+            Some(Shape::Wrong) => Err(ErrorObject::new(INVALID_PARAMS, "`_meta` must be an object")),
         }
     }
 
-    pub(crate) fn meta(&self) -> Result<Meta<'a>, ErrorObject> {
-        self.meta.map_or_else(|| Ok(Meta::default()), |raw| decode("_meta", raw))
+    /// What `Mcp-Name` must repeat for this method: the name or the URI it is about.
+    pub(crate) fn subject(&self, method: &str) -> Option<&str> {
+        let subject = match method {
+            "resources/read" => &self.uri,
+            "tools/call" | "prompts/get" => &self.name,
+            _ => return None,
+        };
+        Some(subject.as_ref()?.right()?)
     }
 
-    /// What `Mcp-Name` must repeat for this method: the name or the URI it is about.
-    pub(crate) fn subject(&self, method: &str) -> Option<Cow<'a, str>> {
-        let raw = match method {
-            "resources/read" => self.uri,
-            "tools/call" | "prompts/get" => self.name,
+    /// What of it could have been answered before.
+    pub(crate) fn question(&self, method: &str) -> Option<Question<'_>> {
+        let cursor = match &self.cursor {
+            None => Some(None),
+            Some(cursor) => cursor.right().map(|cursor| Some(&**cursor)),
+        };
+        match method {
+            "resources/read" => Some(Question::Read(self.uri.as_ref()?.right()?)),
+            "resources/list" => cursor.map(Question::List),
+            "resources/templates/list" => cursor.map(Question::Templates),
             _ => None,
-        }?;
-        text("name", raw).ok()
+        }
     }
 }
 
-impl<'a> Meta<'a> {
+impl Meta<'_> {
     /// The revision that the request names, as it names it.
-    pub(crate) fn version(&self) -> Result<Option<Cow<'a, str>>, ErrorObject> {
-        self.version.map(|raw| text("_meta.io.modelcontextprotocol/protocolVersion", raw)).transpose()
+    pub(crate) fn version(&self) -> Result<Option<&str>, ErrorObject> {
+        self.version
+            .as_ref()
+            .map(|version| text("_meta.io.modelcontextprotocol/protocolVersion", version))
+            .transpose()
     }
 
     /// Checks that the request carries what each modern one must.
@@ -80,15 +108,15 @@ impl<'a> Meta<'a> {
         const NAME: &str = "_meta.io.modelcontextprotocol/clientCapabilities";
         match self.capabilities {
             None => Err(missing(NAME)),
-            Some(raw) if !raw.get().starts_with('{') => {
+            Some(Shape::Wrong) => {
                 Err(ErrorObject::new(INVALID_PARAMS, format!("`{NAME}` must be an object")))
             }
-            Some(_) => Ok(()),
+            Some(Shape::Right(_)) => Ok(()),
         }
     }
 
     /// The token under which the caller wants to hear of progress, as JSON.
-    pub(crate) fn progress_token(&self) -> Option<&'a str> {
+    pub(crate) fn progress_token(&self) -> Option<&str> {
         let token = self.progress_token?.get();
         let first = *token.as_bytes().first()?;
         let fits = token.len() <= 1024 && (first == b'"' || first == b'-' || first.is_ascii_digit());
@@ -125,21 +153,26 @@ pub(crate) struct Filter {
 impl Request {
     /// Reads a request in the words of `revision`.
     pub(crate) fn parse(revision: Revision, method: &str, params: &Params<'_>) -> Result<Self, ErrorObject> {
-        let cursor = || params.cursor.map(|raw| owned("cursor", raw)).transpose();
-        let required = |name, raw: Option<&RawValue>| raw.map_or(Err(missing(name)), |raw| owned(name, raw));
+        let cursor = || params.cursor.as_ref().map(|value| owned("cursor", value)).transpose();
+        let required = |name, value: &Option<Text<'_>>| match value {
+            None => Err(missing(name)),
+            Some(value) => owned(name, value),
+        };
         match (method, revision.facts().era) {
             ("initialize", Era::Legacy) => {
-                Ok(Self::Initialize { asked: required("protocolVersion", params.protocol_version)? })
+                Ok(Self::Initialize { asked: required("protocolVersion", &params.protocol_version)? })
             }
             ("ping", Era::Legacy) => Ok(Self::Ping),
             ("server/discover", Era::Modern) => Ok(Self::Discover),
             ("resources/list", _) => Ok(Self::List { cursor: cursor()? }),
             ("resources/templates/list", _) => Ok(Self::Templates { cursor: cursor()? }),
-            ("resources/read", _) => Ok(Self::Read { uri: required("uri", params.uri)? }),
+            ("resources/read", _) => Ok(Self::Read { uri: required("uri", &params.uri)? }),
             ("completion/complete", _) => Ok(Self::Complete(completing(params)?)),
-            ("resources/subscribe", Era::Legacy) => Ok(Self::Subscribe { uri: required("uri", params.uri)? }),
+            ("resources/subscribe", Era::Legacy) => {
+                Ok(Self::Subscribe { uri: required("uri", &params.uri)? })
+            }
             ("resources/unsubscribe", Era::Legacy) => {
-                Ok(Self::Unsubscribe { uri: required("uri", params.uri)? })
+                Ok(Self::Unsubscribe { uri: required("uri", &params.uri)? })
             }
             ("subscriptions/listen", Era::Modern) => {
                 let filter = params.notifications.ok_or_else(|| missing("notifications"))?;
@@ -147,8 +180,8 @@ impl Request {
             }
             ("tools/list", _) => Ok(Self::Tools),
             ("prompts/list", _) => Ok(Self::Prompts),
-            ("tools/call", _) => Err(unknown("tool", &required("name", params.name)?)),
-            ("prompts/get", _) => Err(unknown("prompt", &required("name", params.name)?)),
+            ("tools/call", _) => Err(unknown("tool", &required("name", &params.name)?)),
+            ("prompts/get", _) => Err(unknown("prompt", &required("name", &params.name)?)),
             _ => Err(ErrorObject::method_not_found(method)),
         }
     }
@@ -200,16 +233,13 @@ fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a RawValue) -> Result<T, Er
     serde_json::from_str(raw.get()).map_err(|cause| wrong(name, &cause))
 }
 
-fn owned(name: &str, raw: &RawValue) -> Result<String, ErrorObject> {
-    text(name, raw).map(Cow::into_owned)
+fn owned(name: &str, value: &Text<'_>) -> Result<String, ErrorObject> {
+    text(name, value).map(str::to_owned)
 }
 
-fn text<'a>(name: &str, raw: &'a RawValue) -> Result<Cow<'a, str>, ErrorObject> {
-    #[derive(Deserialize)]
-    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-    serde_json::from_str::<Text<'a>>(raw.get())
-        .map(|text| text.0)
-        .map_err(|_| ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be a string")))
+fn text<'t>(name: &str, value: &'t Text<'_>) -> Result<&'t str, ErrorObject> {
+    let wrong = || ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be a string"));
+    value.right().map(|text| &**text).ok_or_else(wrong)
 }
 
 pub(crate) fn missing(name: &str) -> ErrorObject {
@@ -232,11 +262,9 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 mod tests {
     use super::{Params, Request};
     use crate::Revision;
-    use serde_json::value::RawValue;
 
     fn parse(method: &str, params: &str) -> Result<Request, String> {
-        let raw: &RawValue = serde_json::from_str(params).unwrap();
-        let params = Params::parse(Some(raw)).map_err(|error| error.message.into_owned())?;
+        let params: Params<'_> = serde_json::from_str(params).unwrap();
         Request::parse(Revision::V2025_06_18, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
     }

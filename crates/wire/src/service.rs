@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Call, Failure};
+use crate::{Call, Failure, Revision};
 
 /// What a request is answered with.
 pub type Answer = Result<Reply, Failure>;
@@ -17,6 +17,12 @@ pub type Answer = Result<Reply, Failure>;
 pub trait Service: Send + Sync + 'static {
     /// Who serves.
     fn about(&self) -> About;
+
+    /// The answer to a question where it is at hand and was right at `since`, when the question had arrived,
+    /// or later. Must not wait.
+    fn kept(&self, _revision: Revision, _question: Question<'_>, _since: Instant) -> Option<Reply> {
+        None
+    }
 
     /// Answers `resources/list`.
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer;
@@ -37,6 +43,17 @@ pub trait Service: Send + Sync + 'static {
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
+}
+
+/// A question whose answer may be at hand, in the words it was asked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Question<'a> {
+    /// `resources/list`, with its cursor.
+    List(Option<&'a str>),
+    /// `resources/templates/list`, with its cursor.
+    Templates(Option<&'a str>),
+    /// `resources/read`, with its URI.
+    Read(&'a str),
 }
 
 /// Somebody who hears of changes. Dropping it ends that.

@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use serde_json::value::RawValue;
@@ -129,9 +129,9 @@ impl<W: Write + Send + 'static> Connection<W> {
                     let why = format!("a message may have {} bytes at most", self.protocol.limits.message);
                     self.write(&Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
                 }
-                Some(Line::Whole(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Some(Line::Whole(line)) => match envelope::parse(line) {
-                    Ok(Incoming::One(message)) => self.message(runtime, &mut session, message)?,
+                Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Some(Line::Whole(line, since)) => match envelope::parse(line) {
+                    Ok(Incoming::One(message)) => self.message(runtime, &mut session, since, message)?,
                     Ok(Incoming::Batch(batch)) => {
                         self.batch(runtime, session.as_ref(), &batch)?;
                     }
@@ -146,22 +146,25 @@ impl<W: Write + Send + 'static> Connection<W> {
         self: &Arc<Self>,
         runtime: &Handle,
         session: &mut Option<Session>,
+        since: Instant,
         message: Message<'_>,
     ) -> io::Result<()> {
         match message {
             Message::Response => Ok(()),
             Message::Notification { method, params } => {
                 match (&*method, session) {
-                    ("notifications/cancelled", _) => self.cancel(params),
+                    ("notifications/cancelled", _) => self.cancel(&params),
                     ("notifications/initialized", Some(session)) => self.tell(runtime, session),
                     _ => {}
                 }
                 Ok(())
             }
             Message::Request { id, method, params } => {
-                let read = Params::parse(params).and_then(|params| {
-                    let agreed = session.as_ref().map(|session| session.revision);
-                    let (revision, request) = protocol::read(&method, &params, agreed)?;
+                if let Some(framed) = self.kept(session.as_ref(), since, &id, &method, &params) {
+                    return self.write(&framed);
+                }
+                let agreed = session.as_ref().map(|session| session.revision);
+                let read = protocol::read(&method, &params, agreed).and_then(|(revision, request)| {
                     let token = params.meta()?.progress_token();
                     let reporter = token.map(|token| Reporter::new(token, self.queue.clone()));
                     Ok((Call::new(revision).reporting(reporter), request))
@@ -172,6 +175,24 @@ impl<W: Write + Send + 'static> Connection<W> {
                 }
             }
         }
+    }
+
+    /// The answer to a request where it is at hand.
+    fn kept(
+        &self,
+        session: Option<&Session>,
+        since: Instant,
+        id: &Id,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Option<Framed> {
+        let agreed = session.map(|session| session.revision);
+        let revision = protocol::revision(method, params.meta().ok()?, agreed).ok()?;
+        if lock(&self.running).contains_key(id) {
+            return None;
+        }
+        let listener = session.map(|session| &*session.listener);
+        self.protocol.kept(revision, listener, since, id, method, params)
     }
 
     fn request(
@@ -314,9 +335,10 @@ impl<W: Write + Send + 'static> Connection<W> {
         Ok(())
     }
 
-    fn cancel(&self, params: Option<&RawValue>) {
-        let id = Params::parse(params).ok().and_then(|params| params.request_id.and_then(Id::parse));
-        if let Some(task) = id.and_then(|id| lock(&self.running).remove(&id)) {
+    fn cancel(&self, params: &Params<'_>) {
+        if let Some(task) =
+            params.request_id.and_then(Id::parse).and_then(|id| lock(&self.running).remove(&id))
+        {
             task.abort();
         }
     }
@@ -349,11 +371,20 @@ impl<W: Write> Output<W> {
             self.gathered.push(b'\n');
             return Ok(());
         }
-        self.flush()?;
-        for part in framed.parts() {
-            self.stream.write_all(part)?;
+        // What waits goes first, in the same call where the system takes it.
+        let parts = framed.parts();
+        let mut slices = [&self.gathered, &**parts[0], &**parts[1], &**parts[2], b"\n"].map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
         }
-        self.stream.write_all(b"\n")?;
+        self.gathered.clear();
         self.stream.flush()
     }
 

@@ -15,6 +15,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::pulse::Pulse;
 use crate::envelope::Framed;
 
+/// Answers up to this size are copied into one piece.
+const SMALL: usize = 16 << 10;
+
 /// The body of a response.
 pub struct Body {
     kind: Kind,
@@ -69,6 +72,11 @@ impl Body {
 
     /// A framed answer.
     pub(crate) fn framed(framed: Framed) -> Self {
+        if framed.len() <= SMALL {
+            let mut whole = Vec::with_capacity(framed.len());
+            framed.parts().into_iter().for_each(|part| whole.extend_from_slice(part));
+            return Self::of(Kind::Answer([whole.into()].into()));
+        }
         let parts = [framed.head, framed.members, framed.tail];
         Self::of(Kind::Answer(parts.into_iter().filter(|part| !part.is_empty()).collect()))
     }
@@ -123,6 +131,7 @@ impl Events {
         .into_bytes();
         head.extend_from_slice(&framed.head);
         if framed.members.is_empty() {
+            head.extend_from_slice(&framed.tail);
             head.extend_from_slice(b"\n\n");
             self.pending.push_back(head.into());
         } else {

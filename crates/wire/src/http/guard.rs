@@ -11,6 +11,7 @@ use http::header::{
 use http::uri::Authority;
 use http::{Request, Response, StatusCode};
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use super::body::Body;
 use super::response;
@@ -19,12 +20,19 @@ use super::response;
 pub(super) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The first host that proved right, which most requests name.
+    usual: OnceLock<HeaderValue>,
 }
 
 impl Guard {
     pub(super) fn new(hosts: &[String], origins: &[String]) -> Self {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { hosts: lower(hosts), origins: lower(origins) }
+        Self { hosts: lower(hosts), origins: lower(origins), usual: OnceLock::new() }
+    }
+
+    /// Whether this host is the one that most requests name, and has proven right.
+    pub(super) fn is_usual(&self, host: &[u8]) -> bool {
+        self.usual.get().is_some_and(|usual| usual.as_bytes() == host)
     }
 
     /// Checks host and origin; gives the origin to share the answer with, if there is one.
@@ -34,7 +42,12 @@ impl Guard {
         if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
             return Err("`Host` and `Origin` may be there once");
         }
-        let named = headers.get(HOST).map(|host| host.to_str().unwrap_or_default());
+        let host = headers.get(HOST);
+        let plain = request.uri().authority().is_none() && !headers.contains_key(ORIGIN);
+        if plain && host.is_some_and(|host| self.is_usual(host.as_bytes())) {
+            return Ok(None);
+        }
+        let named = host.map(|host| host.to_str().unwrap_or_default());
         let authority: Authority = match (request.uri().authority(), named) {
             (Some(authority), _) => authority.clone(),
             (None, Some(named)) => named.parse().map_err(|_| "the `Host` header is not a host")?,
@@ -43,9 +56,12 @@ impl Guard {
         if authority.as_str().contains('@') {
             return Err("the `Host` header is not a host");
         }
-        let host = authority.host().to_ascii_lowercase();
-        if !(host == "localhost" || address(&host).is_some() || self.hosts.contains(&host)) {
+        let name = authority.host().to_ascii_lowercase();
+        if !(name == "localhost" || address(&name).is_some() || self.hosts.contains(&name)) {
             return Err("this host name is not served here; allow it with `--allow-host`");
+        }
+        if let (true, Some(host)) = (plain, host) {
+            let _ = self.usual.set(host.clone());
         }
         let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
         if self.welcome(origin, &authority) {

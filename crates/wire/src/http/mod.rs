@@ -1,7 +1,9 @@
 //! The HTTP transports: Streamable HTTP at `/mcp` for both eras, and the old HTTP+SSE on request.
 
 mod body;
+mod express;
 mod guard;
+mod lane;
 mod mailbox;
 mod old;
 mod pulse;
@@ -28,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
 use self::guard::Guard;
+use self::lane::Lane;
 use self::old::Old;
 use self::pulse::Pulse;
 use self::session::Sessions;
@@ -172,8 +175,11 @@ impl Endpoint {
 /// How long requests in flight may take to end once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long a connection may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(30);
+/// How often a connection of HTTP/2 must show that it lives.
+const PING: Duration = Duration::from_secs(30);
+
+/// The most bytes of the heads of requests that are read ahead.
+const HEADS: usize = 64 << 10;
 
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then lets requests in flight end.
 pub async fn serve(
@@ -182,10 +188,11 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
+    // How long a head may take is seen to by the pulse, which costs no timer for each request.
     let mut http1 = http1::Builder::new();
-    http1.timer(TokioTimer::new()).header_read_timeout(HEAD);
+    http1.header_read_timeout(None).max_buf_size(HEADS);
     let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2.timer(TokioTimer::new()).keep_alive_interval(HEAD).max_concurrent_streams(128);
+    http2.timer(TokioTimer::new()).keep_alive_interval(PING).max_concurrent_streams(128);
     let builders = Arc::new((http1, http2));
     let mut sweep = tokio::time::interval(Duration::from_secs(30));
     loop {
@@ -213,8 +220,9 @@ pub async fn serve(
             tracing::debug!(%cause, "could not set TCP_NODELAY");
         }
         let endpoint = endpoint.clone();
-        let pulse = Arc::new(Pulse::new());
-        let seen = pulse.clone();
+        let served = endpoint.clone();
+        let pulse = Arc::<Pulse>::default();
+        let (seen, watched) = (pulse.clone(), pulse.clone());
         let service = service_fn(move |request| {
             seen.asked();
             let (endpoint, pulse) = (endpoint.clone(), seen.clone());
@@ -232,12 +240,17 @@ pub async fn serve(
                     () = stop.cancelled() => return Ok(()),
                     version = version(&stream) => version,
                 };
-                let stream = TokioIo::new(stream);
                 let (http1, http2) = &*builders;
                 match version {
                     // Boxed, since it is the larger one by far.
-                    Version::HTTP_2 => Box::pin(watcher.watch(http2.serve_connection(stream, service))).await,
-                    _ => watcher.watch(http1.serve_connection(stream, service)).await,
+                    Version::HTTP_2 => {
+                        let stream = TokioIo::new(stream);
+                        Box::pin(watcher.watch(http2.serve_connection(stream, service))).await
+                    }
+                    _ => {
+                        let lane = Lane::new(stream, served, watched);
+                        watcher.watch(http1.serve_connection(lane, service)).await
+                    }
                 }
             };
             let mut connection = pin!(connection);

@@ -18,7 +18,7 @@ use super::{Endpoint, response};
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::lock::lock;
 use crate::protocol;
-use crate::request::{Params, Request};
+use crate::request::Request;
 use crate::{Call, Listener, Revision};
 
 /// How many answers wait for a client that does not read.
@@ -96,7 +96,8 @@ impl Endpoint {
         let Ok(place) = answers.reserve().await else {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended");
         };
-        let bytes = match body(request, self.protocol.limits.message).await {
+        let (head, incoming) = request.into_parts();
+        let bytes = match body(&head.headers, incoming, self.protocol.limits.message).await {
             Ok(bytes) => bytes,
             Err(refusal) => return refusal,
         };
@@ -114,7 +115,7 @@ impl Endpoint {
             }
             Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
         };
-        let read = Params::parse(params).and_then(|params| protocol::read(&method, &params, revision));
+        let read = protocol::read(&method, &params, revision);
         let framed = match read {
             Err(error) => Framed::error(Some(&id_of_request), &error),
             Ok((revision, request)) => {

@@ -1,65 +1,116 @@
 //! Whether a connection still lives: a client that sends nothing, or takes nothing, is let go.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
-/// How long a client may take to send its first request.
-const SILENT: Duration = Duration::from_secs(30);
-
-/// How long a client may take nothing of a body. A stream of events shows far more often that it lives.
-const STUCK: Duration = Duration::from_secs(60);
-
-/// How often to look.
+/// How often to look. Between two looks no clock is read.
 pub(super) const LOOK: Duration = Duration::from_secs(15);
 
+/// After how many looks a client must have sent its first request.
+const SILENT: u32 = 2;
+
+/// For how many looks a client may take nothing of a body, or send no request. A stream of events shows far
+/// more often that it lives.
+const STILL: u32 = 4;
+
 /// The signs of life of one connection.
+#[derive(Default)]
 pub(super) struct Pulse {
-    began: Instant,
-    asked: AtomicBool,
-    /// How many bodies are on their way.
-    bodies: AtomicUsize,
-    /// When one of them last moved, in milliseconds since the beginning.
-    moved: AtomicU64,
+    /// Whether there was a request at all.
+    any: AtomicBool,
+    /// How many requests went the long way, how many of them have come to a body, and how many of those were
+    /// taken whole or given up.
+    asked: AtomicU32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+    looks: AtomicU32,
+    /// How many looks there had been at the last sign of life.
+    moved: AtomicU32,
 }
 
 impl Pulse {
-    pub(super) fn new() -> Self {
-        Self {
-            began: Instant::now(),
-            asked: AtomicBool::new(false),
-            bodies: AtomicUsize::new(0),
-            moved: AtomicU64::new(0),
-        }
+    /// A request has arrived that went the long way.
+    pub(super) fn asked(&self) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.served();
     }
 
-    /// A request has arrived.
-    pub(super) fn asked(&self) {
-        self.asked.store(true, Ordering::Relaxed);
+    /// A request was answered at once.
+    pub(super) fn served(&self) {
+        self.any.store(true, Ordering::Relaxed);
+        self.moved();
     }
 
     /// A body is on its way.
     pub(super) fn begin(&self) {
         self.moved();
-        self.bodies.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Some of a body was taken.
     pub(super) fn moved(&self) {
-        self.moved.store(self.began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.moved.store(self.looks.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// A body has been taken whole, or given up.
     pub(super) fn end(&self) {
-        self.bodies.fetch_sub(1, Ordering::Relaxed);
+        self.moved();
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Why the connection is not worth keeping, if it is not.
+    /// How many bodies have been taken whole, or given up.
+    pub(super) fn bodies_ended(&self) -> u32 {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Looks. Why the connection is not worth keeping, if it is not.
     pub(super) fn stopped(&self) -> Option<&'static str> {
-        let age = self.began.elapsed();
-        if !self.asked.load(Ordering::Relaxed) {
-            return (age > SILENT).then_some("the client sent no request");
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        if !self.any.load(Ordering::Relaxed) {
+            return (looks > SILENT).then_some("the client sent no request");
         }
-        let still = age.saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)));
-        (self.bodies.load(Ordering::Relaxed) > 0 && still > STUCK).then_some("the client takes nothing")
+        if looks.saturating_sub(self.moved.load(Ordering::Relaxed)) <= STILL {
+            return None;
+        }
+        let [asked, begun, ended] =
+            [&self.asked, &self.begun, &self.ended].map(|count| count.load(Ordering::Relaxed));
+        match (asked == begun, begun == ended) {
+            (_, false) => Some("the client takes nothing"),
+            // It waits for an answer.
+            (false, true) => None,
+            (true, true) => Some("the client asks nothing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pulse, SILENT, STILL};
+
+    /// After how many looks it is let go.
+    fn looks(pulse: &Pulse) -> u32 {
+        (1..100).find(|_| pulse.stopped().is_some()).unwrap_or(100)
+    }
+
+    #[test]
+    fn who_asks_nothing_is_let_go() {
+        assert_eq!(looks(&Pulse::default()), SILENT + 1);
+        let pulse = Pulse::default();
+        pulse.served();
+        assert_eq!(looks(&pulse), STILL + 1);
+    }
+
+    #[test]
+    fn who_waits_is_kept_and_who_takes_nothing_is_let_go() {
+        let pulse = Pulse::default();
+        pulse.asked();
+        assert_eq!(looks(&pulse), 100);
+        pulse.begin();
+        assert_eq!(looks(&pulse), STILL + 1);
+        pulse.moved();
+        assert_eq!(looks(&pulse), STILL + 1);
+        pulse.end();
+        assert_eq!(pulse.bodies_ended(), 1);
+        assert_eq!(looks(&pulse), STILL + 1);
     }
 }

@@ -1,14 +1,15 @@
 //! Streamable HTTP: every message a POST to one endpoint, for both eras.
 
+use std::borrow::Cow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
@@ -21,14 +22,19 @@ use super::{Endpoint, response};
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS};
+use crate::patience::within;
 use crate::protocol;
 use crate::request::{Filter, Params, Request};
 use crate::{Era, Revision};
 
-const SESSION: &str = "mcp-session-id";
-const VERSION: &str = "mcp-protocol-version";
-const METHOD: &str = "mcp-method";
-const NAME: &str = "mcp-name";
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What nearly all clients accept, in the words that they say it in.
+pub(super) const USUAL: &[u8] = b"application/json, text/event-stream";
 
 /// How much of a body that is too large is read and dropped. Many clients look for an answer only once
 /// they have sent everything, and take a connection that is closed before for a failure.
@@ -43,6 +49,34 @@ const WAIT: Duration = Duration::from_secs(5);
 /// How long a client may take to send the body of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a request says of itself in its headers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said<'a> {
+    pub(super) version: Option<&'a str>,
+    pub(super) method: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) session: Option<&'a str>,
+}
+
+impl Said<'_> {
+    /// The revision of a modern request, whose headers must say what its body says.
+    pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
+        let meta = params.meta()?;
+        let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
+        same(&VERSION, self.version, named)?;
+        let revision = protocol::modern(named, meta).map_err(|error| match error.code {
+            INVALID_PARAMS => Refused::Incomplete(error),
+            _ => Refused::Wrong(error),
+        })?;
+        same(&METHOD, self.method, method)?;
+        if let Some(subject) = params.subject(method) {
+            let name = self.name.map(decoded).transpose()?;
+            same(&NAME, name.as_deref(), subject)?;
+        }
+        Ok(revision)
+    }
+}
+
 /// What form of answer a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Takes {
@@ -55,14 +89,15 @@ impl Takes {
         let mut takes = Self { json: false, events: false };
         let mut said = false;
         for value in headers.get_all(ACCEPT) {
+            if value == USUAL {
+                return Self { json: true, events: true };
+            }
             for range in value.to_str().unwrap_or_default().split(',') {
                 said = true;
-                match range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-                    "*/*" => takes = Self { json: true, events: true },
-                    "application/json" | "application/*" => takes.json = true,
-                    "text/event-stream" | "text/*" => takes.events = true,
-                    _ => {}
-                }
+                let range = range.split(';').next().unwrap_or_default().trim();
+                let is = |names: &[&str]| names.iter().any(|name| range.eq_ignore_ascii_case(name));
+                takes.json |= is(&["*/*", "application/json", "application/*"]);
+                takes.events |= is(&["*/*", "text/event-stream", "text/*"]);
             }
         }
         if said { takes } else { Self { json: true, events: true } }
@@ -70,44 +105,52 @@ impl Takes {
 }
 
 /// Reads the body of a request, which must be JSON and within the limit.
-pub(super) async fn body<B>(request: HttpRequest<B>, limit: usize) -> Result<Bytes, Response<Body>>
+pub(super) async fn body<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Response<Body>>
 where
     B: HttpBody + Send,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         let why = "the `Content-Type` must be `application/json`";
         return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
     }
-    let mut body = pin!(request.into_body());
+    let mut body = pin!(body);
     let collecting = async {
-        let mut bytes = BytesMut::new();
+        // Most come in one piece, which needs no copy.
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
         let mut size = 0;
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 return Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early"));
             };
             let Ok(mut data) = frame.into_data() else { continue };
-            size += data.remaining();
+            let piece = data.remaining();
+            size += piece;
             if size > limit + DRAINED {
                 break;
             }
-            if size <= limit {
-                bytes.put(&mut data);
+            if size > limit {
+                (first, rest) = (Bytes::new(), BytesMut::new());
+            } else if size == piece {
+                first = data.copy_to_bytes(piece);
             } else {
-                bytes = BytesMut::new();
+                if rest.is_empty() {
+                    rest.put(std::mem::take(&mut first));
+                }
+                rest.put(data);
             }
         }
         if size > limit {
             let why = format!("a message may have {limit} bytes at most");
             return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        Ok(bytes.freeze())
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
     };
     let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-    tokio::time::timeout(PATIENCE, collecting).await.unwrap_or_else(|_| Err(late()))
+    within(PATIENCE, collecting).await.unwrap_or_else(|| Err(late()))
 }
 
 impl Endpoint {
@@ -118,30 +161,28 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let takes = Takes::of(request.headers());
+        let (head, incoming) = request.into_parts();
+        let headers = &head.headers;
+        let takes = Takes::of(headers);
         if !takes.json && !takes.events {
             let why = "the `Accept` header must list `application/json` and `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let headers = request.headers().clone();
-        let bytes = match body(request, self.protocol.limits.message).await {
+        let bytes = match body(headers, incoming, self.protocol.limits.message).await {
             Ok(bytes) => bytes,
             Err(refusal) => return refusal,
         };
         match envelope::parse(&bytes) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(&headers, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
-                let answered = async {
-                    let params = Params::parse(params)?;
-                    self.clone().request(&headers, takes, &id, &method, &params).await
-                };
-                answered.await.unwrap_or_else(|error| response::rejected(Some(&id), &error))
+                let answered = self.request(headers, takes, &id, &method, &params).await;
+                answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
-                self.notification(&headers, &method, params)
+                self.notification(headers, &method, &params)
             }
-            Ok(Incoming::One(Message::Response)) => match self.session(&headers) {
+            Ok(Incoming::One(Message::Response)) => match self.session(headers) {
                 Ok(_) => response::bare(StatusCode::ACCEPTED),
                 Err(refusal) => refusal,
             },
@@ -157,20 +198,26 @@ impl Endpoint {
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
         let meta = params.meta()?;
-        let header = text(headers, VERSION)?;
+        let header = text(headers, &VERSION)?;
         let modern_header =
             header.is_some_and(|date| Revision::named(date).is_some_and(|it| it.facts().era == Era::Modern));
         let token = meta.progress_token();
         if modern_header || meta.version()?.is_some() {
-            let read = modern(headers, header, method, params);
-            let (revision, request) = match read {
-                Ok(read) => read,
+            let name = || params.subject(method).map_or(Ok(None), |_| text(headers, &NAME));
+            let said =
+                Said { version: header, method: text(headers, &METHOD)?, name: name()?, session: None };
+            let revision = match said.modern(method, params) {
+                Ok(revision) => revision,
                 // What a modern request must carry and does not is a bad request, whatever the code.
                 Err(Refused::Incomplete(error)) => {
                     return Ok(response::error(StatusCode::BAD_REQUEST, Some(id), &error));
                 }
                 Err(Refused::Wrong(error)) => return Err(error),
             };
+            if let Some(framed) = self.protocol.kept(revision, None, Instant::now(), id, method, params) {
+                return Ok(self.framed(takes, Some(id), framed).await);
+            }
+            let request = Request::parse(revision, method, params)?;
             if let Request::Listen(filter) = &request {
                 return self.listen(takes, revision, id, filter).await;
             }
@@ -183,6 +230,10 @@ impl Endpoint {
             Ok(session) => session,
             Err(refusal) => return Ok(refusal),
         };
+        let (listener, now) = (&*session.news.listener, Instant::now());
+        if let Some(framed) = self.protocol.kept(session.revision, Some(listener), now, id, method, params) {
+            return Ok(self.framed(takes, Some(id), framed).await);
+        }
         // In a session a request that makes no sense is answered like any other.
         let request = match Request::parse(session.revision, method, params) {
             Ok(request) => request,
@@ -289,8 +340,8 @@ impl Endpoint {
             return Ok(None);
         }
         let acquired = self.room.clone().acquire_many_owned(u32::try_from(size).unwrap_or(u32::MAX));
-        match tokio::time::timeout(WAIT, acquired).await {
-            Ok(Ok(room)) => Ok(Some(room)),
+        match within(WAIT, acquired).await {
+            Some(Ok(room)) => Ok(Some(room)),
             _ => {
                 let why = "too many answers wait for their clients to take them; try again later";
                 Err(ErrorObject::new(INTERNAL_ERROR, why))
@@ -322,7 +373,7 @@ impl Endpoint {
         Ok(response)
     }
 
-    fn notification(&self, headers: &HeaderMap, method: &str, params: Option<&RawValue>) -> Response<Body> {
+    fn notification(&self, headers: &HeaderMap, method: &str, params: &Params<'_>) -> Response<Body> {
         // Modern clients have no notifications to send over HTTP and no session to send them in.
         if headers.contains_key(SESSION) {
             let session = match self.session(headers) {
@@ -330,7 +381,6 @@ impl Endpoint {
                 Err(refusal) => return refusal,
             };
             if method == "notifications/cancelled"
-                && let Ok(params) = Params::parse(params)
                 && let Some(id) = params.request_id.and_then(Id::parse)
             {
                 session.cancel(&id);
@@ -374,7 +424,7 @@ impl Endpoint {
             Err(refusal) => return refusal,
         };
         let closing = self.closing.clone();
-        let seen = text(headers, "last-event-id").ok().flatten().and_then(|id| id.parse().ok());
+        let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
         let news = session.news.open(seen);
         let listener = session.news.listener.clone();
         // The stream opens at once; what it takes to watch may take longer.
@@ -405,6 +455,17 @@ impl Endpoint {
         }
     }
 
+    /// The session that a request says it belongs to, if there is nothing to say against it.
+    pub(super) fn find_session(&self, said: &Said<'_>) -> Option<Arc<Session>> {
+        if said
+            .version
+            .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
+        {
+            return None;
+        }
+        self.sessions.find(said.session?)
+    }
+
     fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Response<Body>> {
         let Some(id) = headers.get(SESSION) else {
             let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
@@ -412,7 +473,7 @@ impl Endpoint {
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         };
         let session = self.sessions.find(id.to_str().unwrap_or_default()).ok_or_else(unknown_session)?;
-        match text(headers, VERSION) {
+        match text(headers, &VERSION) {
             Ok(Some(date)) if Revision::named(date).is_none() => {
                 Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
             }
@@ -427,7 +488,7 @@ fn unknown_session() -> Response<Body> {
 }
 
 /// Why a modern request is refused.
-enum Refused {
+pub(super) enum Refused {
     /// It lacks what each must carry.
     Incomplete(ErrorObject),
     /// Anything else.
@@ -440,30 +501,8 @@ impl From<ErrorObject> for Refused {
     }
 }
 
-/// Reads a modern request, whose headers must say what its body says.
-fn modern(
-    headers: &HeaderMap,
-    header: Option<&str>,
-    method: &str,
-    params: &Params<'_>,
-) -> Result<(Revision, Request), Refused> {
-    let meta = params.meta()?;
-    let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
-    same(VERSION, header, Some(&named))?;
-    let revision = protocol::modern(&named, &meta).map_err(|error| match error.code {
-        INVALID_PARAMS => Refused::Incomplete(error),
-        _ => Refused::Wrong(error),
-    })?;
-    same(METHOD, text(headers, METHOD)?, Some(method))?;
-    if let Some(subject) = params.subject(method) {
-        let name = text(headers, NAME)?.map(decoded).transpose()?;
-        same(NAME, name.as_deref(), Some(&subject))?;
-    }
-    Ok((revision, Request::parse(revision, method, params)?))
-}
-
-fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), ErrorObject> {
-    if header == body {
+fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
+    if header == Some(body) {
         return Ok(());
     }
     let why = match header {
@@ -474,7 +513,7 @@ fn same(name: &str, header: Option<&str>, body: Option<&str>) -> Result<(), Erro
 }
 
 /// A header's value, if it is there once and is text.
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, ErrorObject> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ErrorObject> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let wrong = |why: &str| ErrorObject::new(HEADER_MISMATCH, format!("the `{name}` header {why}"));
@@ -485,12 +524,12 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Error
 }
 
 /// Undoes the base64 form that names take which a header could not carry.
-fn decoded(value: &str) -> Result<String, ErrorObject> {
+fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
     let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
-        return Ok(value.to_owned());
+        return Ok(Cow::Borrowed(value));
     };
     let bytes = STANDARD.decode(inner).ok();
-    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Cow::Owned).ok_or_else(|| {
         ErrorObject::new(HEADER_MISMATCH, format!("the `{NAME}` header is not base64 of UTF-8"))
     })
 }

@@ -1,0 +1,177 @@
+//! The short way for requests whose answer is at hand.
+//!
+//! Such a request is recognised in the bytes as they came from the socket and answered there. Nothing is
+//! decided here: a request that is not usual in every respect, or whose answer is not kept, goes the long
+//! way with all its bytes, and what it may be refused for is found there.
+
+use std::io::Write as _;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use super::Endpoint;
+use super::streamable::{Said, USUAL};
+use crate::envelope::{self, Framed, Incoming, Message};
+
+/// The most header fields of a request that goes the short way.
+const FIELDS: usize = 32;
+
+/// The largest request and the largest answer that go the short way, in bytes: no more than the system
+/// keeps for a connection anyway.
+const LARGEST: usize = 64 << 10;
+
+/// What the bytes that a client has sent come to.
+pub(super) enum Verdict {
+    /// A request of this many bytes, and its answer.
+    Answered(usize, Bytes),
+    /// A request of this many bytes that goes the long way.
+    Long(usize),
+    /// The beginning of a request.
+    Begun,
+    /// Something whose end only the long way can tell.
+    Unknown,
+}
+
+/// What a request says in its head, where all of it is usual.
+#[derive(Default)]
+struct Head<'a> {
+    host: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+    accept: Option<&'a [u8]>,
+    length: Option<&'a [u8]>,
+    said: Said<'a>,
+    /// Something that the long way must look at.
+    unusual: bool,
+    /// The end of the body is not told by its length, or more is to happen than an answer.
+    special: bool,
+}
+
+impl<'a> Head<'a> {
+    fn add(&mut self, name: &str, value: &'a [u8]) {
+        let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
+        let taken = match name.len() {
+            4 if name.eq_ignore_ascii_case("host") => self.host.replace(value).is_some(),
+            6 if name.eq_ignore_ascii_case("accept") => self.accept.replace(value).is_some(),
+            6 if name.eq_ignore_ascii_case("origin") => true,
+            6 if name.eq_ignore_ascii_case("expect") => return self.special = true,
+            7 if name.eq_ignore_ascii_case("upgrade") => return self.special = true,
+            8 if name.eq_ignore_ascii_case("mcp-name") => {
+                self.said.name.replace(text(value).unwrap_or_default()).is_some()
+            }
+            10 if name.eq_ignore_ascii_case("mcp-method") => {
+                self.said.method.replace(text(value).unwrap_or_default()).is_some()
+            }
+            10 if name.eq_ignore_ascii_case("connection") => {
+                return self.special |= !value.eq_ignore_ascii_case(b"keep-alive");
+            }
+            12 if name.eq_ignore_ascii_case("content-type") => self.kind.replace(value).is_some(),
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                return self.special |= self.length.replace(value).is_some();
+            }
+            14 if name.eq_ignore_ascii_case("mcp-session-id") => {
+                self.said.session.replace(text(value).unwrap_or_default()).is_some()
+            }
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.special = true,
+            20 if name.eq_ignore_ascii_case("mcp-protocol-version") => {
+                self.said.version.replace(text(value).unwrap_or_default()).is_some()
+            }
+            _ => false,
+        };
+        self.unusual |= taken;
+    }
+
+    /// How long the body is; `None` where that is not plainly said.
+    fn length(&self) -> Option<usize> {
+        match self.length {
+            None => Some(0),
+            Some(digits) if digits.len() <= 8 && digits.iter().all(u8::is_ascii_digit) => {
+                Some(digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Looks at what a client has sent since its last request.
+    pub(super) fn express(&self, bytes: &[u8]) -> Verdict {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+        let mut request = httparse::Request::new(&mut fields);
+        let start = match request.parse(bytes) {
+            Ok(httparse::Status::Complete(start)) => start,
+            Ok(httparse::Status::Partial) if bytes.len() < LARGEST => return Verdict::Begun,
+            _ => return Verdict::Unknown,
+        };
+        let mut head = Head::default();
+        for field in &*request.headers {
+            head.add(field.name, field.value);
+        }
+        let end = match head.length() {
+            Some(length) if !head.special && request.version == Some(1) && start + length <= LARGEST => {
+                start + length
+            }
+            _ => return Verdict::Unknown,
+        };
+        if bytes.len() < end {
+            return Verdict::Begun;
+        }
+        let ours = request.method == Some("POST") && request.path == Some("/mcp") && !head.unusual;
+        match ours.then(|| self.at_hand(&head, &bytes[start..end])).flatten() {
+            Some(framed) if framed.len() <= LARGEST => Verdict::Answered(end, response(&framed)),
+            _ => Verdict::Long(end),
+        }
+    }
+
+    fn at_hand(&self, head: &Head<'_>, body: &[u8]) -> Option<Framed> {
+        let usual = head.accept == Some(USUAL)
+            && head.kind == Some(b"application/json")
+            && self.guard.is_usual(head.host?);
+        if !usual {
+            return None;
+        }
+        let Ok(Incoming::One(Message::Request { id, method, params })) = envelope::parse(body) else {
+            return None;
+        };
+        let now = Instant::now();
+        if params.meta().ok()?.version().ok()?.is_some() {
+            let revision = head.said.modern(&method, &params).ok()?;
+            return self.protocol.kept(revision, None, now, &id, &method, &params);
+        }
+        let session = self.find_session(&head.said)?;
+        let listener = &*session.news.listener;
+        self.protocol.kept(session.revision, Some(listener), now, &id, &method, &params)
+    }
+}
+
+/// An answer with the head of its response.
+fn response(framed: &Framed) -> Bytes {
+    let mut out = Vec::with_capacity(framed.len() + 160);
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ");
+    // Writing to memory does not fail.
+    let _ = write!(out, "{}\r\ndate: ", framed.len());
+    out.extend_from_slice(&date());
+    out.extend_from_slice(b"\r\n\r\n");
+    for part in framed.parts() {
+        out.extend_from_slice(part);
+    }
+    out.into()
+}
+
+/// The time of day as a header has it, written once a second.
+fn date() -> [u8; 29] {
+    thread_local! {
+        static LAST: std::cell::Cell<(u64, [u8; 29])> = const { std::cell::Cell::new((0, [b' '; 29])) };
+    }
+    let now = SystemTime::now();
+    let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (last, text) = LAST.get();
+    if second == last {
+        return text;
+    }
+    let mut text = [b' '; 29];
+    let written = httpdate::fmt_http_date(now);
+    let length = written.len().min(text.len());
+    text[..length].copy_from_slice(&written.as_bytes()[..length]);
+    LAST.set((second, text));
+    text
+}

@@ -1,0 +1,189 @@
+//! A connection with a short way beside hyper.
+//!
+//! What a client sends is looked at before hyper gets it, while hyper has nothing to do. A request whose
+//! answer is at hand is answered here, and hyper never hears of it. Any other is passed on whole, and from
+//! then until its answer has been written, what comes in waits. Bytes whose end cannot be told are passed
+//! on with all that follows, and the short way is closed for the rest of the connection.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::AsyncWrite as _;
+use tokio::net::TcpStream;
+use tokio_util::io::poll_read_buf;
+
+use super::Endpoint;
+use super::express::Verdict;
+use super::pulse::Pulse;
+
+/// How much is read at once, and how much may wait for hyper to be done.
+const CHUNK: usize = 8 << 10;
+
+/// A connection to a client.
+pub(super) struct Lane {
+    stream: TcpStream,
+    endpoint: Arc<Endpoint>,
+    pulse: Arc<Pulse>,
+    /// What was read and is neither answered nor passed on.
+    waiting: BytesMut,
+    /// How much of that is a request on its way to hyper.
+    passing: usize,
+    /// An answer that is not sent whole.
+    answer: Bytes,
+    state: State,
+}
+
+/// What hyper is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It waits for a request.
+    Rests,
+    /// It answers the last of so many requests.
+    Works(u32),
+    /// It gets everything.
+    Owns,
+}
+
+impl Lane {
+    pub(super) fn new(stream: TcpStream, endpoint: Arc<Endpoint>, pulse: Arc<Pulse>) -> Self {
+        Self {
+            stream,
+            endpoint,
+            pulse,
+            waiting: BytesMut::new(),
+            passing: 0,
+            answer: Bytes::new(),
+            state: State::Rests,
+        }
+    }
+
+    /// Looks at what waits, and decides which way it goes. Whether there is something to do at once.
+    fn look(&mut self) -> bool {
+        if self.state != State::Rests || self.waiting.is_empty() {
+            return false;
+        }
+        match self.endpoint.express(&self.waiting) {
+            Verdict::Answered(size, answer) => {
+                self.pulse.served();
+                self.waiting.advance(size);
+                self.answer = answer;
+            }
+            Verdict::Long(size) => {
+                self.state = State::Works(self.pulse.bodies_ended().wrapping_add(1));
+                self.passing = size;
+            }
+            Verdict::Begun => return false,
+            Verdict::Unknown => {
+                self.state = State::Owns;
+            }
+        }
+        true
+    }
+
+    /// Passes on as much as there is for hyper. Whether there was something.
+    fn pass(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
+        let there = if self.state == State::Owns { self.waiting.len() } else { self.passing };
+        let size = there.min(buffer.remaining());
+        if size == 0 {
+            return false;
+        }
+        buffer.put_slice(&self.waiting[..size]);
+        self.waiting.advance(size);
+        self.passing = self.passing.saturating_sub(size);
+        if self.waiting.is_empty() {
+            // A stream may be open for hours, and needs no room for requests.
+            self.waiting = BytesMut::new();
+        }
+        true
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.answer.is_empty() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.answer))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.answer.advance(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Read for Lane {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        loop {
+            ready!(lane.poll_send(context))?;
+            if lane.pass(&mut buffer) {
+                return Poll::Ready(Ok(()));
+            }
+            if lane.look() {
+                continue;
+            }
+            if lane.waiting.len() >= CHUNK && matches!(lane.state, State::Works(_)) {
+                // Hyper wakes this once it has written the answer.
+                return Poll::Pending;
+            }
+            // Asked before there is room for what comes, which most streams never send.
+            ready!(lane.stream.poll_read_ready(context))?;
+            lane.waiting.reserve(CHUNK);
+            if ready!(poll_read_buf(Pin::new(&mut lane.stream), context, &mut lane.waiting))? > 0 {
+                continue;
+            }
+            // The client sends no more. What it has begun is for hyper to judge.
+            if lane.state == State::Rests && !lane.waiting.is_empty() {
+                lane.state = State::Owns;
+                continue;
+            }
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl Write for Lane {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Hyper calls this when it has written all that it had.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let State::Works(last) = self.state
+            && self.pulse.bodies_ended() == last
+        {
+            self.state = State::Rests;
+            if !self.waiting.is_empty() {
+                context.waker().wake_by_ref();
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
