@@ -164,8 +164,12 @@ impl Source for Files {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (uri, context) = (uri.clone(), context.clone());
         let waiting = Waiting::default();
+        let reader = Reader { inner: &self.inner, uri, context, gone: &waiting.gone };
+        if let Some(read) = reader.read_now() {
+            return read;
+        }
+        let (uri, context) = (uri.clone(), context.clone());
         let gone = Arc::clone(&waiting.gone);
         let read =
             self.blocking(move |inner| Reader { inner, uri: &uri, context: &context, gone: &gone }.read());

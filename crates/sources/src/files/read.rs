@@ -1,11 +1,12 @@
 //! Reading files, parts of files, and directories.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use cap_std::fs::{File, Metadata};
+use cap_std::fs::Metadata;
 use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
 use super::describe::DIRECTORY;
@@ -20,6 +21,9 @@ use crate::range::{HINT, HINT_BYTES, Range, Span};
 
 /// After how many bytes a long search tells how far it has come.
 const REPORT: u64 = 1024 * 1024;
+
+/// The most that is read while others wait for the thread that reads.
+const MODERATE: u64 = 2 * 1024 * 1024;
 
 /// How much of a line that is too long to offer at a time.
 const PART: u64 = 64 * 1024;
@@ -56,10 +60,7 @@ impl Reader<'_> {
                 )));
             }
             (Found::File(folder, name), range) => {
-                witness.directory(folder.chain.as_ref());
-                let (file, metadata) = self.open(&folder, &name)?;
-                let path = folder.way.path.join(&name);
-                witness.file(folder.place.spot(path), Stamp::of(&metadata));
+                let (file, metadata) = self.open(&folder, &name, &mut witness)?;
                 vec![match range {
                     None => self.whole(file, &metadata, &name)?,
                     Some(range) => self.part(file, &metadata, &name, range)?,
@@ -67,6 +68,26 @@ impl Reader<'_> {
             }
         };
         Ok(Contents { proof: witness.prove(), ..Contents::from(parts) })
+    }
+
+    /// The same where nothing has to be waited for: a file of moderate size, in a directory that is open
+    /// and on a disk of this machine, whose data is in memory.
+    pub(super) fn read_now(&self) -> Option<Result<Contents>> {
+        let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
+        let tree = &self.inner.tree;
+        let mut witness = Witness::new(&tree.vigil);
+        let (folder, segment) = tree.kept_parent(path)?;
+        let (name, directory) = tree.entry(&folder, segment).ok()?;
+        if directory {
+            return None;
+        }
+        let (file, metadata) = self.open(&folder, &name, &mut witness).ok()?;
+        let fits = metadata.len() <= MODERATE.min(self.inner.config.max_size);
+        if !(fits && is_in_memory(&file, metadata.len())) {
+            return None;
+        }
+        let read = self.whole(file, &metadata, &name);
+        Some(read.map(|content| Contents { proof: witness.prove(), ..Contents::from(content) }))
     }
 
     fn whole(&self, mut file: File, metadata: &Metadata, name: &OsStr) -> Result<Content> {
@@ -104,8 +125,12 @@ impl Reader<'_> {
         Error::TooLarge { uri: self.uri.clone(), size, limit, hint: Some(hint.into()) }
     }
 
-    fn open(&self, folder: &Folder, name: &OsStr) -> Result<(File, Metadata)> {
-        self.inner.tree.at(folder, name, Place::open).map_err(|cause| self.fault(cause))
+    fn open(&self, folder: &Folder, name: &OsStr, witness: &mut Witness) -> Result<(File, Metadata)> {
+        witness.directory(folder.chain.as_ref());
+        let (file, metadata) =
+            self.inner.tree.at(folder, name, Place::open).map_err(|cause| self.fault(cause))?;
+        witness.file(folder.place.spot(folder.way.path.join(name)), Stamp::of(&metadata));
+        Ok((file.into_std(), metadata))
     }
 
     fn part(&self, mut file: File, metadata: &Metadata, name: &OsStr, range: Range) -> Result<Content> {
@@ -243,6 +268,7 @@ impl Reader<'_> {
             Err(cause) => return walk::pass_over(tree, &leaf.key, cause).map(|()| None),
         };
         // It may have grown since.
+        let file = file.into_std();
         let Some(data) = read_up_to(&file, size, limit)? else {
             return Ok(omitted(file.metadata().map_or(metadata.len(), |grown| grown.len())));
         };
@@ -284,4 +310,25 @@ fn exact(data: Vec<u8>, mime: &str) -> Body {
         Ok(text) => Body::Bytes(Bytes::from(text)),
         Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
     }
+}
+
+/// Whether a file can be read without waiting for a disk. What is between the places that are asked for
+/// was most likely read together with them.
+#[cfg(target_os = "linux")]
+fn is_in_memory(file: &File, size: u64) -> bool {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let there = |at: u64| {
+        let mut byte = [0];
+        let mut slices = [io::IoSliceMut::new(&mut byte)];
+        preadv2(file, &mut slices, at, ReadWriteFlags::NOWAIT).is_ok()
+    };
+    match size {
+        0..=65_536 => there(0),
+        _ => [0, size / 2, size - 1].into_iter().all(there),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_file: &File, _size: u64) -> bool {
+    false
 }

@@ -193,6 +193,13 @@ impl Tree {
         }))
     }
 
+    /// The directory that a path is in and the last segment of the path, if the directory is open and still
+    /// what its own path leads to.
+    pub(super) fn kept_parent<'p>(&self, path: &'p str) -> Option<(Arc<Folder>, &'p str)> {
+        let (parent, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
+        Some((self.kept(parent)?, name))
+    }
+
     /// Keeps a directory open if it can be proven that it is still what its path leads to.
     fn keep(&self, folder: Folder) -> Arc<Folder> {
         let folder = Arc::new(folder);
@@ -217,11 +224,8 @@ impl Tree {
             return if slash { Err(missing()) } else { Ok(Found::Folder(root)) };
         }
         // Those that are open are found at once, however deep.
-        let parent = path.rfind('/').map_or("", |slash| &path[..=slash]);
-        let (mut folder, rest) = match root.chain.as_ref().and_then(|_| self.kept(parent)) {
-            Some(folder) => (folder, &path[parent.len()..]),
-            None => (root, path),
-        };
+        let kept = root.chain.as_ref().and_then(|_| self.kept_parent(path));
+        let (mut folder, rest) = kept.unwrap_or((root, path));
         let mut segments = rest.split('/').peekable();
         while let Some(segment) = segments.next() {
             let (name, directory) = self.entry(&folder, segment)?;

@@ -22,7 +22,7 @@ pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
             None => Err(data),
         };
     }
-    if data.contains(&0) {
+    if memchr::memchr(0, &data).is_some() {
         return Err(data);
     }
     match String::from_utf8(data) {
@@ -79,7 +79,7 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
 
 /// Whether valid UTF-8 is text: a zero byte never is.
 pub(crate) fn is_clean(text: &str) -> bool {
-    !text.as_bytes().contains(&0)
+    memchr::memchr(0, text.as_bytes()).is_none()
 }
 
 /// Decodes text of an unmarked encoding other than UTF-8; what stands before helps to tell which.
