@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
+use crate::json::{self, Broken, Reader, Shape, Text};
 use crate::request::Params;
-use crate::shape::{self, Shape, Text};
 
 /// The longest id that is echoed.
 const LONGEST_ID: usize = 1024;
@@ -20,8 +17,7 @@ pub(crate) struct Id(Box<str>);
 
 impl Id {
     /// The id that this JSON is, if it may be one.
-    pub(crate) fn parse(raw: &RawValue) -> Option<Self> {
-        let text = raw.get();
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let first = *text.as_bytes().first()?;
         let fits = text.len() <= LONGEST_ID && (first == b'"' || first == b'-' || first.is_ascii_digit());
         fits.then(|| Self(text.into()))
@@ -51,9 +47,13 @@ pub(crate) enum Message<'a> {
 
 /// What arrived at once.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and is looked at where it stands"
+)]
 pub(crate) enum Incoming<'a> {
     One(Message<'a>),
-    Batch(Vec<&'a RawValue>),
+    Batch(Vec<&'a str>),
 }
 
 /// Something that is not a message, with the id to answer to where one could be made out.
@@ -63,36 +63,65 @@ pub(crate) struct Malformed {
     pub(crate) error: ErrorObject,
 }
 
-#[derive(Deserialize)]
+/// What a message may hold, in the order it came.
+#[derive(Default)]
 struct Envelope<'a> {
-    #[serde(borrow, default, deserialize_with = "shape::text")]
     jsonrpc: Option<Text<'a>>,
     /// `Some` even for an explicit null.
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "shape::text")]
+    id: Option<&'a str>,
     method: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "shape::object")]
     params: Option<Shape<Params<'a>>>,
-    #[serde(default)]
-    result: Option<IgnoredAny>,
-    #[serde(default)]
-    error: Option<IgnoredAny>,
+    answered: bool,
+    /// The same member was there before.
+    twice: bool,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+impl<'a> Envelope<'a> {
+    fn read(text: &'a str) -> Result<Self, Broken> {
+        let mut reader = Reader::new(text);
+        let mut envelope = Self::default();
+        let mut twice = false;
+        reader.object(|reader, name| {
+            twice |= match name {
+                "jsonrpc" => put(&mut envelope.jsonrpc, reader.text()?),
+                "id" => put(&mut envelope.id, Some(reader.raw()?)),
+                "method" => put(&mut envelope.method, reader.text()?),
+                "params" => put(&mut envelope.params, reader.shape(Params::read)?),
+                "result" | "error" => {
+                    envelope.answered |= reader.raw()? != "null";
+                    false
+                }
+                _ => reader.skip().map(|()| false)?,
+            };
+            Ok(())
+        })?;
+        reader.end()?;
+        if let Some(Shape::Right(params)) = &envelope.params {
+            twice |= params.twice;
+        }
+        Ok(Self { twice, ..envelope })
+    }
+}
+
+/// Puts a member in its place. Whether one was there already.
+pub(crate) fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
+    std::mem::replace(place, value).is_some()
 }
 
 /// Reads what arrived.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
     // Checked once, rather than for each string.
     let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first != Some(&b'[') {
+    let mut reader = Reader::new(text);
+    if reader.peek() != b'[' {
         return message(text).map(Incoming::One);
     }
-    let batch: Vec<&RawValue> = serde_json::from_str(text).map_err(|cause| not_json(&cause))?;
+    let mut batch = Vec::new();
+    let read = reader.array(|reader| {
+        batch.push(reader.raw()?);
+        Ok(())
+    });
+    read.and_then(|()| reader.end()).map_err(|broken| not_json(text, broken))?;
     if batch.is_empty() {
         return Err(Malformed { id: None, error: ErrorObject::new(INVALID_REQUEST, "an empty batch") });
     }
@@ -101,26 +130,24 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
 
 /// Reads one message.
 pub(crate) fn message(text: &str) -> Result<Message<'_>, Malformed> {
-    let parsed = serde_json::from_str(text);
-    // A derived reader would take an array for an object, field by field.
-    if !text.trim_ascii_start().starts_with('{') {
-        return Err(match parsed {
-            Err(cause) if !cause.is_data() => not_json(&cause),
-            Ok::<Envelope<'_>, _>(_) | Err(_) => invalid(None, "a message is a JSON object"),
+    if Reader::new(text).peek() != b'{' {
+        let mut reader = Reader::new(text);
+        return Err(match reader.skip().and_then(|()| reader.end()) {
+            Ok(()) => invalid(None, "a message is a JSON object"),
+            Err(broken) => not_json(text, broken),
         });
     }
-    let envelope: Envelope<'_> = parsed.map_err(|cause| match cause.is_data() {
-        // Well-formed JSON of the wrong shape is a bad request; anything else is not JSON at all.
-        true => invalid(None, "a member is there twice"),
-        false => not_json(&cause),
-    })?;
+    let envelope = Envelope::read(text).map_err(|broken| not_json(text, broken))?;
+    if envelope.twice {
+        return Err(invalid(None, "a member is there twice"));
+    }
     let id = envelope.id.map(|raw| Id::parse(raw).ok_or(raw));
     let known = id.as_ref().and_then(|id| id.as_ref().ok().cloned());
     if envelope.jsonrpc.as_ref().and_then(Text::right).map(|version| &**version) != Some("2.0") {
         return Err(invalid(known, "`jsonrpc` must be \"2.0\""));
     }
     let Some(method) = envelope.method else {
-        if envelope.result.is_some() || envelope.error.is_some() {
+        if envelope.answered {
             return Ok(Message::Response);
         }
         return Err(invalid(known, "`method` is missing"));
@@ -144,15 +171,14 @@ fn invalid(id: Option<Id>, why: &'static str) -> Malformed {
     Malformed { id, error: ErrorObject::new(INVALID_REQUEST, why) }
 }
 
-fn not_json(cause: &serde_json::Error) -> Malformed {
-    let why = format!("not JSON: line {}, column {}", cause.line(), cause.column());
+fn not_json(text: &str, Broken(at): Broken) -> Malformed {
+    let (line, column) = json::place(text.as_bytes(), at);
+    let why = format!("not JSON: line {line}, column {column}");
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
 fn not_text(bytes: &[u8], good: usize) -> Malformed {
-    let before = &bytes[..good];
-    let line = 1 + memchr::memchr_iter(b'\n', before).count();
-    let column = 1 + good - memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+    let (line, column) = json::place(bytes, good);
     let why = format!("not JSON: line {line}, column {column} is not UTF-8");
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }

@@ -8,6 +8,7 @@ mod call;
 mod envelope;
 mod failure;
 pub mod http;
+mod json;
 mod lines;
 mod lock;
 mod patience;
@@ -15,7 +16,6 @@ mod protocol;
 mod request;
 mod revision;
 mod service;
-mod shape;
 pub mod stdio;
 
 pub use call::Call;

@@ -19,8 +19,10 @@ pub(crate) enum Line<'a> {
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
+    /// Only so much of it was read, and the rest is room.
     buffer: Vec<u8>,
-    /// What of `buffer` has been given out, and what of it holds no line end.
+    end: usize,
+    /// What of it has been given out, and what of it holds no line end.
     start: usize,
     searched: usize,
     skipping: bool,
@@ -34,6 +36,7 @@ impl<R: Read> Lines<R> {
             input,
             limit,
             buffer: Vec::new(),
+            end: 0,
             start: 0,
             searched: 0,
             skipping: false,
@@ -43,18 +46,18 @@ impl<R: Read> Lines<R> {
 
     /// Whether the next line is here already, so that asking for it will not wait.
     pub(crate) fn ready(&mut self) -> bool {
-        self.end().is_some()
+        self.line_end().is_some()
     }
 
-    fn end(&mut self) -> Option<usize> {
+    fn line_end(&mut self) -> Option<usize> {
         let from = self.searched.max(self.start);
-        match memchr::memchr(b'\n', &self.buffer[from..]) {
+        match memchr::memchr(b'\n', &self.buffer[from..self.end]) {
             Some(at) => {
                 self.searched = from + at;
                 Some(from + at)
             }
             None => {
-                self.searched = self.buffer.len();
+                self.searched = self.end;
                 None
             }
         }
@@ -63,7 +66,7 @@ impl<R: Read> Lines<R> {
     /// The next line, or `None` at the end of the stream. What follows the last line end is a line too.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
-            if let Some(end) = self.end() {
+            if let Some(end) = self.line_end() {
                 let start = std::mem::replace(&mut self.start, end + 1);
                 self.searched = end + 1;
                 if std::mem::take(&mut self.skipping) || end - start > self.limit {
@@ -73,16 +76,16 @@ impl<R: Read> Lines<R> {
             }
             if self.skipping {
                 self.forget();
-            } else if self.buffer.len() - self.start > self.limit {
+            } else if self.end - self.start > self.limit {
                 self.skipping = true;
                 self.forget();
             }
             if self.fill()? == 0 {
-                let start = std::mem::replace(&mut self.start, self.buffer.len());
+                let start = std::mem::replace(&mut self.start, self.end);
                 if std::mem::take(&mut self.skipping) {
                     return Ok(Some(Line::TooLong));
                 }
-                let rest = &self.buffer[start..];
+                let rest = &self.buffer[start..self.end];
                 return Ok((!rest.is_empty()).then_some(Line::Whole(rest, self.filled)));
             }
         }
@@ -91,23 +94,26 @@ impl<R: Read> Lines<R> {
     /// Lets go of what was read and holds no line end, memory included.
     fn forget(&mut self) {
         self.buffer = Vec::new();
+        self.end = 0;
         self.start = 0;
         self.searched = 0;
     }
 
     fn fill(&mut self) -> io::Result<usize> {
         if self.start > 0 {
-            self.buffer.drain(..self.start);
+            self.buffer.copy_within(self.start..self.end, 0);
             self.searched -= self.start.min(self.searched);
+            self.end -= self.start;
             self.start = 0;
         }
-        let filled = self.buffer.len();
-        self.buffer.resize(filled + CHUNK, 0);
+        if self.buffer.len() - self.end < CHUNK {
+            self.buffer.resize(self.end + CHUNK, 0);
+        }
         loop {
-            match self.input.read(&mut self.buffer[filled..]) {
+            match self.input.read(&mut self.buffer[self.end..]) {
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 outcome => {
-                    self.buffer.truncate(filled + *outcome.as_ref().unwrap_or(&0));
+                    self.end += *outcome.as_ref().unwrap_or(&0);
                     self.filled = Instant::now();
                     return outcome;
                 }

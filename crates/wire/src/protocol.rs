@@ -7,7 +7,6 @@ use std::time::Instant;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -106,7 +105,7 @@ impl Protocol {
     }
 
     /// Answers the requests of a batch one after the other; `None` if it holds none.
-    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[Box<RawValue>]) -> Option<Framed> {
+    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[Box<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
         let Some(call) = session.filter(|call| call.revision.facts().batches) else {
             return refuse("batches are of 2025-03-26 only, and come after `initialize`".to_owned());
@@ -128,8 +127,8 @@ impl Protocol {
         (answers.len() > 2).then(|| Framed::whole(answers.freeze()))
     }
 
-    async fn batched(&self, call: &Call, item: &RawValue, so_far: usize) -> Option<Framed> {
-        let (id, method, params) = match envelope::message(item.get()) {
+    async fn batched(&self, call: &Call, item: &str, so_far: usize) -> Option<Framed> {
+        let (id, method, params) = match envelope::message(item) {
             Ok(Message::Request { id, method, params }) => (id, method, params),
             Ok(Message::Notification { .. } | Message::Response) => return None,
             Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),

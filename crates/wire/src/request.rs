@@ -4,57 +4,83 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 
+use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
+use crate::json::{Broken, Reader, Shape, Text};
 use crate::service::{Completing, Question, Reference};
-use crate::shape::{self, Shape, Text};
 use crate::{Era, Revision};
 
 /// Everything that a parameter object may hold for us, read in one pass and looked at when needed.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Params<'a> {
-    #[serde(borrow, default, rename = "_meta", deserialize_with = "shape::object")]
     meta: Option<Shape<Meta<'a>>>,
-    #[serde(borrow, default, deserialize_with = "shape::text")]
     uri: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "shape::text")]
     cursor: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "shape::text")]
     name: Option<Text<'a>>,
-    #[serde(borrow, default, rename = "ref")]
-    reference: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    argument: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    context: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "protocolVersion", deserialize_with = "shape::text")]
+    reference: Option<&'a str>,
+    argument: Option<&'a str>,
+    context: Option<&'a str>,
     protocol_version: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    notifications: Option<&'a RawValue>,
-    #[serde(borrow, default, rename = "requestId")]
-    pub(crate) request_id: Option<&'a RawValue>,
+    notifications: Option<&'a str>,
+    pub(crate) request_id: Option<&'a str>,
+    /// One of these was there before.
+    pub(crate) twice: bool,
 }
 
 /// The metadata of a request.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default)]
 pub(crate) struct Meta<'a> {
-    #[serde(
-        borrow,
-        default,
-        rename = "io.modelcontextprotocol/protocolVersion",
-        deserialize_with = "shape::text"
-    )]
     version: Option<Text<'a>>,
-    #[serde(
-        default,
-        rename = "io.modelcontextprotocol/clientCapabilities",
-        deserialize_with = "shape::object"
-    )]
-    capabilities: Option<Shape<IgnoredAny>>,
-    #[serde(borrow, default, rename = "progressToken")]
-    progress_token: Option<&'a RawValue>,
+    capabilities: Option<Shape<()>>,
+    progress_token: Option<&'a str>,
+}
+
+impl<'a> Params<'a> {
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Broken> {
+        let mut params = Self::default();
+        let mut twice = false;
+        reader.object(|reader, name| {
+            twice |= match name {
+                "_meta" => put(&mut params.meta, reader.shape(|reader| Meta::read(reader, &mut twice))?),
+                "uri" => put(&mut params.uri, reader.text()?),
+                "cursor" => put(&mut params.cursor, reader.text()?),
+                "name" => put(&mut params.name, reader.text()?),
+                "ref" => put(&mut params.reference, given(reader.raw()?)),
+                "argument" => put(&mut params.argument, given(reader.raw()?)),
+                "context" => put(&mut params.context, given(reader.raw()?)),
+                "protocolVersion" => put(&mut params.protocol_version, reader.text()?),
+                "notifications" => put(&mut params.notifications, given(reader.raw()?)),
+                "requestId" => put(&mut params.request_id, given(reader.raw()?)),
+                _ => reader.skip().map(|()| false)?,
+            };
+            Ok(())
+        })?;
+        Ok(Self { twice, ..params })
+    }
+}
+
+impl<'a> Meta<'a> {
+    fn read(reader: &mut Reader<'a>, twice: &mut bool) -> Result<Self, Broken> {
+        let mut meta = Self::default();
+        reader.object(|reader, name| {
+            *twice |= match name {
+                "io.modelcontextprotocol/protocolVersion" => put(&mut meta.version, reader.text()?),
+                "io.modelcontextprotocol/clientCapabilities" => {
+                    put(&mut meta.capabilities, reader.shape(Reader::skip)?)
+                }
+                "progressToken" => put(&mut meta.progress_token, given(reader.raw()?)),
+                _ => reader.skip().map(|()| false)?,
+            };
+            Ok(())
+        })?;
+        Ok(meta)
+    }
+}
+
+/// A value that says something: a null is as good as nothing.
+fn given(raw: &str) -> Option<&str> {
+    (raw != "null").then_some(raw)
 }
 
 /// No metadata.
@@ -117,7 +143,7 @@ impl Meta<'_> {
 
     /// The token under which the caller wants to hear of progress, as JSON.
     pub(crate) fn progress_token(&self) -> Option<&str> {
-        let token = self.progress_token?.get();
+        let token = self.progress_token?;
         let first = *token.as_bytes().first()?;
         let fits = token.len() <= 1024 && (first == b'"' || first == b'-' || first.is_ascii_digit());
         fits.then_some(token)
@@ -226,11 +252,11 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
 }
 
 /// Reads an object; a derived reader would take an array for one, field by field.
-fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a RawValue) -> Result<T, ErrorObject> {
-    if !raw.get().starts_with('{') {
+fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a str) -> Result<T, ErrorObject> {
+    if !raw.starts_with('{') {
         return Err(ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be an object")));
     }
-    serde_json::from_str(raw.get()).map_err(|cause| wrong(name, &cause))
+    serde_json::from_str(raw).map_err(|cause| wrong(name, &cause))
 }
 
 fn owned(name: &str, value: &Text<'_>) -> Result<String, ErrorObject> {
@@ -260,11 +286,11 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
-    use super::{Params, Request};
+    use super::{Params, Reader, Request};
     use crate::Revision;
 
     fn parse(method: &str, params: &str) -> Result<Request, String> {
-        let params: Params<'_> = serde_json::from_str(params).unwrap();
+        let params = Params::read(&mut Reader::new(params)).unwrap();
         Request::parse(Revision::V2025_06_18, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
     }

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
@@ -284,9 +283,9 @@ impl<W: Write + Send + 'static> Connection<W> {
         self: &Arc<Self>,
         runtime: &Handle,
         session: Option<&Session>,
-        batch: &[&RawValue],
+        batch: &[&str],
     ) -> io::Result<()> {
-        let items: Vec<Box<RawValue>> = batch.iter().map(|&item| item.to_owned()).collect();
+        let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
         let call = session.map(|session| Call::new(session.revision).of(Some(session.listener.clone())));
         let connection = self.clone();
         self.answer(runtime, None, async move { connection.protocol.batch(call.as_ref(), &items).await })

@@ -13,7 +13,6 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::body::{Body, Event};
@@ -389,7 +388,7 @@ impl Endpoint {
         response::bare(StatusCode::ACCEPTED)
     }
 
-    async fn batch(self: Arc<Self>, headers: &HeaderMap, batch: &[&RawValue]) -> Response<Body> {
+    async fn batch(self: Arc<Self>, headers: &HeaderMap, batch: &[&str]) -> Response<Body> {
         let session = match self.session(headers) {
             Ok(session) => session,
             Err(refusal) => return refusal,
@@ -399,7 +398,7 @@ impl Endpoint {
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
         let call = Call::new(session.revision).of(Some(session.news.listener.clone()));
-        let items: Vec<Box<RawValue>> = batch.iter().map(|&item| item.to_owned()).collect();
+        let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
         let (Ok(_permit), Ok(_turn)) = (session.in_flight.acquire().await, self.turns.acquire().await) else {
             return response::bare(StatusCode::ACCEPTED);
         };
