@@ -104,16 +104,20 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
             let mode = *dice.pick(&[0o644, 0o600, 0o755, 0o000]);
             fs::set_permissions(&one, fs::Permissions::from_mode(mode))
         }
-        _ => match dice.roll(6) {
-            // A folder makes way for another, or for a link to where it went.
-            0 => fs::rename(root.join("a"), root.join("a.old")).and_then(|()| symlink("a.old", root.join("a"))),
-            1 => fs::remove_file(root.join("a")).and_then(|()| fs::rename(root.join("a.old"), root.join("a"))),
-            2 => fs::rename(root.join("c"), root.join("a/b/deep")),
-            3 => fs::rename(root, root.with_extension("gone")),
-            4 => fs::create_dir(root.with_extension("other"))
-                .and_then(|()| fs::rename(root.with_extension("other"), root)),
-            _ => Ok(()),
-        },
+        _ => {
+            match dice.roll(6) {
+                // A folder makes way for another, or for a link to where it went.
+                0 => fs::rename(root.join("a"), root.join("a.old"))
+                    .and_then(|()| symlink("a.old", root.join("a"))),
+                1 => fs::remove_file(root.join("a"))
+                    .and_then(|()| fs::rename(root.join("a.old"), root.join("a"))),
+                2 => fs::rename(root.join("c"), root.join("a/b/deep")),
+                3 => fs::rename(root, root.with_extension("gone")),
+                4 => fs::create_dir(root.with_extension("other"))
+                    .and_then(|()| fs::rename(root.with_extension("other"), root)),
+                _ => Ok(()),
+            }
+        }
     };
     if !root.exists() && dice.roll(2) == 0 {
         let _ = fs::rename(root.with_extension("gone"), root);
