@@ -35,6 +35,17 @@ impl Uri {
         parse::normalise(text).map(|normal| Self(normal.into()))
     }
 
+    /// The URI that this one and `path`, written one after the other, stand for. Costs little where `path`
+    /// needs no normalising, as that of most files.
+    pub fn below(&self, path: &str) -> Result<Self> {
+        let joined = [&self.0, path].concat();
+        let bare = self.0.ends_with('/') && !self.0.contains(['?', '#']) && self.path().ends_with('/');
+        if bare && joined.len() <= Self::LIMIT && parse::is_plain(path) {
+            return Ok(Self(joined.into()));
+        }
+        Self::parse(&joined)
+    }
+
     /// The whole URI.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -58,7 +58,7 @@ pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
         meta: resource.meta.as_ref(),
         facts,
     };
-    write(json, &described);
+    described.write(json);
 }
 
 /// A template as `facts` know it.
@@ -75,7 +75,7 @@ pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
         meta: template.meta.as_ref(),
         facts,
     };
-    write(json, &described);
+    described.write(json);
 }
 
 struct Described<'a> {
@@ -91,36 +91,58 @@ struct Described<'a> {
     facts: &'a Facts,
 }
 
-impl Serialize for Described<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Described<'_> {
+    /// Written by hand: a page has hundreds of these, and all but a few members are short texts.
+    fn write(&self, json: &mut Vec<u8>) {
         let facts = self.facts;
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry(self.address.0, self.address.1)?;
-        map.serialize_entry("name", self.name)?;
+        json.extend_from_slice(b"{\"");
+        json.extend_from_slice(self.address.0.as_bytes());
+        json.extend_from_slice(b"\":");
+        text(json, self.address.1);
+        json.extend_from_slice(b",\"name\":");
+        text(json, self.name);
         if let Some(title) = self.title.filter(|_| facts.titles) {
-            map.serialize_entry("title", title)?;
+            json.extend_from_slice(b",\"title\":");
+            text(json, title);
         }
         if let Some(description) = self.description {
-            map.serialize_entry("description", description)?;
+            json.extend_from_slice(b",\"description\":");
+            text(json, description);
         }
         if let Some(mime) = self.mime {
-            map.serialize_entry("mimeType", mime)?;
+            json.extend_from_slice(b",\"mimeType\":");
+            text(json, mime);
         }
         if let Some(size) = self.size {
-            map.serialize_entry("size", &size)?;
+            json.extend_from_slice(b",\"size\":");
+            write(json, &size);
         }
         if !self.icons.is_empty() && facts.icons {
-            map.serialize_entry("icons", self.icons)?;
+            json.extend_from_slice(b",\"icons\":");
+            write(json, self.icons);
         }
         let hints = Hints { annotations: self.annotations, facts };
         if !hints.is_empty() {
-            map.serialize_entry("annotations", &hints)?;
+            json.extend_from_slice(b",\"annotations\":");
+            write(json, &hints);
         }
         if let Some(meta) = self.meta.filter(|_| facts.titles) {
-            map.serialize_entry("_meta", meta)?;
+            json.extend_from_slice(b",\"_meta\":");
+            write(json, meta);
         }
-        map.end()
+        json.push(b'}');
     }
+}
+
+/// Writes a short text, which seldom has anything to escape.
+fn text(json: &mut Vec<u8>, text: &str) {
+    let special = |found, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    if text.as_bytes().iter().fold(false, special) {
+        return escape(json, text);
+    }
+    json.push(b'"');
+    json.extend_from_slice(text.as_bytes());
+    json.push(b'"');
 }
 
 struct Hints<'a> {
@@ -165,16 +187,16 @@ impl Serialize for Hints<'_> {
 /// A part of a resource as `facts` know it.
 pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
     json.extend_from_slice(b"{\"uri\":");
-    write(json, content.uri.as_str());
+    text(json, content.uri.as_str());
     if let Some(mime) = &content.mime {
         json.extend_from_slice(b",\"mimeType\":");
-        write(json, mime);
+        text(json, mime);
     }
     match &content.body {
-        Body::Text(text) => {
-            json.reserve(text.len() + text.len() / 16 + 16);
+        Body::Text(data) => {
+            json.reserve(data.len() + data.len() / 16 + 16);
             json.extend_from_slice(b",\"text\":");
-            escape(json, text);
+            escape(json, data);
         }
         Body::Bytes(bytes) => {
             json.reserve(bytes.len().div_ceil(3) * 4 + 16);
@@ -232,7 +254,7 @@ pub(crate) fn completion(completion: &Completion) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::escape;
+    use super::{escape, text};
     use proptest::prelude::{any, proptest};
 
     fn escaped(text: &str) -> String {
@@ -242,6 +264,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn short_text_is_escaped_as_serde_does(short in any::<String>()) {
+            let mut json = Vec::new();
+            text(&mut json, &short);
+            assert_eq!(String::from_utf8(json).unwrap(), serde_json::to_string(&short).unwrap());
+        }
+
         #[test]
         fn text_is_escaped_as_serde_does(text in any::<String>(), times in 0usize..3) {
             // Long enough for several pieces, whose borders fall anywhere.

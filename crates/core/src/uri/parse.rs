@@ -17,6 +17,22 @@ pub(super) fn normalise(text: &str) -> Result<String> {
     Parser { text }.normalise().map_err(|wrong| wrong.of(text))
 }
 
+/// Whether a path is its own normal form wherever it stands, as far as a glance tells.
+pub(super) fn is_plain(path: &str) -> bool {
+    let mut before = b'/';
+    for &byte in path.as_bytes() {
+        let plain = match byte {
+            b'/' | b'.' => before != b'/',
+            _ => byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~'),
+        };
+        if !plain {
+            return false;
+        }
+        before = byte;
+    }
+    true
+}
+
 /// What is wrong with a text, and at which byte.
 struct Wrong {
     what: String,

@@ -14,6 +14,19 @@ fn refused(text: &str) -> String {
     }
 }
 
+proptest! {
+    #[test]
+    fn what_is_below_is_what_is_written_behind(path in "[a-zA-Z.~%/?#: é-]{0,12}", plain in "[a-z./-]{0,9}") {
+        for base in ["file:///m/", "file:///m", "file://", "x:", "x:/", "x:a/", "docs://Host/", "http://h/?q/", "x:/a#b/"] {
+            let base = Uri::parse(base).unwrap();
+            for path in [&path, &plain] {
+                let parsed = Uri::parse(&format!("{base}{path}"));
+                prop_assert_eq!(base.below(path).ok(), parsed.ok(), "{} {}", base, path);
+            }
+        }
+    }
+}
+
 #[test]
 fn normal_form() {
     for (text, expected) in [

@@ -248,7 +248,7 @@ impl Inner {
 
     /// The URI of a path; `None` where it would be too long.
     fn uri(&self, path: &str) -> Option<Uri> {
-        Uri::parse(&format!("{}{path}", self.prefix)).ok()
+        self.root.below(path).ok()
     }
 
     fn open_root(&self) -> Result<Arc<Folder>> {

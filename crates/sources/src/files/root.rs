@@ -138,8 +138,12 @@ impl Place {
     }
 
     /// Fails where the regular file of this name could not be opened for want of a right.
-    pub(super) fn check_file(&self, name: &OsStr) -> io::Result<()> {
-        if may(&self.dir, name, Right::Read) { Ok(()) } else { self.open(name).map(drop) }
+    pub(super) fn check_file(&self, name: &OsStr, metadata: &Metadata) -> io::Result<()> {
+        if is_for_all(metadata) || may(&self.dir, name, Right::Read) {
+            Ok(())
+        } else {
+            self.open(name).map(drop)
+        }
     }
 
     /// Fails where this directory could not be listed, or not entered, for want of a right.
@@ -198,6 +202,18 @@ impl std::os::fd::AsFd for Place {
 enum Right {
     Read,
     ReadAndEnter,
+}
+
+/// Whether everybody may read a file, as most may.
+#[cfg(unix)]
+fn is_for_all(metadata: &Metadata) -> bool {
+    use cap_std::fs::MetadataExt;
+    metadata.mode() & 0o444 == 0o444
+}
+
+#[cfg(not(unix))]
+fn is_for_all(_metadata: &Metadata) -> bool {
+    false
 }
 
 /// Whether the system says that we have a right. Where it says no, it may have forgotten what we are

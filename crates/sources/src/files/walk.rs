@@ -127,7 +127,7 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
     let seen = tree.at(folder, &name, |place, name| {
         let metadata = place.stat(name)?;
         if metadata.is_file() {
-            place.check_file(name)?;
+            place.check_file(name, &metadata)?;
         }
         Ok(metadata)
     });

@@ -1,19 +1,39 @@
 //! Media types by file name.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+/// How many extensions are remembered.
+const REMEMBERED: usize = 1000;
+
 /// The media type that a file name tells; `None` where the content must be asked.
 pub(crate) fn by_name(file_name: &str) -> Option<&'static str> {
+    static WHOLE_NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| WHOLE.iter().copied().collect());
     let lower = file_name.to_ascii_lowercase();
-    if let Some(mime) = look_up(WHOLE, &lower) {
+    if let Some(mime) = WHOLE_NAMES.get(&*lower) {
         return Some(mime);
     }
     // In `.env.md` the extension is `md`, in `.env` there is none.
     let (_, extension) = lower.trim_start_matches('.').rsplit_once('.')?;
-    if AMBIGUOUS.iter().any(|(known, _)| *known == extension) {
-        return None;
+    by_extension(extension)
+}
+
+/// The media type that an extension in lower case tells. It is searched for once: the files of a folder
+/// have few different ones.
+fn by_extension(extension: &str) -> Option<&'static str> {
+    static FOUND: LazyLock<RwLock<HashMap<Box<str>, Option<&'static str>>>> = LazyLock::new(RwLock::default);
+    if let Some(found) = FOUND.read().unwrap_or_else(PoisonError::into_inner).get(extension) {
+        return *found;
     }
-    look_up(EXTENSIONS, extension)
+    let ambiguous = AMBIGUOUS.iter().any(|(known, _)| *known == extension);
+    let mime = look_up(EXTENSIONS, extension)
         .or_else(|| mime_guess::from_ext(extension).first_raw())
-        .filter(|mime| *mime != "application/octet-stream")
+        .filter(|mime| !ambiguous && *mime != "application/octet-stream");
+    let mut found = FOUND.write().unwrap_or_else(PoisonError::into_inner);
+    if found.len() < REMEMBERED {
+        found.insert(extension.into(), mime);
+    }
+    mime
 }
 
 /// The media type of text in a file whose name means one thing for text and another for the rest.
