@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use cap_std::fs::Metadata;
 use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
 use libris_core::{Annotations, Error, Resource, Result, Uri};
@@ -55,7 +54,7 @@ impl Describe {
         let mut resource = Resource::new(uri, name);
         resource.mime = Some(DIRECTORY.into());
         self.apply_rules(&mut resource, &folder.way.path, true);
-        resource.annotations.last_modified = modified(&folder.metadata);
+        resource.annotations.last_modified = folder.stamp.modified.and_then(timestamp);
         resource
     }
 
@@ -63,14 +62,21 @@ impl Describe {
         let facts = self.facts(tree, folder, leaf);
         let mut resource = Resource::new(uri, leaf.name.to_string_lossy());
         resource.mime = Some(facts.mime.into());
-        resource.size = Some(leaf.metadata.len());
+        resource.size = Some(leaf.stamp.size);
         self.apply_rules(&mut resource, &folder.way.path.join(&leaf.name), false);
-        resource.annotations.last_modified = modified(&leaf.metadata);
+        resource.annotations.last_modified = leaf.stamp.modified.and_then(timestamp);
         if let Some(matter) = facts.front_matter {
             resource.title.clone_from(&matter.title);
             resource.description = matter.description.clone().or(resource.description);
         }
         resource
+    }
+
+    /// Whether a file can be described without looking into it.
+    pub(super) fn is_known(&self, leaf: &Leaf) -> bool {
+        let plain = |mime: &str| !front_matter::may_be_in(mime);
+        media::by_name(&leaf.name.to_string_lossy()).is_some_and(plain)
+            || self.known.find(&leaf.key).is_some_and(|known| known.stamp == leaf.stamp)
     }
 
     /// What looking into a file tells; it is opened only where its name does not tell enough.
@@ -83,7 +89,7 @@ impl Describe {
             return Facts { mime, front_matter: None };
         }
         if let Some(known) = self.known.find(&leaf.key)
-            && known.stamp == Stamp::of(&leaf.metadata)
+            && known.stamp == leaf.stamp
         {
             return known.facts;
         }
@@ -144,6 +150,6 @@ fn check(rule: &Rule) -> Result<Gitignore> {
     filter::patterns("glob", std::slice::from_ref(&rule.glob))
 }
 
-fn modified(metadata: &Metadata) -> Option<Timestamp> {
-    Timestamp::try_from(metadata.modified().ok()?.into_std()).ok()
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    Timestamp::try_from(time).ok()
 }

@@ -8,6 +8,7 @@ mod cache;
 mod complete;
 mod config;
 mod describe;
+mod details;
 mod filter;
 mod front_matter;
 mod link;
@@ -28,6 +29,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -43,11 +45,14 @@ use crate::range::Range;
 use describe::Describe;
 use read::Reader;
 use root::Root;
-use tree::{Folder, Found, Tree};
-use walk::{Step, Walk};
+use tree::{Folder, Found, Names, Tree};
+use walk::{Pace, Step, Walk};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
 const MOUNT: usize = 3 * 255;
+
+/// For how long to look ahead of a client that asks for page after page.
+const AHEAD: Duration = Duration::from_secs(1);
 
 /// A folder as a source of resources.
 pub struct Files {
@@ -64,6 +69,8 @@ struct Inner {
     template: UriTemplate,
     tree: Tree,
     describe: Describe,
+    /// Whether somebody looks ahead of a client that pages.
+    looking: AtomicBool,
 }
 
 impl Files {
@@ -105,6 +112,7 @@ impl Files {
             template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
             tree: Tree::open(&config, root)?,
             describe: Describe::new(&config.rules)?,
+            looking: AtomicBool::new(false),
             config,
             mount,
             prefix,
@@ -118,6 +126,18 @@ impl Files {
     /// The URI of the folder itself.
     pub fn root(&self) -> &Uri {
         &self.inner.root
+    }
+
+    /// Looks in the background at what comes after a URI, unless that is being done already.
+    fn look_ahead(&self, after: Uri) {
+        let inner = Arc::clone(&self.inner);
+        if inner.config.symlinks || inner.looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::task::spawn_blocking(move || {
+            inner.look_ahead(&after);
+            inner.looking.store(false, Ordering::Relaxed);
+        });
     }
 
     async fn blocking<T: Send + 'static>(
@@ -159,8 +179,17 @@ impl Source for Files {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        if let Some(page) = self.inner.list_now(after, limit) {
+            return Ok(page);
+        }
+        // Whoever asks for a second page will most likely ask for all of them.
+        let pages = after.is_some();
         let after = after.cloned();
-        self.blocking(move |inner| inner.list(after.as_ref(), limit)).await
+        let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
+        if let Some(last) = page.resources.last().filter(|_| pages && page.more) {
+            self.look_ahead(last.uri.clone());
+        }
+        Ok(page)
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -261,19 +290,30 @@ impl Inner {
     }
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let failed = |cause| Error::failed("list the folder", cause);
         let root = self.open_root()?;
         let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
-        let mut walk = match after.map(Uri::as_str) {
-            None => Walk::everything(&self.tree, root, names),
-            Some(after) => match after.strip_prefix(&self.prefix) {
-                Some(path) => Walk::after(&self.tree, root, names, path).map_err(failed)?,
-                None if *after < *self.prefix => Walk::everything(&self.tree, root, names),
-                None => return Ok(Page::default()),
-            },
-        };
+        let page = self.page(root, names, after, limit, Pace::Patient);
+        page.map_err(|cause| Error::failed("list the folder", cause))
+    }
+
+    /// A page, if all that it says is at hand.
+    fn list_now(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
+        let root = self.tree.kept("")?;
+        let names = Tree::names_at_hand(&root)?;
+        self.page(root, names, after, limit, Pace::Now).ok()
+    }
+
+    fn page(
+        &self,
+        root: Arc<Folder>,
+        names: Names,
+        after: Option<&Uri>,
+        limit: usize,
+        pace: Pace,
+    ) -> io::Result<Page> {
+        let Some(mut walk) = self.walk(root, names, after, pace)? else { return Ok(Page::default()) };
         let mut page = Page::default();
-        while let Some(step) = walk.step().map_err(failed)? {
+        while let Some(step) = walk.step()? {
             if page.resources.len() == limit {
                 page.more = true;
                 break;
@@ -281,12 +321,52 @@ impl Inner {
             page.resources.extend(match step {
                 Step::Folder(folder) => self.describe_folder(folder),
                 Step::File(folder, leaf) => {
+                    if !self.describe.is_known(&leaf) {
+                        pace.wait()?;
+                    }
                     self.uri(&leaf.key).map(|uri| self.describe.file(&self.tree, folder, &leaf, uri))
                 }
             });
         }
         page.proof = walk.into_witness().prove();
         Ok(page)
+    }
+
+    /// A walk over what comes after a URI; `None` where all of it comes before.
+    fn walk(
+        &self,
+        root: Arc<Folder>,
+        names: Names,
+        after: Option<&Uri>,
+        pace: Pace,
+    ) -> io::Result<Option<Walk<'_>>> {
+        let Some(after) = after.map(Uri::as_str) else {
+            return Ok(Some(Walk::everything(&self.tree, root, names, pace)));
+        };
+        match after.strip_prefix(&self.prefix) {
+            Some(path) => Walk::after(&self.tree, root, names, path, pace).map(Some),
+            None if *after < *self.prefix => Ok(Some(Walk::everything(&self.tree, root, names, pace))),
+            None => Ok(None),
+        }
+    }
+
+    /// Looks at what comes after a URI, so that the next pages are at hand when they are asked for. Ends
+    /// when what was seen first would no longer be trusted.
+    fn look_ahead(&self, after: &Uri) {
+        let began = Instant::now();
+        let Ok(root) = self.tree.proven_root() else { return };
+        let Ok(names) = self.tree.names(&root) else { return };
+        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Pace::Patient) else { return };
+        while let Ok(Some(step)) = walk.step() {
+            if let Step::File(folder, leaf) = step
+                && !self.describe.is_known(&leaf)
+            {
+                self.describe.facts(&self.tree, folder, &leaf);
+            }
+            if began.elapsed() > AHEAD {
+                break;
+            }
+        }
     }
 
     fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {

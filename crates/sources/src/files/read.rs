@@ -247,7 +247,7 @@ impl Reader<'_> {
             return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }
         let Some(leaf) = walk::leaf(tree, folder, key)? else { return Ok(None) };
-        if leaf.is_shared() {
+        if leaf.shared {
             witness.give_up();
         }
         let Some(uri) = self.inner.uri(&leaf.key) else { return Ok(None) };
@@ -258,7 +258,7 @@ impl Reader<'_> {
             let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
             Some(Content { meta, ..Content::text(uri.clone(), NOTE, note) })
         };
-        let size = leaf.metadata.len();
+        let size = leaf.stamp.size;
         let limit = self.inner.config.max_size.min(*left);
         if size > limit {
             return Ok(omitted(size));

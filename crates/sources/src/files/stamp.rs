@@ -15,7 +15,7 @@ const FINE_TICK: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) identity: Identity,
-    size: u64,
+    pub(super) size: u64,
     pub(super) modified: Option<SystemTime>,
     changed: Option<SystemTime>,
 }

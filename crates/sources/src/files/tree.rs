@@ -12,6 +12,7 @@ use ignore::gitignore::Gitignore;
 use libris_core::{Result, Uri};
 
 use super::cache::Cache;
+use super::details::Details;
 use super::filter::{self, Filter, Ignored};
 use super::link::{Near, Symlinks};
 use super::name;
@@ -46,6 +47,7 @@ pub(super) struct Tree {
     gitignore: bool,
     listings: Cache<Listing>,
     ignored: Cache<Arc<KeptIgnored>>,
+    details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
     open: Cache<Arc<Folder>>,
     pub(super) vigil: Vigil,
@@ -58,7 +60,6 @@ pub(super) struct Folder {
     pub(super) way: Way,
     /// The way without links, where there are some on the other.
     pub(super) real: Option<Way>,
-    pub(super) metadata: Metadata,
     pub(super) stamp: Stamp,
     /// It and those above it.
     trail: Vec<Identity>,
@@ -128,6 +129,7 @@ impl Tree {
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
             ignored: Cache::new(IGNORED),
+            details: Cache::new(NAMES),
             open: Cache::new(OPEN),
             // Where a link leads may change without a trace in any directory on the way to it.
             vigil: if config.symlinks || config.watch == Watching::Poll {
@@ -164,11 +166,11 @@ impl Tree {
         let (metadata, trail) = self.admit(&place, "", &[])?;
         let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real: None, metadata, trail, chain, entries, names: OnceLock::new() })
+        Ok(Folder { stamp, place, way, real: None, trail, chain, entries, names: OnceLock::new() })
     }
 
     /// The directory of a key, if it is open and still what its path leads to.
-    fn kept(&self, key: &str) -> Option<Arc<Folder>> {
+    pub(super) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
         let folder = self.open.find(key)?;
         let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
         let Some(chain) = chain else {
@@ -179,13 +181,12 @@ impl Tree {
             return Some(folder);
         }
         let entries = Some(chain.entries());
-        let metadata = folder.place.metadata().ok()?;
+        let stamp = Stamp::of(&folder.place.metadata().ok()?);
         Some(self.keep(Folder {
             place: folder.place.clone(),
             way: folder.way.clone(),
             real: None,
-            stamp: Stamp::of(&metadata),
-            metadata,
+            stamp,
             trail: folder.trail.clone(),
             chain: folder.chain.clone(),
             entries,
@@ -303,7 +304,7 @@ impl Tree {
             None => None,
         };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real, metadata, trail, chain, entries, names: OnceLock::new() })
+        Ok(Folder { stamp, place, way, real, trail, chain, entries, names: OnceLock::new() })
     }
 
     fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
@@ -339,6 +340,25 @@ impl Tree {
             let _ = folder.names.set(Arc::clone(&names));
         }
         Ok(names)
+    }
+
+    /// The names that are shown in a directory, if they are at hand.
+    pub(super) fn names_at_hand(folder: &Folder) -> Option<Names> {
+        folder.names.get().cloned()
+    }
+
+    /// What is known of the files in a directory of so many names, where that can be proven.
+    pub(super) fn details(&self, folder: &Folder, names: usize) -> Option<Arc<Details>> {
+        let chain = folder.chain.as_ref()?;
+        if let Some(kept) = self.details.find(&folder.way.key)
+            && self.vigil.holds(chain)
+            && kept.are_so()
+        {
+            return Some(kept);
+        }
+        let details = Details::new(chain, names);
+        self.details.keep(&folder.way.key, names + 1, Arc::clone(&details));
+        Some(details)
     }
 
     /// The names by the stamp of the directory.
@@ -495,7 +515,7 @@ fn is_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::Walk;
+    use super::super::walk::{Pace, Walk};
     use super::{Arc, Config, DEPTH, Root, Tree};
     use std::path::Path;
 
@@ -533,7 +553,7 @@ mod tests {
         for _ in 0..2 {
             let root = tree.root().unwrap();
             let names = tree.names(&root).unwrap();
-            let mut walk = Walk::everything(&tree, Arc::new(root), names);
+            let mut walk = Walk::everything(&tree, Arc::new(root), names, Pace::Patient);
             let mut met = 0;
             while walk.step().unwrap().is_some() {
                 met += 1;

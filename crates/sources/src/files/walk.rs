@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
-use cap_std::fs::Metadata;
+use cap_fs_ext::MetadataExt;
 
+use super::details::Details;
 use super::name;
 use super::root::is_missing;
+use super::stamp::Stamp;
 use super::tree::{Folder, Names, Tree};
 use super::vigil::Witness;
 
@@ -17,6 +19,7 @@ pub(super) struct Walk<'a> {
     stack: Vec<Level>,
     /// Whether the root itself is still to come.
     root: bool,
+    pace: Pace,
     /// What all that was met rests on.
     witness: Witness,
 }
@@ -25,6 +28,51 @@ struct Level {
     folder: Arc<Folder>,
     names: Names,
     next: usize,
+    details: Option<Arc<Details>>,
+}
+
+impl Level {
+    fn new(tree: &Tree, folder: Arc<Folder>, names: Names) -> Self {
+        let details = tree.details(&folder, names.len());
+        Self { folder, names, next: 0, details }
+    }
+
+    /// The file of the name at a place.
+    fn leaf(&self, tree: &Tree, at: usize, pace: Pace) -> io::Result<Option<Leaf>> {
+        let key = &self.names[at];
+        if let Some(stamp) = self.details.as_ref().and_then(|details| details.get(at)) {
+            let Some(name) = name::of_segment(key) else { return Ok(None) };
+            let key = format!("{}{key}", self.folder.way.key);
+            return Ok(Some(Leaf { name, key, stamp: stamp.clone(), shared: false }));
+        }
+        pace.wait()?;
+        let leaf = leaf(tree, &self.folder, key)?;
+        if let (Some(details), Some(leaf)) = (&self.details, &leaf)
+            && !leaf.shared
+        {
+            details.set(at, &leaf.stamp);
+        }
+        Ok(leaf)
+    }
+}
+
+/// Whether a walk may wait for the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// It takes the time it needs.
+    Patient,
+    /// It fails with [`io::ErrorKind::WouldBlock`] where not all is at hand.
+    Now,
+}
+
+impl Pace {
+    /// Fails where there is no time.
+    pub(super) fn wait(self) -> io::Result<()> {
+        match self {
+            Self::Patient => Ok(()),
+            Self::Now => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
 }
 
 /// What a walk meets.
@@ -39,28 +87,28 @@ pub(super) struct Leaf {
     pub(super) name: OsString,
     /// Its path as in its URI.
     pub(super) key: String,
-    pub(super) metadata: Metadata,
-}
-
-impl Leaf {
+    pub(super) stamp: Stamp,
     /// Whether it has another name, under which it may change without the directory being told.
-    pub(super) fn is_shared(&self) -> bool {
-        use cap_fs_ext::MetadataExt;
-        self.metadata.nlink() > 1
-    }
+    pub(super) shared: bool,
 }
 
 impl<'a> Walk<'a> {
     /// A walk over everything, the root first.
-    pub(super) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names) -> Self {
+    pub(super) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names, pace: Pace) -> Self {
         let mut witness = Witness::new(&tree.vigil);
         witness.directory(root.chain.as_ref());
-        Self { tree, stack: vec![Level { folder: root, names, next: 0 }], root: true, witness }
+        Self { tree, stack: vec![Level::new(tree, root, names)], root: true, pace, witness }
     }
 
     /// A walk over what comes after `path`, whether or not something is there.
-    pub(super) fn after(tree: &'a Tree, root: Arc<Folder>, names: Names, path: &str) -> io::Result<Self> {
-        let mut walk = Self { root: false, ..Self::everything(tree, root, names) };
+    pub(super) fn after(
+        tree: &'a Tree,
+        root: Arc<Folder>,
+        names: Names,
+        path: &str,
+        pace: Pace,
+    ) -> io::Result<Self> {
+        let mut walk = Self { root: false, ..Self::everything(tree, root, names, pace) };
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
             level.next = level.names.partition_point(|name| &**name <= rest);
@@ -93,8 +141,8 @@ impl<'a> Walk<'a> {
                 if self.descend(&key)? {
                     return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
                 }
-            } else if let Some(leaf) = leaf(self.tree, &level.folder, &key)? {
-                if leaf.is_shared() {
+            } else if let Some(leaf) = level.leaf(self.tree, level.next - 1, self.pace)? {
+                if leaf.shared {
                     self.witness.give_up();
                 }
                 return Ok(self.stack.last().map(|level| Step::File(&level.folder, Box::new(leaf))));
@@ -109,13 +157,24 @@ impl<'a> Walk<'a> {
 
     fn descend(&mut self, key: &str) -> io::Result<bool> {
         let Some(level) = self.stack.last() else { return Ok(false) };
-        let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
-        self.witness.directory(folder.chain.as_ref());
-        let names = match self.tree.names(&folder) {
-            Ok(names) => names,
-            Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
+        let (folder, names) = match self.pace {
+            Pace::Patient => {
+                let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
+                self.witness.directory(folder.chain.as_ref());
+                match self.tree.names(&folder) {
+                    Ok(names) => (folder, names),
+                    Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
+                }
+            }
+            Pace::Now => {
+                let late = || io::Error::from(io::ErrorKind::WouldBlock);
+                let folder = self.tree.kept(&format!("{}{key}", level.folder.way.key)).ok_or_else(late)?;
+                self.witness.directory(folder.chain.as_ref());
+                let names = Tree::names_at_hand(&folder).ok_or_else(late)?;
+                (folder, names)
+            }
         };
-        self.stack.push(Level { folder, names, next: 0 });
+        self.stack.push(Level::new(self.tree, folder, names));
         Ok(true)
     }
 }
@@ -132,7 +191,11 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
         Ok(metadata)
     });
     match seen {
-        Ok(metadata) => Ok(metadata.is_file().then_some(Leaf { name, key, metadata })),
+        Ok(metadata) if metadata.is_file() => {
+            let shared = metadata.nlink() > 1;
+            Ok(Some(Leaf { name, key, stamp: Stamp::of(&metadata), shared }))
+        }
+        Ok(_) => Ok(None),
         Err(cause) => pass_over(tree, &key, cause).map(|()| None),
     }
 }

@@ -26,7 +26,7 @@ use super::root::{Place, Spot};
 use super::stamp::{Identity, Stamp};
 
 /// For how long a proof may hold: the longest that a change of which the system says nothing stays unseen.
-const LONGEST: Duration = Duration::from_secs(2);
+pub(super) const LONGEST: Duration = Duration::from_secs(2);
 
 /// How often something has happened to a directory since it was first watched.
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl Chain {
     }
 }
 
-/// That the same files are in a directory as when it was looked at.
+/// That the same files are in a directory as when it was looked at, or also that none has changed.
 #[derive(Clone, Debug)]
 pub(super) struct Entries(Seen);
 
@@ -124,6 +124,11 @@ impl Chain {
     /// Which files are in the directory now.
     pub(super) fn entries(&self) -> Entries {
         Entries(self.seen.to(Depth::Names))
+    }
+
+    /// The files that are in the directory now, as they are now.
+    pub(super) fn files(&self) -> Entries {
+        Entries(self.seen.to(Depth::Files))
     }
 }
 

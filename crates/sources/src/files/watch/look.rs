@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use libris_core::{Change, Uri};
 
-use super::super::stamp::Stamp;
 use super::super::tree::{Folder, Found};
 use super::super::{Inner, name, walk};
 use super::dirt::{Dirt, Patch, Reach, Touch};
@@ -195,7 +194,7 @@ impl<'a> Look<'a> {
             Sight::There(None) | Sight::Gone => return self.forget(folder, known, key),
             Sight::Unknown => return false,
         };
-        let now = Stamp::of(&leaf.metadata);
+        let now = leaf.stamp;
         match known.entries.get_mut(key) {
             Some(Node::File(before)) => {
                 let suspected = manner.blind || manner.touch >= Touch::Changed;
@@ -254,7 +253,7 @@ impl<'a> Look<'a> {
                 false => {
                     let leaf = walk::leaf(&self.inner.tree, folder, key);
                     match self.judge(&folder.way.key, key, leaf) {
-                        Sight::There(leaf) => leaf.map(|leaf| Node::File(Stamp::of(&leaf.metadata))),
+                        Sight::There(leaf) => leaf.map(|leaf| Node::File(leaf.stamp)),
                         Sight::Gone | Sight::Unknown => None,
                     }
                 }
