@@ -58,12 +58,13 @@ impl Describe {
         resource
     }
 
-    pub(super) fn file(&self, tree: &Tree, folder: &Folder, leaf: &Leaf, uri: Uri) -> Resource {
-        let facts = self.facts(tree, folder, leaf);
+    pub(super) fn file(&self, folder: &Folder, leaf: &Leaf, facts: Facts, uri: Uri) -> Resource {
         let mut resource = Resource::new(uri, leaf.name.to_string_lossy());
         resource.mime = Some(facts.mime.into());
         resource.size = Some(leaf.stamp.size);
-        self.apply_rules(&mut resource, &folder.way.path.join(&leaf.name), false);
+        if !self.rules.is_empty() {
+            self.apply_rules(&mut resource, &folder.way.path.join(&leaf.name), false);
+        }
         resource.annotations.last_modified = leaf.stamp.modified.and_then(timestamp);
         if let Some(matter) = facts.front_matter {
             resource.title.clone_from(&matter.title);
@@ -72,27 +73,23 @@ impl Describe {
         resource
     }
 
-    /// Whether a file can be described without looking into it.
-    pub(super) fn is_known(&self, leaf: &Leaf) -> bool {
-        let plain = |mime: &str| !front_matter::may_be_in(mime);
-        media::by_name(&leaf.name.to_string_lossy()).is_some_and(plain)
-            || self.known.find(&leaf.key).is_some_and(|known| known.stamp == leaf.stamp)
+    /// What is known of a file without looking into it now.
+    pub(super) fn known(&self, leaf: &Leaf) -> Option<Facts> {
+        if let Some(mime) = media::by_name(&leaf.name.to_string_lossy())
+            && !front_matter::may_be_in(mime)
+        {
+            return Some(Facts { mime, front_matter: None });
+        }
+        self.known.find(&leaf.key).filter(|known| known.stamp == leaf.stamp).map(|known| known.facts)
     }
 
     /// What looking into a file tells; it is opened only where its name does not tell enough.
     pub(super) fn facts(&self, tree: &Tree, folder: &Folder, leaf: &Leaf) -> Facts {
+        if let Some(known) = self.known(leaf) {
+            return known;
+        }
         let label = leaf.name.to_string_lossy();
         let named = media::by_name(&label);
-        if let Some(mime) = named
-            && !front_matter::may_be_in(mime)
-        {
-            return Facts { mime, front_matter: None };
-        }
-        if let Some(known) = self.known.find(&leaf.key)
-            && known.stamp == leaf.stamp
-        {
-            return known.facts;
-        }
         let seen = SystemTime::now();
         let mut head = Vec::new();
         // The stamp is that of the file which was opened: the one that was listed may be another by now.

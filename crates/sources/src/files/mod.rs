@@ -321,10 +321,14 @@ impl Inner {
             page.resources.extend(match step {
                 Step::Folder(folder) => self.describe_folder(folder),
                 Step::File(folder, leaf) => {
-                    if !self.describe.is_known(&leaf) {
-                        pace.wait()?;
-                    }
-                    self.uri(&leaf.key).map(|uri| self.describe.file(&self.tree, folder, &leaf, uri))
+                    let facts = match self.describe.known(&leaf) {
+                        Some(facts) => facts,
+                        None => {
+                            pace.wait()?;
+                            self.describe.facts(&self.tree, folder, &leaf)
+                        }
+                    };
+                    self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, facts, uri))
                 }
             });
         }
@@ -358,9 +362,7 @@ impl Inner {
         let Ok(names) = self.tree.names(&root) else { return };
         let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Pace::Patient) else { return };
         while let Ok(Some(step)) = walk.step() {
-            if let Step::File(folder, leaf) = step
-                && !self.describe.is_known(&leaf)
-            {
+            if let Step::File(folder, leaf) = step {
                 self.describe.facts(&self.tree, folder, &leaf);
             }
             if began.elapsed() > AHEAD {
@@ -396,7 +398,8 @@ impl Inner {
             } else {
                 let leaf = walk::leaf(&self.tree, &folder, key).map_err(failed)?;
                 leaf.and_then(|leaf| {
-                    Some(self.describe.file(&self.tree, &folder, &leaf, self.uri(&leaf.key)?))
+                    let facts = self.describe.facts(&self.tree, &folder, &leaf);
+                    Some(self.describe.file(&folder, &leaf, facts, self.uri(&leaf.key)?))
                 })
             };
             let Some(resource) = resource else { continue };
