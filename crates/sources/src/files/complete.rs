@@ -7,7 +7,7 @@
 use libris_core::{Completion, Result, Uri};
 
 use super::root::is_missing;
-use super::tree::Found;
+use super::tree::{Found, Tree};
 use super::{Inner, fault, walk};
 
 /// The paths below what was typed so far.
@@ -29,23 +29,27 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
         _ => return Ok(Completion::default()),
     };
     let parent = value(&parent);
+    // Names that begin alike stand together, so however many there are, few are looked at.
+    let order = inner.tree.order(&folder, &names);
+    let name = |place: &u32| Tree::folded(&names[*place as usize]);
+    let first = order.partition_point(|place| *name(place) < *begun);
+    let matching = &order[first..];
+    let matching = &matching[..matching.partition_point(|place| name(place).starts_with(&begun))];
     let mut completion = Completion::default();
-    let mut total = 0;
-    for key in names.iter() {
-        let Some(name) = Uri::decode_segment(key) else { continue };
-        if !String::from_utf8_lossy(&name).to_lowercase().starts_with(&begun) {
-            continue;
+    let mut gone = 0;
+    for &place in matching {
+        let key = &names[place as usize];
+        if completion.values.len() == Completion::LIMIT {
+            break;
         }
-        if completion.values.len() < Completion::LIMIT {
-            if !walk::is_there(&inner.tree, &folder, key) {
-                continue;
-            }
-            completion.values.push(format!("{parent}{}", value(key)));
+        match walk::is_there(&inner.tree, &folder, key) {
+            true => completion.values.push(format!("{parent}{}", value(key))),
+            false => gone += 1,
         }
-        total += 1;
     }
-    completion.total = Some(total);
-    completion.more = total > completion.values.len() as u64;
+    let total = matching.len() - gone;
+    completion.total = Some(total as u64);
+    completion.more = total > completion.values.len();
     Ok(completion)
 }
 

@@ -69,6 +69,8 @@ pub(super) struct Folder {
     entries: Option<Entries>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
     names: OnceLock<Names>,
+    /// Their order without regard to case, likewise.
+    order: OnceLock<Order>,
 }
 
 /// A way from the root to a directory.
@@ -106,6 +108,9 @@ pub(super) enum Found {
 ///
 /// In this order, a walk that goes down into each directory as it meets it meets URIs in their order.
 pub(super) type Names = Arc<[Box<str>]>;
+
+/// The places of names in [`Names`], ordered by [`folded`](Tree::folded).
+pub(super) type Order = Arc<[u32]>;
 
 #[derive(Clone)]
 struct Listing {
@@ -166,7 +171,17 @@ impl Tree {
         let (metadata, trail) = self.admit(&place, "", &[])?;
         let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real: None, trail, chain, entries, names: OnceLock::new() })
+        Ok(Folder {
+            stamp,
+            place,
+            way,
+            real: None,
+            trail,
+            chain,
+            entries,
+            names: OnceLock::new(),
+            order: OnceLock::new(),
+        })
     }
 
     /// The directory of a key, if it is open and still what its path leads to.
@@ -191,6 +206,7 @@ impl Tree {
             chain: folder.chain.clone(),
             entries,
             names: OnceLock::new(),
+            order: OnceLock::new(),
         }))
     }
 
@@ -304,7 +320,17 @@ impl Tree {
             None => None,
         };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real, trail, chain, entries, names: OnceLock::new() })
+        Ok(Folder {
+            stamp,
+            place,
+            way,
+            real,
+            trail,
+            chain,
+            entries,
+            names: OnceLock::new(),
+            order: OnceLock::new(),
+        })
     }
 
     fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
@@ -345,6 +371,26 @@ impl Tree {
     /// The names that are shown in a directory, if they are at hand.
     pub(super) fn names_at_hand(folder: &Folder) -> Option<Names> {
         folder.names.get().cloned()
+    }
+
+    /// The order of the names in a directory without regard to case.
+    pub(super) fn order(&self, folder: &Folder, names: &Names) -> Order {
+        if let Some(order) = folder.order.get() {
+            return Arc::clone(order);
+        }
+        let mut places: Vec<u32> = (0..u32::try_from(names.len()).unwrap_or(u32::MAX)).collect();
+        places.sort_by_cached_key(|&place| Self::folded(&names[place as usize]));
+        let order = Order::from(places);
+        if folder.chain.is_some() {
+            let _ = folder.order.set(Arc::clone(&order));
+        }
+        order
+    }
+
+    /// A name from a listing as it is compared with what somebody types.
+    pub(super) fn folded(key: &str) -> String {
+        let name = Uri::decode_segment(key).unwrap_or_default();
+        String::from_utf8_lossy(&name).to_lowercase()
     }
 
     /// What is known of the files in a directory of so many names, where that can be proven.
