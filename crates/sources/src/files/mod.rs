@@ -11,6 +11,7 @@ mod describe;
 mod details;
 mod filter;
 mod front_matter;
+mod kept;
 mod link;
 mod name;
 mod part;

@@ -41,15 +41,15 @@ const IGNORE_FILE: u64 = 1024 * 1024;
 
 /// The directories of a folder.
 pub(super) struct Tree {
-    root: Root,
+    pub(super) root: Root,
     pub(super) symlinks: Symlinks,
     filter: Filter,
     gitignore: bool,
     listings: Cache<Listing>,
     ignored: Cache<Arc<KeptIgnored>>,
-    details: Cache<Arc<Details>>,
+    pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
-    open: Cache<Arc<Folder>>,
+    pub(super) open: Cache<Arc<Folder>>,
     pub(super) vigil: Vigil,
     warned: Mutex<HashSet<String>>,
 }
@@ -62,15 +62,15 @@ pub(super) struct Folder {
     pub(super) real: Option<Way>,
     pub(super) stamp: Stamp,
     /// It and those above it.
-    trail: Vec<Identity>,
+    pub(super) trail: Vec<Identity>,
     /// That it is still what its path leads to, where that can be proven.
     pub(super) chain: Option<Arc<Chain>>,
     /// That what is known of it and what is in it is still so, where there is a chain.
-    entries: Option<Entries>,
+    pub(super) entries: Option<Entries>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
-    names: OnceLock<Names>,
+    pub(super) names: OnceLock<Names>,
     /// Their order without regard to case, likewise.
-    order: OnceLock<Order>,
+    pub(super) order: OnceLock<Order>,
 }
 
 /// A way from the root to a directory.
@@ -151,20 +151,6 @@ impl Tree {
         self.top(self.root.place()?, None)
     }
 
-    /// The root as it is now, for an answer that is to be proven.
-    pub(super) fn proven_root(&self) -> io::Result<Arc<Folder>> {
-        if let Some(root) = self.kept("") {
-            return Ok(root);
-        }
-        let place = self.root.place()?;
-        let identity = Identity::of(&place.metadata()?);
-        let chain = self.vigil.begin(self.root.path(), &place, identity);
-        // It was found before it was watched.
-        let found = self.root.place()?;
-        let chain = chain.filter(|_| found.is(&place));
-        Ok(self.keep(self.top(found, chain)?))
-    }
-
     /// The root that was opened before.
     pub(super) fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
         let entries = chain.as_ref().map(|chain| chain.entries());
@@ -182,48 +168,6 @@ impl Tree {
             names: OnceLock::new(),
             order: OnceLock::new(),
         })
-    }
-
-    /// The directory of a key, if it is open and still what its path leads to.
-    pub(super) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
-        let folder = self.open.find(key)?;
-        let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
-        let Some(chain) = chain else {
-            self.open.forget(key);
-            return None;
-        };
-        if folder.entries.as_ref().is_some_and(Entries::are_so) {
-            return Some(folder);
-        }
-        let entries = Some(chain.entries());
-        let stamp = Stamp::of(&folder.place.metadata().ok()?);
-        Some(self.keep(Folder {
-            place: folder.place.clone(),
-            way: folder.way.clone(),
-            real: None,
-            stamp,
-            trail: folder.trail.clone(),
-            chain: folder.chain.clone(),
-            entries,
-            names: OnceLock::new(),
-            order: OnceLock::new(),
-        }))
-    }
-
-    /// The directory that a path is in and the last segment of the path, if the directory is open and still
-    /// what its own path leads to.
-    pub(super) fn kept_parent<'p>(&self, path: &'p str) -> Option<(Arc<Folder>, &'p str)> {
-        let (parent, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
-        Some((self.kept(parent)?, name))
-    }
-
-    /// Keeps a directory open if it can be proven that it is still what its path leads to.
-    fn keep(&self, folder: Folder) -> Arc<Folder> {
-        let folder = Arc::new(folder);
-        if folder.chain.is_some() {
-            self.open.keep(&folder.way.key, 1, Arc::clone(&folder));
-        }
-        folder
     }
 
     /// Which directory the root is now.
@@ -366,45 +310,6 @@ impl Tree {
             let _ = folder.names.set(Arc::clone(&names));
         }
         Ok(names)
-    }
-
-    /// The names that are shown in a directory, if they are at hand.
-    pub(super) fn names_at_hand(folder: &Folder) -> Option<Names> {
-        folder.names.get().cloned()
-    }
-
-    /// The order of the names in a directory without regard to case.
-    pub(super) fn order(&self, folder: &Folder, names: &Names) -> Order {
-        if let Some(order) = folder.order.get() {
-            return Arc::clone(order);
-        }
-        let mut places: Vec<u32> = (0..u32::try_from(names.len()).unwrap_or(u32::MAX)).collect();
-        places.sort_by_cached_key(|&place| Self::folded(&names[place as usize]));
-        let order = Order::from(places);
-        if folder.chain.is_some() {
-            let _ = folder.order.set(Arc::clone(&order));
-        }
-        order
-    }
-
-    /// A name from a listing as it is compared with what somebody types.
-    pub(super) fn folded(key: &str) -> String {
-        let name = Uri::decode_segment(key).unwrap_or_default();
-        String::from_utf8_lossy(&name).to_lowercase()
-    }
-
-    /// What is known of the files in a directory of so many names, where that can be proven.
-    pub(super) fn details(&self, folder: &Folder, names: usize) -> Option<Arc<Details>> {
-        let chain = folder.chain.as_ref()?;
-        if let Some(kept) = self.details.find(&folder.way.key)
-            && self.vigil.holds(chain)
-            && kept.are_so()
-        {
-            return Some(kept);
-        }
-        let details = Details::new(chain, names);
-        self.details.keep(&folder.way.key, names + 1, Arc::clone(&details));
-        Some(details)
     }
 
     /// The names by the stamp of the directory.

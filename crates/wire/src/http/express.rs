@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 
 use super::Endpoint;
-use super::streamable::{Said, USUAL};
+use super::headers::{Said, USUAL};
 use crate::envelope::{self, Framed, Incoming, Message};
 
 /// The most header fields of a request that goes the short way.

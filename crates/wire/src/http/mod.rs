@@ -3,6 +3,7 @@
 mod body;
 mod express;
 mod guard;
+mod headers;
 mod lane;
 mod mailbox;
 mod old;

@@ -1,0 +1,151 @@
+//! What the headers of a request say: who it belongs to, what it is, and what form of answer it takes.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{ACCEPT, HeaderMap, HeaderName};
+
+use crate::failure::{ErrorObject, HEADER_MISMATCH, INVALID_PARAMS};
+use crate::request::Params;
+use crate::{Revision, protocol};
+
+pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What nearly all clients accept, in the words that they say it in.
+pub(super) const USUAL: &[u8] = b"application/json, text/event-stream";
+
+/// What a request says of itself in its headers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said<'a> {
+    pub(super) version: Option<&'a str>,
+    pub(super) method: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) session: Option<&'a str>,
+}
+
+impl Said<'_> {
+    /// The revision of a modern request, whose headers must say what its body says.
+    pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
+        let meta = params.meta()?;
+        let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
+        same(&VERSION, self.version, named)?;
+        let revision = protocol::modern(named, meta).map_err(|error| match error.code {
+            INVALID_PARAMS => Refused::Incomplete(error),
+            _ => Refused::Wrong(error),
+        })?;
+        same(&METHOD, self.method, method)?;
+        if let Some(subject) = params.subject(method) {
+            let name = self.name.map(decoded).transpose()?;
+            same(&NAME, name.as_deref(), subject)?;
+        }
+        Ok(revision)
+    }
+}
+
+/// What form of answer a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Takes {
+    pub(super) json: bool,
+    pub(super) events: bool,
+}
+
+impl Takes {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut takes = Self { json: false, events: false };
+        let mut said = false;
+        for value in headers.get_all(ACCEPT) {
+            if value == USUAL {
+                return Self { json: true, events: true };
+            }
+            for range in value.to_str().unwrap_or_default().split(',') {
+                said = true;
+                let range = range.split(';').next().unwrap_or_default().trim();
+                let is = |names: &[&str]| names.iter().any(|name| range.eq_ignore_ascii_case(name));
+                takes.json |= is(&["*/*", "application/json", "application/*"]);
+                takes.events |= is(&["*/*", "text/event-stream", "text/*"]);
+            }
+        }
+        if said { takes } else { Self { json: true, events: true } }
+    }
+}
+
+/// Why a modern request is refused.
+pub(super) enum Refused {
+    /// It lacks what each must carry.
+    Incomplete(ErrorObject),
+    /// Anything else.
+    Wrong(ErrorObject),
+}
+
+impl From<ErrorObject> for Refused {
+    fn from(error: ErrorObject) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), ErrorObject> {
+    if header == Some(body) {
+        return Ok(());
+    }
+    let why = match header {
+        None => format!("the `{name}` header is missing"),
+        Some(_) => format!("the `{name}` header does not match the body"),
+    };
+    Err(ErrorObject::new(HEADER_MISMATCH, why))
+}
+
+/// A header's value, if it is there once and is text.
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ErrorObject> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let wrong = |why: &str| ErrorObject::new(HEADER_MISMATCH, format!("the `{name}` header {why}"));
+    if values.next().is_some() {
+        return Err(wrong("is there more than once"));
+    }
+    value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has characters it may not have"))
+}
+
+/// Undoes the base64 form that names take which a header could not carry.
+fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
+    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Ok(Cow::Borrowed(value));
+    };
+    let bytes = STANDARD.decode(inner).ok();
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).map(Cow::Owned).ok_or_else(|| {
+        ErrorObject::new(HEADER_MISMATCH, format!("the `{NAME}` header is not base64 of UTF-8"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Takes, decoded};
+    use http::header::{ACCEPT, HeaderMap};
+
+    fn takes(accept: &str) -> (bool, bool) {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, accept.parse().unwrap());
+        let Takes { json, events } = Takes::of(&headers);
+        (json, events)
+    }
+
+    #[test]
+    fn the_accept_header_is_understood() {
+        assert_eq!(takes("application/json, text/event-stream"), (true, true));
+        assert_eq!(takes("Text/Event-Stream;q=1"), (false, true));
+        assert_eq!(takes("*/*"), (true, true));
+        assert_eq!(takes("text/html"), (false, false));
+    }
+
+    #[test]
+    fn names_that_a_header_cannot_carry_come_as_base64() {
+        assert_eq!(decoded("plain").unwrap(), "plain");
+        assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").unwrap(), "Hello, 世界");
+        assert!(decoded("=?base64?!?=").is_err());
+        assert_eq!(decoded("=?BASE64?SGk=?=").unwrap(), "=?BASE64?SGk=?=");
+    }
+}
