@@ -3,18 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use libris_wire::{About, Answer, Call, Completing, Failure, Keep, Listener, News, Reply, Service};
+use libris_wire::{
+    About, Answer, Call, Completing, Failure, Keep, Listener, News, Question, Reply, Revision, Service,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// `toy:size/N` has N bytes, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
+/// `toy:size/N` has N bytes, `toy:kept/TEXT` is at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
 /// anything else is not there.
 #[derive(Default)]
 pub(crate) struct Toy {
     pub(crate) begun: AtomicUsize,
+    /// How many answers were at hand.
+    pub(crate) kept: AtomicUsize,
     pub(crate) ended: AtomicUsize,
     pub(crate) go: Notify,
     listeners: Mutex<Vec<Weak<Ear>>>,
@@ -120,6 +125,13 @@ fn reply(value: &Value) -> Answer {
 impl Service for Toy {
     fn about(&self) -> About {
         About { name: "toy".into(), title: Some("Toy".into()), version: "1".into(), ..About::default() }
+    }
+
+    fn kept(&self, _: Revision, question: Question<'_>, _: Instant) -> Option<Reply> {
+        let Question::Read(uri) = question else { return None };
+        uri.strip_prefix("toy:kept/")?;
+        self.kept.fetch_add(1, Ordering::SeqCst);
+        reply(&json!({ "contents": [{ "uri": uri, "text": "kept" }] })).ok()
     }
 
     async fn list(&self, _: &Call, cursor: Option<&str>) -> Answer {

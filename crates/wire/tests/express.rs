@@ -1,0 +1,236 @@
+//! The short way for answers that are at hand: no request on a connection can tell which way another went.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libris_wire::http::{Config, Endpoint, serve};
+use serde_json::{Value, json};
+use support::{Toy, initialize, modern, request};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+struct Connection {
+    stream: BufReader<TcpStream>,
+    toy: Arc<Toy>,
+    address: SocketAddr,
+}
+
+/// The head of a response in lower case, and its body.
+type Received = (String, Vec<u8>);
+
+impl Connection {
+    /// A connection on which the host is known already.
+    async fn open() -> Self {
+        let toy = Toy::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = Endpoint::new(toy.clone(), Config::default());
+        tokio::spawn(serve(listener, endpoint, CancellationToken::new()));
+        let mut connection = Self::to(address, toy).await;
+        connection.send(&read("toy:size/1", 0)).await;
+        connection.receive().await;
+        connection
+    }
+
+    async fn to(address: SocketAddr, toy: Arc<Toy>) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream: BufReader::new(stream), toy, address }
+    }
+
+    async fn another(&self) -> Self {
+        Self::to(self.address, self.toy.clone()).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Received {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            let read = self.stream.read_line(&mut head).await.unwrap();
+            assert!(read > 0, "the connection ended after {head:?}");
+        }
+        let head = head.to_ascii_lowercase();
+        let length = head
+            .split("content-length: ")
+            .nth(1)
+            .map_or(0, |rest| rest.lines().next().unwrap().parse().unwrap());
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await.unwrap();
+        (head, body)
+    }
+
+    async fn answer(&mut self) -> Value {
+        let (head, body) = self.receive().await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    fn at_hand(&self) -> usize {
+        self.toy.kept.load(Ordering::SeqCst)
+    }
+}
+
+fn post(headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let mut head = "POST /mcp HTTP/1.1\r\ncontent-type: application/json\r\n".to_owned();
+    let mut add = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
+    for (name, value) in [("host", "127.0.0.1"), ("accept", "application/json, text/event-stream")] {
+        if !headers.iter().any(|(other, _)| *other == name) {
+            add(name, value);
+        }
+    }
+    for (name, value) in headers {
+        add(name, value);
+    }
+    add("content-length", &body.len().to_string());
+    format!("{head}\r\n{body}").into_bytes()
+}
+
+fn with(headers: &[(&str, &str)], uri: &str, id: u32) -> Vec<u8> {
+    let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "resources/read"), ("mcp-name", uri)];
+    let left = usual.iter().filter(|(name, _)| !headers.iter().any(|(other, _)| other == name));
+    let all: Vec<_> = left.chain(headers).copied().filter(|(_, value)| !value.is_empty()).collect();
+    post(&all, &modern(id, "resources/read", json!({ "uri": uri })).to_string())
+}
+
+fn read(uri: &str, id: u32) -> Vec<u8> {
+    with(&[], uri, id)
+}
+
+#[tokio::test]
+async fn both_ways_answer_alike() {
+    let mut connection = Connection::open().await;
+    connection.send(&read("toy:kept/a", 1)).await;
+    let (short_head, short) = connection.receive().await;
+    assert_eq!(connection.at_hand(), 1);
+    // An unusual way to say the same.
+    connection.send(&with(&[("accept", "*/*")], "toy:kept/a", 1)).await;
+    let (long_head, long) = connection.receive().await;
+    assert_eq!(short, long);
+    let names = |head: &str| {
+        let mut names: Vec<_> = head.lines().map(|line| line.split(':').next().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&short_head), names(&long_head));
+}
+
+#[tokio::test]
+async fn answers_come_in_the_order_of_their_requests() {
+    let mut connection = Connection::open().await;
+    let uris = [
+        "toy:kept/a",
+        "toy:size/7",
+        "toy:size/100000",
+        "toy:kept/b",
+        "toy:kept/c",
+        "toy:nowhere",
+        "toy:kept/d",
+    ];
+    let all: Vec<u8> = (1..=70).flat_map(|id: u32| read(uris[id as usize % uris.len()], id)).collect();
+    let sent = tokio::spawn({
+        let mut sender = connection.another().await;
+        async move {
+            sender.send(&all).await;
+            let mut ids = Vec::new();
+            for _ in 1..=70 {
+                ids.push(sender.answer().await["id"].as_u64().unwrap());
+            }
+            ids
+        }
+    });
+    assert_eq!(sent.await.unwrap(), (1..=70).collect::<Vec<u64>>());
+    assert!(connection.at_hand() >= 40);
+    connection.send(&read("toy:kept/z", 71)).await;
+    assert_eq!(connection.answer().await["id"], 71);
+}
+
+#[tokio::test]
+async fn requests_may_come_in_pieces() {
+    let mut connection = Connection::open().await;
+    let bytes = read("toy:kept/a", 1);
+    for cut in (1..bytes.len()).step_by(7) {
+        connection.send(&bytes[..cut]).await;
+        tokio::task::yield_now().await;
+        connection.send(&bytes[cut..]).await;
+        assert_eq!(connection.answer().await["result"]["contents"][0]["text"], "kept", "{cut}");
+    }
+    assert_eq!(connection.at_hand(), (bytes.len() - 1).div_ceil(7));
+}
+
+#[tokio::test]
+async fn what_the_long_way_refuses_is_refused() {
+    let mut connection = Connection::open().await;
+    for (headers, status) in [
+        (&[("host", "evil.example")][..], "403"),
+        (&[("origin", "http://evil.example")], "403"),
+        (&[("host", "127.0.0.1"), ("host", "evil.example")], "403"),
+        (&[("mcp-method", "resources/list")], "400"),
+        (&[("mcp-name", "toy:kept/other")], "400"),
+        (&[("mcp-protocol-version", "2025-06-18")], "400"),
+        (&[("mcp-method", "")], "400"),
+        (&[("accept", "text/html")], "406"),
+    ] {
+        connection.send(&with(headers, "toy:kept/a", 1)).await;
+        let (head, _) = connection.receive().await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{headers:?}: {head}");
+    }
+    assert_eq!(connection.at_hand(), 0);
+    // Two lengths, or a length and chunks, could hide a request in the body of another.
+    for header in [("content-length", "5"), ("transfer-encoding", "chunked")] {
+        let mut other = connection.another().await;
+        other.send(&with(&[header], "toy:kept/a", 1)).await;
+        let (head, _) = other.receive().await;
+        assert!(head.starts_with("http/1.1 400"), "{header:?}: {head}");
+    }
+    assert_eq!(connection.at_hand(), 0);
+}
+
+#[tokio::test]
+async fn a_session_takes_the_short_way_too() {
+    let mut connection = Connection::open().await;
+    connection.send(&post(&[], &initialize("2025-06-18").to_string())).await;
+    let (head, _) = connection.receive().await;
+    let session = head.split("mcp-session-id: ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let ask = |session: &str, id| {
+        let body = request(id, "resources/read", json!({ "uri": "toy:kept/a" })).to_string();
+        post(&[("mcp-session-id", session), ("mcp-protocol-version", "2025-06-18")], &body)
+    };
+    connection.send(&ask(&session, 1)).await;
+    assert_eq!(connection.answer().await["result"]["contents"][0]["text"], "kept");
+    assert_eq!(connection.at_hand(), 1);
+    connection.send(&ask("another", 2)).await;
+    assert!(connection.receive().await.0.starts_with("http/1.1 404"));
+}
+
+#[tokio::test]
+async fn a_client_that_has_said_everything_is_still_answered() {
+    let mut connection = Connection::open().await.another().await;
+    let all = [read("toy:kept/a", 1), read("toy:size/9", 2), read("toy:kept/b", 3)].concat();
+    connection.send(&all).await;
+    connection.stream.get_mut().shutdown().await.unwrap();
+    for id in 1..=3 {
+        assert_eq!(connection.answer().await["id"], id);
+    }
+    let mut rest = Vec::new();
+    connection.stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"");
+}
+
+#[tokio::test]
+async fn the_connection_closes_when_it_is_asked_to() {
+    let mut connection = Connection::open().await;
+    connection.send(&read("toy:kept/a", 1)).await;
+    connection.answer().await;
+    connection.send(&with(&[("connection", "close")], "toy:kept/a", 2)).await;
+    assert_eq!(connection.answer().await["id"], 2);
+    let mut rest = Vec::new();
+    connection.stream.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"");
+}
