@@ -6,6 +6,7 @@
 mod children;
 mod completion;
 mod listing;
+mod proving;
 mod reading;
 mod watching;
 
@@ -22,6 +23,7 @@ pub use completion::{
 pub use listing::{
     a_listing_ends, a_listing_goes_on_after_any_uri, a_listing_survives_changes, pages_are_ordered_and_agree,
 };
+pub use proving::proofs_end_with_what_they_prove;
 pub use reading::{
     listed_resources_are_covered, listed_resources_read, what_is_invalid_is_refused,
     what_is_not_covered_is_not_found, what_is_unknown_is_not_found,
@@ -86,6 +88,7 @@ pub async fn check(fixture: &dyn Fixture) {
     typing_narrows(fixture).await;
     unknown_variables_have_no_values(fixture).await;
     a_listing_survives_changes(fixture).await;
+    proofs_end_with_what_they_prove(fixture).await;
     changes_are_reported(fixture).await;
 }
 

@@ -88,6 +88,8 @@ fn each_flaw_is_caught_by_its_law() {
         (Flaw::ForgetsWhatIsTyped, "typing_narrows"),
         (Flaw::CompletesAnything, "unknown_variables_have_no_values"),
         (Flaw::PagesByCount, "a_listing_survives_changes"),
+        (Flaw::ProvesReadsForEver, "proofs_end_with_what_they_prove"),
+        (Flaw::ProvesListsForEver, "proofs_end_with_what_they_prove"),
         (Flaw::SilentAdd, "changes_are_reported"),
         (Flaw::SilentChange, "changes_are_reported"),
         (Flaw::SilentRemove, "changes_are_reported"),

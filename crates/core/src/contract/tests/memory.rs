@@ -10,8 +10,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Completion, Content, Contents, Context, Error, Page, Partial, Resource, Result, Source, Template,
-    Templates, Uri, UriTemplate,
+    Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri, UriTemplate,
 };
 
 /// What can be wrong with a source.
@@ -42,6 +42,8 @@ pub(super) enum Flaw {
     ForgetsWhatIsTyped,
     CompletesAnything,
     PagesByCount,
+    ProvesReadsForEver,
+    ProvesListsForEver,
     SilentAdd,
     SilentChange,
     SilentRemove,
@@ -140,7 +142,8 @@ impl Memory {
         }
         more |= self.has(Flaw::MoreAfterTheEnd);
         rest.truncate(limit + usize::from(self.has(Flaw::OversizedPages)));
-        Page { resources: rest, more, proof: None }
+        let proof = self.has(Flaw::ProvesListsForEver).then(Proof::always);
+        Page { resources: rest, more, proof }
     }
 
     /// Goes on by number where the last page ended, like a source that pages by offset.
@@ -193,7 +196,9 @@ impl Source for Memory {
         match entries.get(&uri.without_query()) {
             Some(_) if self.has(Flaw::EmptyReads) => Ok(Vec::new().into()),
             Some(Some(text)) => {
-                Ok(Content::bytes(uri.clone(), "application/octet-stream", text.clone()).into())
+                let content = Content::bytes(uri.clone(), "application/octet-stream", text.clone());
+                let proof = self.has(Flaw::ProvesReadsForEver).then(Proof::always);
+                Ok(Contents { proof, ..Contents::from(content) })
             }
             Some(None) => Ok(Content::text(uri.clone(), DIRECTORY, "").into()),
             None if self.has(Flaw::EmptyForUnknown) => {
