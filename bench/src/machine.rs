@@ -1,7 +1,55 @@
-//! The machine on which is measured: what it is, and how many files it lets a process open.
+//! The machine on which is measured: what it is, how its cores are shared, and how many files it lets a
+//! process open.
+
+use std::process::{Child, Command};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// A core for the servers and one for the client, so that neither takes time from the other.
+pub(crate) struct Cores {
+    all: CpuSet,
+    server: CpuSet,
+    client: CpuSet,
+}
+
+impl Cores {
+    /// Takes the first core for the servers, and keeps this thread on the last. On a machine with one core
+    /// they share it.
+    pub(crate) fn apart() -> Result<Self> {
+        let all = sched_getaffinity(None).context("could not tell which cores there are")?;
+        let mut cores = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
+        let first = cores.next().context("there is no core")?;
+        let last = cores.next_back().unwrap_or(first);
+        let only = |core| {
+            let mut set = CpuSet::new();
+            set.set(core);
+            set
+        };
+        let cores = Self { all, server: only(first), client: only(last) };
+        sched_setaffinity(None, &cores.client)?;
+        Ok(cores)
+    }
+
+    /// Starts a program on the servers' core.
+    pub(crate) fn start(&self, command: &mut Command) -> Result<Child> {
+        self.start_on(&self.server, command)
+    }
+
+    /// Starts a program that may use all cores.
+    pub(crate) fn start_anywhere(&self, command: &mut Command) -> Result<Child> {
+        self.start_on(&self.all, command)
+    }
+
+    /// What is started runs where the thread runs that starts it.
+    fn start_on(&self, cores: &CpuSet, command: &mut Command) -> Result<Child> {
+        sched_setaffinity(None, cores)?;
+        let child = command.spawn();
+        sched_setaffinity(None, &self.client)?;
+        child.with_context(|| format!("could not start {:?}", command.get_program()))
+    }
+}
 
 /// What the machine is, in a few words.
 pub(crate) fn description() -> String {

@@ -1,56 +1,122 @@
-//! Measures Libris beside its aims: it parses, runs one benchmark, and shows what came out.
+//! Measures Libris beside its aims, its peers and what is possible: it parses, runs benchmarks, and shows
+//! what came out.
 //!
-//! A benchmark is a folder with an `Options` and a `run` that fills a [`Report`]; what several of them
-//! need stands beside this file. Everything is on loopback and in temporary folders, and everything is
-//! bounded in count and in time.
+//! A benchmark is a folder with a `run` that fills a [`Report`]; what several of them need stands beside
+//! this file. Everything is on loopback and in temporary folders, and everything is bounded in count and
+//! in time.
 
+mod chart;
+mod compare;
+mod drive;
+mod growth;
 mod http;
+mod limit;
 mod live;
 mod machine;
 mod mcp;
+mod minimal;
 mod process;
 mod program;
 mod report;
+mod servers;
+mod shelf;
+mod start;
 mod statistics;
+mod table;
+mod tree;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
+use crate::mcp::Era;
 use crate::program::Binary;
 use crate::report::Report;
+use crate::servers::{Server, Servers};
+use crate::tree::Trees;
 
-/// Measure Libris beside its aims
+/// Measure Libris beside its aims, its peers and what is possible
 ///
 /// Each benchmark starts the `libris` of a release build itself, on free ports of this machine and in
-/// temporary folders, prints a Markdown table, and stops by itself. A missed aim is shown in the table
-/// and is no failure; an answer or a notification that is missing is one.
+/// temporary folders, prints Markdown tables, and stops by itself. The peers are installed from their
+/// registries when they are first needed. A missed aim is shown in the table and is no failure; an answer
+/// or a notification that is missing or wrong is one.
 #[derive(Debug, Parser)]
 #[command(
     name = "bench",
     max_term_width = 100,
     after_help = "Examples:
+  cargo run --release -p bench                             compare, start and growth
+  cargo run --release -p bench -- --quick                  a quick look at them
+  cargo run --release -p bench -- compare --only libris,limit --workload read-1k
+                                                           two servers, reads of 1 KiB
+  cargo run --release -p bench -- --json all.json --markdown all.md --svg all.svg
+                                                           and the numbers in files
   cargo run --release -p bench -- live                     everything about live resources
-  cargo run --release -p bench -- live --json live.json    and the numbers in a file
-  cargo run --release -p bench -- live --streams 1000 --writes 50 --rounds 2
-                                                           a quick look
 
 The server is built by `cargo build --release -p libris-cli` before it is measured. Name another one in
 the environment variable LIBRIS_BIN, and that one is measured as it is."
 )]
 struct Arguments {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    #[command(flatten)]
+    output: Output,
+    /// Only these servers, separated by commas
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', global = true)]
+    only: Vec<Server>,
+    /// Fewer and shorter turns, and no folder of a million files: a look rather than a measurement
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Keep the folders of many files for the next time
+    #[arg(long, global = true)]
+    keep: bool,
+}
+
+/// Where what comes out goes, beside standard output.
+#[derive(Debug, Args)]
+struct Output {
     /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE", global = true)]
     json: Option<PathBuf>,
+    /// Also write the tables to this file, as Markdown
+    #[arg(long, value_name = "FILE", global = true)]
+    markdown: Option<PathBuf>,
+    /// Also write a chart of the comparison to this file, as SVG
+    #[arg(long, value_name = "FILE", global = true)]
+    svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Compare(compare::Options),
+    /// From the start of each server to its first answer, and through 100,000 files
+    Start,
+    /// What operations and resources cost from a thousand resources to a million
+    Growth,
     Live(live::Options),
+    #[command(flatten)]
+    Serve(Serve),
+}
+
+/// The servers that this program is itself, for its own benchmarks.
+#[derive(Debug, Subcommand)]
+enum Serve {
+    #[command(hide = true)]
+    LimitHttp { folder: PathBuf },
+    #[command(hide = true)]
+    LimitStdio { folder: PathBuf },
+    #[command(hide = true)]
+    RmcpHttp {
+        folder: PathBuf,
+        era: Era,
+        #[arg(long)]
+        fresh: bool,
+    },
+    #[command(hide = true)]
+    RmcpStdio { folder: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -64,21 +130,70 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(What::Serve(which)) = &arguments.what {
+        return serve(which);
+    }
     let binary = Binary::find()?;
     let mut report = Report::new(binary.version()?);
-    let runtime = tokio::runtime::Runtime::new().context("could not start")?;
-    let outcome = runtime.block_on(async {
-        match &arguments.what {
-            What::Live(options) => live::run(options, &binary, &mut report).await,
-        }
-    });
+    let outcome = match &arguments.what {
+        Some(What::Live(options)) => runtime()?.block_on(live::run(options, &binary, &mut report)),
+        what => measure(what.as_ref(), arguments, &binary, &mut report),
+    };
     // What was measured before something failed is worth a look too.
-    if let Some(path) = &arguments.json {
-        let text = format!("{:#}\n", report.json());
-        std::fs::write(path, text).with_context(|| format!("could not write `{}`", path.display()))?;
-    }
     if !report.is_empty() {
+        arguments.output.write(&report)?;
         println!("{report}");
     }
     outcome
+}
+
+/// Runs what compares servers: one benchmark, or all.
+fn measure(what: Option<&What>, arguments: &Arguments, binary: &Binary, report: &mut Report) -> Result<()> {
+    let quick = arguments.quick;
+    let trees = Trees::new(arguments.keep)?;
+    let servers = Servers::new(&arguments.only, binary)?;
+    report.table(servers.table()?);
+    let everything = what.is_none();
+    if let Some(What::Compare(options)) = what {
+        compare::run(options, quick, &servers, report)?;
+    } else if everything {
+        compare::run(&compare::Options::default(), quick, &servers, report)?;
+    }
+    if everything || matches!(what, Some(What::Start)) {
+        start::run(quick, &servers, &trees, report)?;
+    }
+    if everything || matches!(what, Some(What::Growth)) {
+        growth::run(quick, &servers, &trees, report)?;
+    }
+    Ok(())
+}
+
+impl Output {
+    fn write(&self, report: &Report) -> Result<()> {
+        let put =
+            |path: &Option<PathBuf>, text: String| path.as_deref().map_or(Ok(()), |path| put(path, &text));
+        put(&self.json, format!("{:#}\n", report.json()))?;
+        put(&self.markdown, report.to_string())?;
+        put(&self.svg, report.picture())
+    }
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("could not write `{}`", path.display()))
+}
+
+fn serve(which: &Serve) -> Result<()> {
+    match which {
+        Serve::LimitHttp { folder } => runtime()?.block_on(limit::over_http(folder)),
+        Serve::LimitStdio { folder } => limit::over_stdio(folder),
+        Serve::RmcpHttp { folder, era, fresh } => {
+            runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
+        }
+        Serve::RmcpStdio { folder } => runtime()?.block_on(minimal::over_stdio(folder)),
+    }
+}
+
+/// One like that of Libris.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("could not start")
 }

@@ -1,10 +1,10 @@
-//! Messages of the protocol, as a client of its modern era sends them.
+//! Messages of the protocol, as a client sends them.
 
 use std::net::SocketAddr;
 
+use anyhow::{Context as _, Result, ensure};
+use memchr::{memchr, memmem};
 use serde_json::{Value, json};
-
-const VERSION: &str = "2026-07-28";
 
 /// What the notification of a changed resource has in it, and no other message does.
 pub(crate) const UPDATED: &[u8] = b"notifications/resources/updated";
@@ -12,35 +12,98 @@ pub(crate) const UPDATED: &[u8] = b"notifications/resources/updated";
 /// What the first message of a stream has in it.
 pub(crate) const ACKNOWLEDGED: &[u8] = b"notifications/subscriptions/acknowledged";
 
+/// Which of the two ways to speak the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Era {
+    /// Every request stands for itself.
+    Modern,
+    /// A handshake comes first, and over HTTP it opens a session.
+    Legacy,
+}
+
+impl Era {
+    fn version(self) -> &'static str {
+        match self {
+            Self::Modern => "2026-07-28",
+            Self::Legacy => "2025-11-25",
+        }
+    }
+
+    /// A request with the id 1.
+    pub(crate) fn request(self, method: &str, mut params: Value) -> Value {
+        if self == Self::Modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": self.version(),
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+    }
+
+    /// A request to read a resource.
+    pub(crate) fn read(self, uri: &str) -> Value {
+        self.request("resources/read", json!({ "uri": uri }))
+    }
+
+    /// A request for a page of the list.
+    pub(crate) fn list(self, cursor: Option<&str>) -> Value {
+        self.request("resources/list", cursor.map_or(json!({}), |cursor| json!({ "cursor": cursor })))
+    }
+
+    /// A message as the bytes of an HTTP request.
+    pub(crate) fn posted(self, address: SocketAddr, session: Option<&str>, message: &Value) -> Vec<u8> {
+        let body = message.to_string();
+        let mut head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        let mut header = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
+        match self {
+            Self::Modern => {
+                header("mcp-protocol-version", self.version());
+                header("mcp-method", message["method"].as_str().unwrap_or_default());
+                if let Some(uri) = message["params"]["uri"].as_str() {
+                    header("mcp-name", uri);
+                }
+            }
+            Self::Legacy => {
+                if let Some(session) = session {
+                    header("mcp-protocol-version", self.version());
+                    header("mcp-session-id", session);
+                }
+            }
+        }
+        format!("{head}\r\n{body}").into_bytes()
+    }
+}
+
 /// A request to listen to one resource, and to nothing else.
 pub(crate) fn listen(uri: &str) -> Value {
-    request("subscriptions/listen", json!({ "notifications": { "resourceSubscriptions": [uri] } }))
+    Era::Modern
+        .request("subscriptions/listen", json!({ "notifications": { "resourceSubscriptions": [uri] } }))
 }
 
-/// A request to read a resource.
-pub(crate) fn read(uri: &str) -> Value {
-    request("resources/read", json!({ "uri": uri }))
-}
-
-fn request(method: &str, mut params: Value) -> Value {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": VERSION,
-        "io.modelcontextprotocol/clientCapabilities": {},
+/// What a legacy client says first.
+pub(crate) fn initialize() -> Value {
+    let client = json!({ "name": "bench", "version": "1" });
+    let params = json!({
+        "protocolVersion": Era::Legacy.version(), "capabilities": {}, "clientInfo": client
     });
-    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
+    Era::Legacy.request("initialize", params)
 }
 
-/// A request as the bytes of an HTTP request.
-pub(crate) fn posted(address: SocketAddr, request: &Value) -> Vec<u8> {
-    let method = request["method"].as_str().unwrap_or_default();
-    let name = request["params"]["uri"].as_str().map(|uri| format!("mcp-name: {uri}\r\n"));
-    let body = request.to_string();
-    format!(
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         accept: application/json, text/event-stream\r\nmcp-protocol-version: {VERSION}\r\n\
-         mcp-method: {method}\r\n{}content-length: {}\r\n\r\n{body}",
-        name.unwrap_or_default(),
-        body.len()
-    )
-    .into_bytes()
+/// What a legacy client says when it was answered.
+pub(crate) fn initialized() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
+}
+
+/// The cursor of the next page, in the bytes of a page.
+pub(crate) fn next_cursor(page: &[u8]) -> Result<Option<&str>> {
+    const KEY: &[u8] = b"\"nextCursor\":\"";
+    let Some(at) = memmem::find(page, KEY) else { return Ok(None) };
+    let value = &page[at + KEY.len()..];
+    let value = &value[..memchr(b'"', value).context("a cursor does not end")?];
+    ensure!(!value.contains(&b'\\'), "a cursor has escapes in it");
+    Ok(Some(str::from_utf8(value)?))
 }

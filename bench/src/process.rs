@@ -1,5 +1,6 @@
 //! What a running process has used, as the kernel counts it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -13,13 +14,32 @@ pub(crate) fn memory(id: u32) -> Result<u64> {
     Ok(kilobytes << 10)
 }
 
-/// The time that a process has been computing, for itself and in the kernel.
-pub(crate) fn computing(id: u32) -> Result<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).context("the process has ended")?;
-    // The name before it may hold anything, even a parenthesis.
-    let (_, fields) = text.rsplit_once(')').context("`stat` has no name")?;
-    let fields: Vec<_> = fields.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<u64>().ok());
-    let ticks = ticks(11).zip(ticks(12)).map(|(own, kernel)| own + kernel).context("`stat` has no times")?;
-    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+/// How long each thread of a process has been computing, for itself and in the kernel.
+///
+/// To the nanosecond, where the times of a whole process are counted in hundredths of a second. What a
+/// thread computed that has ended since is not in it.
+pub(crate) struct Computing(HashMap<String, u64>);
+
+impl Computing {
+    pub(crate) fn of(id: u32) -> Result<Self> {
+        let mut threads = HashMap::new();
+        for thread in std::fs::read_dir(format!("/proc/{id}/task")).context("the process has ended")? {
+            let thread = thread?;
+            // It may have ended since it was listed.
+            let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            let time = text.split(' ').next().and_then(|time| time.parse().ok());
+            threads.insert(
+                thread.file_name().to_string_lossy().into_owned(),
+                time.context("the kernel does not count what threads compute")?,
+            );
+        }
+        Ok(Self(threads))
+    }
+
+    /// How long the process has been computing since.
+    pub(crate) fn since(&self, before: &Self) -> Duration {
+        let past = |thread| before.0.get(thread).copied().unwrap_or_default();
+        let times = self.0.iter().map(|(thread, time)| time.saturating_sub(past(thread)));
+        Duration::from_nanos(times.sum())
+    }
 }

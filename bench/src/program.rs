@@ -48,32 +48,24 @@ impl Binary {
     /// Serves a folder over HTTP, on a free port of this machine.
     pub(crate) fn over_http(&self, folder: &Path) -> Result<OverHttp> {
         let child = self.command(folder).args(["--http", "127.0.0.1:0"]).stderr(Stdio::piped()).spawn();
-        let mut running = Running(child.context("could not start libris")?);
-        let mut lines = BufReader::new(running.0.stderr.take().context("no standard error")?).lines();
-        let address = loop {
-            let Some(line) = lines.next().transpose()? else { bail!("libris ended before it listened") };
-            match line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp")) {
-                Some(address) => break address.parse().context("libris listens on no address")?,
-                None => eprintln!("libris: {line}"),
-            }
-        };
-        // What it says later must be read, or it would wait for it.
-        std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| eprintln!("libris: {line}"));
-        });
-        Ok(OverHttp { running, address })
+        OverHttp::listening(child.context("could not start libris")?, "libris")
     }
 
     /// Serves a folder over its standard input and output.
     pub(crate) fn over_stdio(&self, folder: &Path) -> Result<OverStdio> {
         let child = self.command(folder).arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut running = Running(child.context("could not start libris")?);
-        let input = running.0.stdin.take().context("no standard input")?;
-        let output = running.0.stdout.take().context("no standard output")?;
-        Ok(OverStdio { _running: running, input, output })
+        OverStdio::connected(child.context("could not start libris")?)
     }
 
-    fn command(&self, folder: &Path) -> Command {
+    /// Serves what a configuration file says, over what is still to be said.
+    pub(crate) fn configured(&self, file: &Path) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg("serve").arg("--config").arg(file).env_remove("LIBRIS_LOG");
+        command
+    }
+
+    /// Serves a folder, over what is still to be said.
+    pub(crate) fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(&self.0);
         command.arg("serve").arg(folder).stdin(Stdio::null()).env_remove("LIBRIS_LOG");
         command
@@ -97,6 +89,24 @@ pub(crate) struct OverHttp {
 }
 
 impl OverHttp {
+    /// A process that says on its standard error, which is piped, where it listens.
+    pub(crate) fn listening(child: Child, name: &'static str) -> Result<Self> {
+        let mut running = Running(child);
+        let mut lines = BufReader::new(running.0.stderr.take().context("no standard error")?).lines();
+        let address = loop {
+            let Some(line) = lines.next().transpose()? else { bail!("{name} ended before it listened") };
+            match line.strip_prefix("listening on http://").and_then(|rest| rest.strip_suffix("/mcp")) {
+                Some(address) => break address.parse().context("the server listens on no address")?,
+                None => eprintln!("{name}: {line}"),
+            }
+        };
+        // What it says later must be read, or it would wait for it.
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| eprintln!("{name}: {line}"));
+        });
+        Ok(Self { running, address })
+    }
+
     /// The id of its process.
     pub(crate) fn id(&self) -> u32 {
         self.running.0.id()
@@ -105,7 +115,22 @@ impl OverHttp {
 
 /// A server over standard input and output.
 pub(crate) struct OverStdio {
-    _running: Running,
+    running: Running,
     pub(crate) input: ChildStdin,
     pub(crate) output: ChildStdout,
+}
+
+impl OverStdio {
+    /// A process whose standard input and output are piped.
+    pub(crate) fn connected(child: Child) -> Result<Self> {
+        let mut running = Running(child);
+        let input = running.0.stdin.take().context("no standard input")?;
+        let output = running.0.stdout.take().context("no standard output")?;
+        Ok(Self { running, input, output })
+    }
+
+    /// The id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.running.0.id()
+    }
 }

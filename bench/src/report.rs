@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::chart::Chart;
 use crate::machine;
+use crate::table::{Table, shown};
 
 /// What came out of one run.
 pub(crate) struct Report {
@@ -14,6 +16,8 @@ pub(crate) struct Report {
     load: f64,
     version: String,
     rows: Vec<Row>,
+    tables: Vec<Table>,
+    chart: Option<Chart>,
 }
 
 /// One number.
@@ -46,7 +50,15 @@ impl Aim {
 impl Report {
     pub(crate) fn new(version: String) -> Self {
         let date = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-        Self { date, machine: machine::description(), load: machine::load(), version, rows: Vec::new() }
+        Self {
+            date,
+            machine: machine::description(),
+            load: machine::load(),
+            version,
+            rows: Vec::new(),
+            tables: Vec::new(),
+            chart: None,
+        }
     }
 
     /// Adds a number that is what it is.
@@ -59,9 +71,31 @@ impl Report {
         self.rows.push(Row { name: name.into(), value, unit, aim: Some(aim) });
     }
 
+    /// Adds a ratio that should be something, if there is one.
+    pub(crate) fn judge_if_measured(&mut self, name: impl Into<String>, ratio: Option<f64>, aim: Aim) {
+        if let Some(ratio) = ratio {
+            self.judge(name, ratio, "×", aim);
+        }
+    }
+
+    /// Adds a table of numbers that are what they are.
+    pub(crate) fn table(&mut self, table: Table) {
+        self.tables.push(table);
+    }
+
+    /// Sets the picture.
+    pub(crate) fn chart(&mut self, chart: Chart) {
+        self.chart = Some(chart);
+    }
+
+    /// The picture, empty if there is none.
+    pub(crate) fn picture(&self) -> String {
+        self.chart.as_ref().map_or_else(String::new, Chart::to_string)
+    }
+
     /// Whether nothing was measured.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.tables.is_empty()
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -82,6 +116,7 @@ impl Report {
             "load": self.load,
             "version": self.version,
             "rows": rows.collect::<Vec<_>>(),
+            "tables": self.tables.iter().map(Table::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -90,9 +125,14 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { date, machine, load, version, .. } = self;
         writeln!(out, "{version}, {date}, {machine}, load {load} at the start\n")?;
+        self.tables.iter().try_for_each(|table| writeln!(out, "{table}"))?;
+        if !self.tables.is_empty() {
+            writeln!(out, "### Aims\n")?;
+        }
         writeln!(out, "| what | measured | aim | met |\n|---|--:|--:|---|")?;
         for Row { name, value, unit, aim } in &self.rows {
-            let measured = shown(*value, unit);
+            let measured = format!("{} {unit}", shown(*value));
+            let measured = measured.trim_end();
             let (aim, met) = match aim {
                 None => (String::new(), ""),
                 Some(aim) => {
@@ -110,16 +150,6 @@ impl fmt::Display for Report {
     }
 }
 
-/// A number with as many digits as mean something.
-fn shown(value: f64, unit: &str) -> String {
-    let digits = match value.abs() {
-        size if size.fract() == 0.0 || size >= 1000.0 => 0,
-        size if size >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{value:.digits$} {unit}").trim_end().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Aim, Report};
@@ -133,7 +163,7 @@ mod tests {
         report.judge("ratio", 0.5, "", Aim::AtLeast(0.8));
         let table = "libris 1.2.3, today, a machine, load 0.5 at the start\n\n\
             | what | measured | aim | met |\n|---|--:|--:|---|\n\
-            | streams | 10000 |  |  |\n\
+            | streams | 10,000 |  |  |\n\
             | memory | 12.3 KiB | ≤ 20 KiB | yes |\n\
             | ratio | 0.50 | ≥ 0.8 | **no** |\n";
         assert_eq!(report.to_string(), table);

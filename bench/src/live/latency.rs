@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::streams::{self, Told};
 use super::{CHANGING, Folder, change};
-use crate::mcp;
+use crate::mcp::{self, Era};
 use crate::program::Binary;
 
 /// How long a notification may take before it counts as missed.
@@ -27,7 +27,7 @@ pub(super) struct Latency {
 pub(super) async fn over_http(binary: &Binary, writes: usize) -> Result<Latency> {
     let folder = Folder::new()?;
     let server = binary.over_http(&folder.path())?;
-    let request = mcp::posted(server.address, &mcp::listen(CHANGING));
+    let request = Era::Modern.posted(server.address, None, &mcp::listen(CHANGING));
     let connection = streams::listen(server.address, &request).await?;
     let (sender, told) = mpsc::unbounded_channel();
     tokio::spawn(streams::hear(connection, 0, sender));

@@ -14,10 +14,11 @@ use tempfile::TempDir;
 use self::latency::Latency;
 use self::reads::Slice;
 use self::streams::{FanOut, Streams};
+use crate::mcp::Era;
 use crate::program::{Binary, OverHttp};
 use crate::report::{Aim, Report};
 use crate::statistics::{median, milliseconds, percentile};
-use crate::{http, machine, mcp, process};
+use crate::{http, machine, process};
 
 /// For how long the server gathers changes, where nothing else is configured.
 const WINDOW: f64 = 50.0;
@@ -160,7 +161,7 @@ fn fan_out(told: &[FanOut], readers: usize, report: &mut Report) -> Result<()> {
 }
 
 async fn slice(options: &Options, server: &OverHttp, time: Duration) -> Result<Slice> {
-    let request = mcp::posted(server.address, &mcp::read(KILOBYTE));
+    let request = Era::Modern.posted(server.address, None, &Era::Modern.read(KILOBYTE));
     reads::slice(server, request, options.connections.into(), time).await
 }
 

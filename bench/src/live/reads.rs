@@ -8,7 +8,7 @@ use memchr::memmem;
 use tokio::task::JoinSet;
 
 use crate::http::Connection;
-use crate::process;
+use crate::process::Computing;
 use crate::program::OverHttp;
 
 /// What the file is full of.
@@ -48,7 +48,7 @@ pub(super) async fn slice(
         ensure!(memmem::find(answer, TEXT.as_bytes()).is_some(), "a read gave something else");
         open.push(connection);
     }
-    let before = process::computing(server.id())?;
+    let before = Computing::of(server.id())?;
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for mut connection in open {
@@ -71,5 +71,5 @@ pub(super) async fn slice(
     };
     let reads = tokio::time::timeout(time + Duration::from_secs(10), ended).await;
     let reads = reads.context("a read was not answered within ten seconds")??;
-    Ok(Slice { reads, time: begun.elapsed(), computing: process::computing(server.id())? - before })
+    Ok(Slice { reads, time: begun.elapsed(), computing: Computing::of(server.id())?.since(&before) })
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::mcp;
+use crate::mcp::{self, Era};
 
 /// How many streams are being opened at once: a server's queue of new connections is short.
 const OPENING: usize = 32;
@@ -47,7 +47,7 @@ pub(super) struct FanOut {
 impl Streams {
     /// Opens this many streams to one resource.
     pub(super) async fn open(address: SocketAddr, uri: &str, count: usize) -> Result<Self> {
-        let request = Arc::new(mcp::posted(address, &mcp::listen(uri)));
+        let request = Arc::new(Era::Modern.posted(address, None, &mcp::listen(uri)));
         let (sender, told) = mpsc::unbounded_channel();
         let begun = Instant::now();
         let mut silent = TcpStream::connect(address).await.context("could not connect")?;

@@ -1,0 +1,197 @@
+//! What all servers serve: files of two sizes and two kinds, many small ones, and some that change.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use memchr::memmem;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::drive::Beside;
+use crate::shelf::PAGE;
+
+/// How many files there are for cold reads: one for each connection.
+pub(super) const COLD: usize = 64;
+
+/// How many resources there are for warm reads and lists, that of the folder itself among them.
+const RESOURCES: usize = 1000;
+
+/// How many bytes change at the start of a file that changes.
+const MARK: usize = 12;
+
+/// How old a file must be before a server may trust that its time of change tells of every change.
+const SETTLE: Duration = Duration::from_millis(2100);
+
+/// The folders that are served.
+pub(super) struct Data {
+    root: TempDir,
+    made: Instant,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// A text of 1 KiB.
+    Kilobyte,
+    /// A text of 1 MiB.
+    Text,
+    /// 1 MiB that is no text.
+    Blob,
+    /// The first page of the list.
+    List,
+}
+
+impl Ask {
+    /// The URI to read; each connection has its own where the files change.
+    pub(super) fn uri(self, folder: Folder, connection: usize) -> Option<String> {
+        let name = self.file(folder, connection)?;
+        Some(format!("file:///{}/{name}", folder.name()))
+    }
+
+    fn file(self, folder: Folder, connection: usize) -> Option<String> {
+        match (folder, self) {
+            (_, Self::List) => None,
+            (Folder::Warm, Self::Kilobyte) => Some("1k.txt".to_owned()),
+            (Folder::Warm, Self::Text) => Some("1m.txt".to_owned()),
+            (Folder::Warm, Self::Blob) => Some("1m.bin".to_owned()),
+            (Folder::Cold, Self::Blob) => Some(format!("{connection:02}.bin")),
+            (Folder::Cold, Self::Kilobyte | Self::Text) => Some(format!("{connection:02}.txt")),
+        }
+    }
+}
+
+/// Which folder is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Folder {
+    /// Nothing in it changes.
+    Warm,
+    /// Files that change before each read.
+    Cold,
+}
+
+impl Folder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "data",
+            Self::Cold => "cold",
+        }
+    }
+}
+
+impl Data {
+    pub(super) fn new() -> Result<Self> {
+        let data = Self { root: tempfile::tempdir()?, made: Instant::now() };
+        for folder in [Folder::Warm, Folder::Cold] {
+            std::fs::create_dir(data.path(folder))?;
+        }
+        let warm = data.path(Folder::Warm);
+        std::fs::write(warm.join("1k.txt"), text(1 << 10))?;
+        std::fs::write(warm.join("1m.txt"), text(1 << 20))?;
+        std::fs::write(warm.join("1m.bin"), blob(1 << 20))?;
+        for n in 4..RESOURCES {
+            std::fs::write(warm.join(format!("note-{n:04}.txt")), format!("This is note {n}.\n"))?;
+        }
+        let cold = data.path(Folder::Cold);
+        let (text, blob) = (text(1 << 20), blob(1 << 20));
+        for n in 0..COLD {
+            std::fs::write(cold.join(format!("{n:02}.txt")), &text)?;
+            std::fs::write(cold.join(format!("{n:02}.bin")), &blob)?;
+        }
+        Ok(Self { made: Instant::now(), ..data })
+    }
+
+    pub(super) fn path(&self, folder: Folder) -> PathBuf {
+        self.root.path().join(folder.name())
+    }
+
+    /// Waits until the files are old enough to be trusted.
+    pub(super) fn settle(&self) {
+        std::thread::sleep(SETTLE.saturating_sub(self.made.elapsed()));
+    }
+
+    /// Makes sure that an answer holds what it should, but for the marks of files that change.
+    pub(super) fn check(&self, ask: Ask, folder: Folder, answer: &Value) -> Result<()> {
+        let result = &answer["result"];
+        let right = if let Some(file) = ask.file(folder, 0) {
+            let expected = std::fs::read(self.path(folder).join(file))?;
+            let content = &result["contents"][0];
+            let held = match ask {
+                Ask::Blob => STANDARD.decode(content["blob"].as_str().unwrap_or_default())?,
+                _ => content["text"].as_str().unwrap_or_default().as_bytes().to_vec(),
+            };
+            let from = if folder == Folder::Cold { MARK } else { 0 };
+            held.get(from..) == expected.get(from..)
+        } else {
+            let count = result["resources"].as_array().map_or(0, Vec::len);
+            count == PAGE && result["nextCursor"].is_string()
+        };
+        let start: String = answer.to_string().chars().take(300).collect();
+        ensure!(right, "the server answered something else: {start}");
+        Ok(())
+    }
+
+    /// Files that change before each read.
+    pub(super) fn stir(&self, ask: Ask, fresh: bool) -> Result<Stir> {
+        let open = |at| {
+            let file = ask.file(Folder::Cold, at).context("only files change")?;
+            Ok(File::options().write(true).open(self.path(Folder::Cold).join(file))?)
+        };
+        let files: Result<Vec<_>> = (0..COLD).map(open).collect();
+        Ok(Stir { files: files?, marks: vec![String::new(); COLD], count: 0, ask, fresh })
+    }
+}
+
+/// Changes a file before each read and looks whether the answer has the change in it.
+pub(super) struct Stir {
+    files: Vec<File>,
+    marks: Vec<String>,
+    count: u64,
+    ask: Ask,
+    /// Whether the server reads files at all, and must tell what they hold now.
+    fresh: bool,
+}
+
+impl Beside for Stir {
+    fn before(&mut self, connection: usize) -> Result<()> {
+        self.count += 1;
+        let mark = &mut self.marks[connection];
+        mark.clear();
+        write!(mark, "{:0MARK$}", self.count)?;
+        Ok(self.files[connection].write_all_at(mark.as_bytes(), 0)?)
+    }
+
+    fn after(&mut self, connection: usize, start: &[u8]) -> Result<()> {
+        let mark = &self.marks[connection];
+        let found = match self.ask {
+            Ask::Blob => memmem::find(start, STANDARD.encode(mark).as_bytes()),
+            _ => memmem::find(start, mark.as_bytes()),
+        };
+        ensure!(!self.fresh || found.is_some(), "a read gave what the file held before");
+        Ok(())
+    }
+}
+
+/// Text as people write it: words, quotes and line ends.
+fn text(length: usize) -> String {
+    const LINE: &str =
+        "The handbook says \"read me first\", and so do its readers, in each of the chapters.\n";
+    LINE.chars().cycle().take(length).collect()
+}
+
+/// Bytes that are no text.
+fn blob(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let bytes = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    });
+    bytes.take(length).collect()
+}

@@ -1,0 +1,175 @@
+//! The same work done by Libris, by a server that does nothing else, and by other servers, side by side.
+
+mod data;
+mod results;
+mod targets;
+mod workload;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use clap::builder::ValueParser;
+use serde_json::Value;
+
+use self::data::{Data, Folder};
+use self::results::Results;
+use self::workload::{Way, Workload};
+use crate::drive::{Bounds, Nothing, Slice, http, stdio};
+use crate::mcp::Era;
+use crate::program::OverHttp;
+use crate::report::Report;
+use crate::servers::{Server, Servers};
+
+/// How many requests a slice has at most.
+const MOST: usize = 200_000;
+
+/// From which round on the slow servers sit out. Beside what they take small differences do not count.
+const SLOW: usize = 4;
+
+/// How many times longer they have at first, until their code is compiled.
+const WARMING: u32 = 4;
+
+/// Libris beside a limit, and beside servers of the SDKs, doing the same with the same data
+///
+/// Reads and lists, over HTTP in both eras and over stdio: every server has a turn of a fraction of a
+/// second, one after the other, round after round, so that whatever else happens on the machine hits all
+/// alike. The servers run on one core and the client on another. Numbers are medians of the rounds.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Options {
+    /// Only workloads with this in their names
+    ///
+    /// A name says how and what: http16, http64 (2026-07-28 over so many connections), legacy16 (sessions
+    /// of 2025-11-25), stdio64, stdio1 (so many in flight); read-1k, list, read-1m-text, read-1m-blob, and
+    /// with -cold those of files that change before each read.
+    #[arg(long, value_name = "PART", value_parser = ValueParser::new(known))]
+    workload: Vec<String>,
+    /// How many turns each server has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: Option<u16>,
+    /// How long a turn is, in milliseconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(10..=10_000))]
+    slice: Option<u16>,
+}
+
+fn known(part: &str) -> Result<String, String> {
+    match workload::all().iter().flatten().any(|workload| workload.to_string().contains(part)) {
+        true => Ok(part.to_owned()),
+        false => Err("no workload has that in its name".to_owned()),
+    }
+}
+
+/// Compares the servers.
+pub(crate) fn run(options: &Options, quick: bool, servers: &Servers<'_>, report: &mut Report) -> Result<()> {
+    let chosen = |workload: &Workload| {
+        let name = workload.to_string();
+        options.workload.is_empty() || options.workload.iter().any(|part| name.contains(part))
+    };
+    let rounds = options.rounds.unwrap_or(if quick { 3 } else { 11 });
+    let time = Duration::from_millis(options.slice.unwrap_or(100).into());
+    let bench = Bench { data: Data::new()?, servers, quick, rounds: rounds.into(), time };
+    bench.data.settle();
+    let mut results = Results::default();
+    let outcome = workload::all().into_iter().try_for_each(|mut group| {
+        group.retain(chosen);
+        let names = group.iter().map(Workload::to_string).collect::<Vec<_>>().join(", ");
+        if !group.is_empty() {
+            eprintln!("{names} …");
+        }
+        bench.measure(&group, &mut results).context(names)
+    });
+    results.report(report);
+    targets::judge(&results, report);
+    outcome
+}
+
+struct Bench<'b> {
+    data: Data,
+    servers: &'b Servers<'b>,
+    quick: bool,
+    rounds: usize,
+    time: Duration,
+}
+
+/// A server that is asked.
+enum Asked {
+    Http { client: http::Client, _running: OverHttp },
+    Stdio { client: stdio::Client, in_flight: usize },
+}
+
+impl Bench<'_> {
+    /// Measures workloads in turns.
+    fn measure(&self, group: &[Workload], results: &mut Results) -> Result<()> {
+        let mut asked = Vec::new();
+        for workload in group {
+            let mut servers = self.servers.all.iter().filter(|&&server| workload.is_for(server, self.quick));
+            // Each workload has processes of its own, so that none sees what others left behind.
+            servers.try_for_each(|&server| {
+                asked.push((workload, server, self.start(server, workload).with_context(|| server.name())?));
+                anyhow::Ok(())
+            })?;
+        }
+        // The first round warms everything up and does not count.
+        for round in 0..=self.rounds {
+            for turn in 0..asked.len() {
+                let at = (turn + round) % asked.len();
+                let (workload, server, asked) = &mut asked[at];
+                let time = match (round, server.is_rust()) {
+                    (0, false) => self.time * WARMING,
+                    (SLOW.., false) => continue,
+                    _ => self.time,
+                };
+                let bounds = Bounds { requests: MOST, time };
+                let slice = self.turn(*server, asked, workload, bounds).with_context(|| server.name())?;
+                if round > 0 {
+                    results.add(**workload, *server, slice);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&self, server: Server, workload: &Workload) -> Result<Asked> {
+        let folder = self.data.path(workload.folder);
+        match workload.way {
+            Way::Http { era, connections } => {
+                let running =
+                    self.servers.over_http(server, &folder, era, workload.folder == Folder::Cold)?;
+                let ask = |connection| request(era, workload, connection);
+                let client = http::Client::open(&running, era, connections, ask)?;
+                Ok(Asked::Http { client, _running: running })
+            }
+            Way::Stdio { in_flight } => {
+                let running = self.servers.over_stdio(server, &folder)?;
+                let client = stdio::Client::open(running, server.era(), &request(server.era(), workload, 0))?;
+                Ok(Asked::Stdio { client, in_flight })
+            }
+        }
+    }
+
+    /// Looks at one answer in whole, and then asks for a while.
+    fn turn(&self, server: Server, asked: &mut Asked, workload: &Workload, bounds: Bounds) -> Result<Slice> {
+        let Workload { ask, folder, .. } = *workload;
+        match asked {
+            Asked::Http { client, .. } => {
+                self.data.check(ask, folder, &client.look(0)?)?;
+                match folder {
+                    Folder::Warm => client.slice(bounds, &mut Nothing),
+                    Folder::Cold => client.slice(bounds, &mut self.data.stir(ask, server != Server::Limit)?),
+                }
+            }
+            Asked::Stdio { client, in_flight } => {
+                self.data.check(ask, folder, &client.look()?)?;
+                client.slice(bounds, *in_flight)
+            }
+        }
+    }
+}
+
+/// What one connection asks.
+fn request(era: Era, workload: &Workload, connection: usize) -> Value {
+    match workload.ask.uri(workload.folder, connection) {
+        Some(uri) => era.read(&uri),
+        None => era.list(None),
+    }
+}

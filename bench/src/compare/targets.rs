@@ -1,0 +1,47 @@
+//! What the comparison should show.
+
+use super::results::Results;
+use crate::drive::Slice;
+use crate::report::{Aim, Report};
+use crate::servers::Server;
+
+/// Says of each aim whether it was met, as far as it was measured.
+pub(super) fn judge(results: &Results, report: &mut Report) {
+    let mut cost = |workload: &str, other: Server, aim: f64| {
+        let ratio = results.ratio((workload, Server::Libris), (workload, other), Slice::cost);
+        let name = format!("{workload}: computing ÷ {}", other.name());
+        report.judge_if_measured(name, ratio, Aim::AtMost(aim));
+    };
+    for connections in ["http16", "http64"] {
+        let mut cost = |what: &str, other, aim| cost(&format!("{connections}-{what}"), other, aim);
+        cost("read-1k", Server::Limit, 1.25);
+        cost("read-1k", Server::Rmcp, 0.4);
+        cost("read-1m-text", Server::Limit, 1.2);
+        cost("read-1m-blob", Server::Limit, 1.2);
+        cost("read-1m-text-cold", Server::Limit, 2.3);
+        cost("read-1m-text-cold", Server::Rmcp, 0.5);
+        cost("read-1m-blob-cold", Server::Limit, 1.4);
+        cost("read-1m-blob-cold", Server::Rmcp, 0.3);
+        cost("list", Server::Limit, 1.4);
+    }
+    for what in ["read-1k", "list", "read-1m-text"] {
+        let (legacy, modern) = (format!("legacy16-{what}"), format!("http16-{what}"));
+        let ratio = results.ratio((&legacy, Server::Libris), (&modern, Server::Libris), Slice::cost);
+        report.judge_if_measured(format!("{legacy}: computing ÷ {modern}"), ratio, Aim::AtMost(1.3));
+    }
+    let mut rate = |workload: &str, other: Server, aim: f64| {
+        let ratio = results.ratio((workload, Server::Libris), (workload, other), Slice::rate);
+        let name = format!("{workload}: requests/s ÷ {}", other.name());
+        report.judge_if_measured(name, ratio, Aim::AtLeast(aim));
+    };
+    rate("stdio64-read-1k", Server::Limit, 0.5);
+    rate("stdio64-read-1m-text", Server::Limit, 1.0);
+    rate("stdio64-read-1m-blob", Server::Limit, 1.0);
+    for way in ["http16", "stdio64"] {
+        for other in [Server::Typescript, Server::Python] {
+            rate(&format!("{way}-read-1k"), other, 25.0);
+            rate(&format!("{way}-read-1m-text"), other, 10.0);
+            rate(&format!("{way}-read-1m-blob"), other, 10.0);
+        }
+    }
+}

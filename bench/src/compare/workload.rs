@@ -1,0 +1,78 @@
+//! What is measured: how the servers are asked, and for what.
+
+use std::fmt;
+
+use super::data::{Ask, Folder};
+use crate::mcp::Era;
+use crate::servers::Server;
+
+/// One thing that all servers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Workload {
+    pub(super) way: Way,
+    pub(super) ask: Ask,
+    pub(super) folder: Folder,
+}
+
+/// How the servers are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Http { era: Era, connections: usize },
+    Stdio { in_flight: usize },
+}
+
+/// All of them, in groups whose turns take turns, since their numbers are compared with each other.
+pub(super) fn all() -> Vec<Vec<Workload>> {
+    use Ask::{Blob, Kilobyte, List, Text};
+    let http = |era, connections| Way::Http { era, connections };
+    let (sixteen, many, sessions) = (http(Era::Modern, 16), http(Era::Modern, 64), http(Era::Legacy, 16));
+    let warm = |way, ask| Workload { way, ask, folder: Folder::Warm };
+    let mut all = Vec::new();
+    all.extend([Kilobyte, List, Text].map(|ask| vec![warm(sixteen, ask), warm(sessions, ask)]));
+    all.push(vec![warm(sixteen, Blob)]);
+    all.extend([Kilobyte, List, Text, Blob].map(|ask| vec![warm(many, ask)]));
+    for way in [sixteen, many] {
+        all.extend([Text, Blob].map(|ask| vec![Workload { way, ask, folder: Folder::Cold }]));
+    }
+    let in_flight = |in_flight| Way::Stdio { in_flight };
+    all.extend([Kilobyte, List, Text, Blob].map(|ask| vec![warm(in_flight(64), ask)]));
+    all.push(vec![warm(in_flight(1), Kilobyte)]);
+    all
+}
+
+impl Workload {
+    /// Whether a server takes part. To a quick run the slow ones, which take long to start, come only where
+    /// there are aims for them.
+    pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
+        let knows = match self.way {
+            Way::Http { era, .. } => server.speaks(era),
+            Way::Stdio { .. } => true,
+        };
+        let aimed = match self.way {
+            Way::Http { era, .. } => era == Era::Modern && self.ask != Ask::List,
+            Way::Stdio { in_flight } => in_flight > 1 && self.ask == Ask::Kilobyte,
+        };
+        // To the slow ones it makes no difference how many connections there are, and none whether files
+        // change that they hold in memory.
+        let fine = self.folder == Folder::Cold || matches!(self.way, Way::Http { connections: 64.., .. });
+        knows && (server.is_rust() || (!fine && (!quick || aimed)))
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.way {
+            Way::Http { era: Era::Modern, connections } => write!(out, "http{connections}-")?,
+            Way::Http { era: Era::Legacy, connections } => write!(out, "legacy{connections}-")?,
+            Way::Stdio { in_flight } => write!(out, "stdio{in_flight}-")?,
+        }
+        let what = match self.ask {
+            Ask::Kilobyte => "read-1k",
+            Ask::Text => "read-1m-text",
+            Ask::Blob => "read-1m-blob",
+            Ask::List => "list",
+        };
+        out.write_str(what)?;
+        out.write_str(if self.folder == Folder::Cold { "-cold" } else { "" })
+    }
+}

@@ -1,0 +1,124 @@
+//! What no server can do without: the id of a request goes before bytes that stand ready.
+//!
+//! The servers here answer as fast as hyper and a pipe allow and do nothing else. They are no servers for
+//! use: they check nothing, and they know only what they had when they started.
+
+mod http;
+mod stdio;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use memchr::{memchr, memmem};
+use serde_json::{Value, json};
+
+pub(crate) use http::run as over_http;
+pub(crate) use stdio::run as over_stdio;
+
+use crate::shelf::{Book, Content, Shelf};
+
+/// What every answer begins with; the id of the request follows.
+const BEFORE: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
+
+/// All answers, each without its beginning.
+struct Ready {
+    reads: HashMap<Vec<u8>, Bytes>,
+    pages: HashMap<Vec<u8>, Bytes>,
+    first: Bytes,
+    completion: Bytes,
+    id: memmem::Finder<'static>,
+    uri: memmem::Finder<'static>,
+    cursor: memmem::Finder<'static>,
+    list: memmem::Finder<'static>,
+}
+
+impl Ready {
+    fn new(folder: &Path) -> Result<Self> {
+        let shelf = Shelf::load(folder)?;
+        let reads = shelf.books.iter().map(|book| (book.uri.clone().into_bytes(), read(book))).collect();
+        let mut pages = HashMap::new();
+        let mut cursor: Option<String> = None;
+        while let Some((books, next)) = shelf.page(cursor.as_deref()) {
+            pages.insert(cursor.unwrap_or_default().into_bytes(), page(books, next.as_deref()));
+            cursor = next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let names: Vec<_> = shelf.books.iter().take(100).map(|book| book.name.as_str()).collect();
+        let completion = json!({ "values": names, "total": shelf.books.len(), "hasMore": true });
+        Ok(Self {
+            reads,
+            first: pages[&b""[..]].clone(),
+            pages,
+            completion: rest(&json!({ "completion": completion, "resultType": "complete" })),
+            id: memmem::Finder::new(b"\"id\":"),
+            uri: memmem::Finder::new(b"\"uri\":\""),
+            cursor: memmem::Finder::new(b"\"cursor\":\""),
+            list: memmem::Finder::new(b"resources/list"),
+        })
+    }
+
+    /// The id in a request, and the answer that follows it.
+    fn answer(&self, request: &[u8]) -> Option<(Range<usize>, &Bytes)> {
+        let start = self.id.find(request)? + 5;
+        let end = start + request[start..].iter().position(|&byte| byte == b',' || byte == b'}')?;
+        let rest = if let Some(uri) = string(&self.uri, request)
+            && let Some(rest) = self.reads.get(uri)
+        {
+            rest
+        } else if self.list.find(request).is_none() {
+            &self.completion
+        } else if let Some(cursor) = string(&self.cursor, request) {
+            self.pages.get(cursor)?
+        } else {
+            &self.first
+        };
+        Some((start..end, rest))
+    }
+}
+
+/// The string behind a key.
+fn string<'r>(key: &memmem::Finder<'_>, request: &'r [u8]) -> Option<&'r [u8]> {
+    let value = &request[key.find(request)? + key.needle().len()..];
+    Some(&value[..memchr(b'"', value)?])
+}
+
+fn read(book: &Book) -> Bytes {
+    let mut content = json!({ "uri": book.uri, "mimeType": book.mime });
+    match &book.content {
+        Content::Text(text) => content["text"] = text.as_str().into(),
+        Content::Blob(blob) => content["blob"] = STANDARD.encode(blob).into(),
+    }
+    rest(&json!({ "contents": [content], "resultType": "complete", "ttlMs": 0, "cacheScope": "private" }))
+}
+
+fn page(books: &[Book], next: Option<&str>) -> Bytes {
+    let resources: Vec<_> = books.iter().map(describe).collect();
+    let mut result =
+        json!({ "resources": resources, "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
+    if let Some(next) = next {
+        result["nextCursor"] = next.into();
+    }
+    rest(&result)
+}
+
+fn describe(book: &Book) -> Value {
+    json!({
+        "uri": book.uri,
+        "name": book.name,
+        "mimeType": book.mime,
+        "size": book.size,
+        "annotations": { "lastModified": book.modified },
+    })
+}
+
+/// What follows the id in the answer with this result.
+fn rest(result: &Value) -> Bytes {
+    format!(",\"result\":{result}}}").into()
+}

@@ -1,0 +1,181 @@
+//! The servers that are compared, and how each of them is started on the same folder.
+
+mod install;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+
+use self::install::Installed;
+use crate::machine::Cores;
+use crate::mcp::Era;
+use crate::program::{Binary, OverHttp, OverStdio};
+use crate::table::Table;
+
+/// A server of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+pub(crate) enum Server {
+    /// Bare hyper or a bare loop, with ready bytes
+    Limit,
+    /// The server that all this is about
+    Libris,
+    /// A minimal server of the official Rust SDK
+    Rmcp,
+    /// A minimal server of the official TypeScript SDK, version 2
+    Typescript,
+    /// A minimal server of the official TypeScript SDK, version 1
+    Typescript1,
+    /// A minimal server of the official Python SDK
+    Python,
+    /// A server of FastMCP
+    Fastmcp,
+}
+
+impl Server {
+    /// What it is called in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Limit => "limit",
+            Self::Libris => "Libris",
+            Self::Rmcp => "rmcp",
+            Self::Typescript => "TypeScript 2",
+            Self::Typescript1 => "TypeScript 1",
+            Self::Python => "Python",
+            Self::Fastmcp => "FastMCP",
+        }
+    }
+
+    /// Whether it knows this era.
+    pub(crate) fn speaks(self, era: Era) -> bool {
+        match self {
+            Self::Limit => era == Era::Modern,
+            Self::Typescript1 => era == Era::Legacy,
+            _ => true,
+        }
+    }
+
+    /// The newest era that it knows.
+    pub(crate) fn era(self) -> Era {
+        if self.speaks(Era::Modern) { Era::Modern } else { Era::Legacy }
+    }
+
+    /// Whether it is written in Rust, and so measured where small differences count.
+    pub(crate) fn is_rust(self) -> bool {
+        matches!(self, Self::Limit | Self::Libris | Self::Rmcp)
+    }
+
+    fn peer(self) -> Option<install::Peer> {
+        match self {
+            Self::Typescript => Some(install::TYPESCRIPT),
+            Self::Typescript1 => Some(install::TYPESCRIPT_1),
+            Self::Python => Some(install::PYTHON),
+            Self::Fastmcp => Some(install::FASTMCP),
+            Self::Limit | Self::Libris | Self::Rmcp => None,
+        }
+    }
+}
+
+/// All programs that are needed, ready to be started.
+pub(crate) struct Servers<'b> {
+    /// Those that take part.
+    pub(crate) all: Vec<Server>,
+    pub(crate) libris: &'b Binary,
+    pub(crate) cores: Cores,
+    peers: HashMap<Server, Installed>,
+}
+
+impl<'b> Servers<'b> {
+    /// Installs what is needed for these servers, or for all if none is named. Without one that cannot be
+    /// installed it goes on.
+    pub(crate) fn new(only: &[Server], libris: &'b Binary) -> Result<Self> {
+        let (mut all, mut peers) = (Vec::new(), HashMap::new());
+        for &server in Server::value_variants() {
+            if !only.is_empty() && !only.contains(&server) {
+                continue;
+            }
+            match server.peer().map(|peer| peer.install()).transpose() {
+                Ok(installed) => {
+                    all.push(server);
+                    peers.extend(installed.map(|installed| (server, installed)));
+                }
+                Err(error) => eprintln!("{} is left out: {error:#}", server.name()),
+            }
+        }
+        Ok(Self { all, libris, cores: Cores::apart()?, peers })
+    }
+
+    /// What the servers are.
+    pub(crate) fn table(&self) -> Result<Table> {
+        let mut table = Table::new("Servers", ["server", "version"]);
+        for &server in &self.all {
+            let version = match server {
+                Server::Limit => "hyper, or a loop that blocks; ready bytes".to_owned(),
+                Server::Libris => self.libris.version()?,
+                Server::Rmcp => format!("rmcp {}", rmcp::model::Implementation::from_build_env().version),
+                peer => self.peer(peer)?.version.clone(),
+            };
+            table.row([server.name().into(), version.as_str().into()]);
+        }
+        Ok(table)
+    }
+
+    fn peer(&self, server: Server) -> Result<&Installed> {
+        self.peers.get(&server).with_context(|| format!("{} is not installed", server.name()))
+    }
+
+    /// Serves a folder over HTTP, on a free port of this machine.
+    ///
+    /// With `fresh` the files change. Libris sees that by itself.
+    pub(crate) fn over_http(&self, server: Server, folder: &Path, era: Era, fresh: bool) -> Result<OverHttp> {
+        let era = if era == Era::Modern { "modern" } else { "legacy" };
+        let mut command = match server {
+            Server::Libris => self.libris.command(folder),
+            Server::Limit => own("limit-http")?,
+            Server::Rmcp => own("rmcp-http")?,
+            peer => self.peer(peer)?.command(),
+        };
+        match server {
+            Server::Libris => command.args(["--http", "127.0.0.1:0"]),
+            Server::Limit => command.arg(folder),
+            _ => command.arg(folder).arg(era).args(fresh.then_some("--fresh")),
+        };
+        // Node.js warns of as many listeners as there are requests in flight.
+        command.env("NODE_NO_WARNINGS", "1");
+        let child = self.cores.start(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
+        OverHttp::listening(child, server.name())
+    }
+
+    /// Serves what a configuration file of Libris says over HTTP.
+    pub(crate) fn configured(&self, file: &Path) -> Result<OverHttp> {
+        let mut command = self.libris.configured(file);
+        command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        OverHttp::listening(self.cores.start(&mut command)?, Server::Libris.name())
+    }
+
+    /// Serves a folder over its standard input and output.
+    pub(crate) fn over_stdio(&self, server: Server, folder: &Path) -> Result<OverStdio> {
+        let mut command = match server {
+            Server::Libris => self.libris.command(folder),
+            Server::Limit => own("limit-stdio")?,
+            Server::Rmcp => own("rmcp-stdio")?,
+            peer => self.peer(peer)?.command(),
+        };
+        match server {
+            Server::Libris => command.arg("--stdio"),
+            Server::Limit | Server::Rmcp => command.arg(folder),
+            _ => command.arg(folder).arg("stdio"),
+        };
+        command.env("NODE_NO_WARNINGS", "1");
+        OverStdio::connected(self.cores.start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?)
+    }
+}
+
+/// A server of this very program.
+fn own(which: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("could not tell where this program is")?);
+    command.arg(which);
+    Ok(command)
+}

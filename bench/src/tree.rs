@@ -1,0 +1,96 @@
+//! Folders with a given number of resources, made once and removed at the end.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+/// How many resources stand in one directory, that of the directory itself among them.
+const WIDTH: usize = 1000;
+
+/// What the folders are called, and so what their URIs begin with.
+const NAME: &str = "tree";
+
+/// Which file of the first directory is read, and what it holds. All others are empty.
+const READ: usize = 500;
+pub(crate) const TEXT: &str = "a line\n";
+
+/// Where the folders are.
+pub(crate) struct Trees {
+    root: PathBuf,
+    keep: bool,
+}
+
+impl Trees {
+    /// Below what was built. With `keep` they are there the next time.
+    pub(crate) fn new(keep: bool) -> Result<Self> {
+        let bench = std::env::current_exe().context("could not tell where this program is")?;
+        let target = bench.ancestors().nth(2).context("this program is nowhere")?;
+        Ok(Self { root: target.join("bench-trees"), keep })
+    }
+
+    /// A folder that gives exactly so many resources: files, directories of a thousand, and itself.
+    pub(crate) fn make(&self, resources: usize) -> Result<PathBuf> {
+        let home = self.root.join(resources.to_string());
+        let (folder, made) = (home.join(NAME), home.join("made"));
+        if !made.is_file() {
+            eprintln!("making {resources} resources …");
+            fill(&folder, resources).context("could not make a folder of many files")?;
+            std::fs::write(made, "")?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        if !self.keep && self.root.exists() {
+            eprintln!("removing what was made …");
+            let _ = std::fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+fn fill(folder: &Path, resources: usize) -> Result<()> {
+    let directories = resources.div_ceil(WIDTH);
+    let mut left = resources.saturating_sub(directories + 1);
+    std::fs::create_dir_all(folder)?;
+    let mut path = String::new();
+    for directory in 0..directories {
+        let directory = folder.join(directory_name(directory));
+        std::fs::create_dir_all(&directory)?;
+        let directory = directory.to_str().context("the folder has an odd name")?;
+        for file in 0..left.min(WIDTH - 1) {
+            path.clear();
+            write!(path, "{directory}/{}", file_name(file))?;
+            // An empty file takes no block on the disk, of which a million would be four gigabytes.
+            File::create(&path)?;
+        }
+        left -= left.min(WIDTH - 1);
+    }
+    Ok(std::fs::write(folder.join(directory_name(0)).join(file_name(READ)), TEXT)?)
+}
+
+fn directory_name(directory: usize) -> String {
+    format!("d{directory:04}")
+}
+
+fn file_name(file: usize) -> String {
+    format!("f{file:04}.txt")
+}
+
+/// The URI of a file that every folder has.
+pub(crate) fn uri() -> String {
+    format!("file:///{NAME}/{}/{}", directory_name(0), file_name(READ))
+}
+
+/// The template of all files.
+pub(crate) fn template() -> String {
+    format!("file:///{NAME}/{{+path}}{{?lines,bytes}}")
+}
+
+/// The beginning of a path that a hundred files have.
+pub(crate) fn typed() -> String {
+    format!("{}/f05", directory_name(0))
+}
