@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
     /// The next value, which should be text.
     pub(crate) fn text(&mut self) -> Result<Option<Text<'a>>> {
         match self.peek() {
-            b'"' => self.string().map(|text| Some(Shape::Right(text))),
+            b'"' => self.string().map(|text| Some(text.map_or(Shape::Wrong, Shape::Right))),
             b'n' => self.skip().map(|()| None),
             _ => self.skip().map(|()| Some(Shape::Wrong)),
         }
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
             }
             let name = self.string()?;
             self.expect(b':')?;
-            member(self, &name)?;
+            member(self, &name.unwrap_or_default())?;
             match self.peek() {
                 b',' => self.at += 1,
                 b'}' => return self.go_up(),
@@ -140,15 +140,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<Cow<'a, str>> {
+    /// The text that a string stands for; `None` where it is well-formed and stands for none.
+    fn string(&mut self) -> Result<Option<Cow<'a, str>>> {
         let start = self.at;
         let (inner, escaped) = self.span()?;
         if !escaped {
-            return Ok(Cow::Borrowed(inner));
+            return Ok(Some(Cow::Borrowed(inner)));
         }
-        // Half a pair of surrogates is well-formed and still no text.
-        let decoded = serde_json::from_str(&self.text[start..self.at]);
-        decoded.map(Cow::Owned).map_err(|_| Broken(start))
+        // Half a pair of surrogates is no text.
+        Ok(serde_json::from_str(&self.text[start..self.at]).ok().map(Cow::Owned))
     }
 
     /// What is between the quotes of a string, and whether there are escapes in it.
@@ -282,7 +282,7 @@ pub(crate) fn place(text: &[u8], at: usize) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Broken, Reader, place};
+    use super::{Broken, Reader, Shape, place};
     use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
     use serde_json::value::RawValue;
 
@@ -405,6 +405,6 @@ mod tests {
         let broken = Reader::new(text).skip();
         assert_eq!(broken, Err(Broken(17)));
         assert_eq!(place(text.as_bytes(), 17), (3, 7));
-        assert_eq!(Reader::new("\"\\ud800\"").text(), Err(Broken(0)));
+        assert_eq!(Reader::new("\"\\ud800\"").text(), Ok(Some(Shape::Wrong)));
     }
 }

@@ -48,6 +48,14 @@ impl<V: Clone> Cache<V> {
         }
     }
 
+    /// Forgets all but what is worth keeping. Returns whether anything is left.
+    pub(super) fn retain(&self, worth: impl Fn(&V) -> bool) -> bool {
+        let mut kept = self.lock();
+        kept.slots.retain(|_, slot| worth(&slot.value));
+        kept.weight = kept.slots.values().map(|slot| slot.weight).sum();
+        !kept.slots.is_empty()
+    }
+
     pub(super) fn forget(&self, key: &str) {
         let mut kept = self.lock();
         if let Some(old) = kept.slots.remove(key) {
@@ -76,6 +84,19 @@ impl<V> Kept<V> {
 #[cfg(test)]
 mod tests {
     use super::Cache;
+
+    #[test]
+    fn forgets_what_is_not_worth_keeping() {
+        let cache = Cache::new(10);
+        for n in 0..4 {
+            cache.keep(&n.to_string(), 2, n);
+        }
+        assert!(cache.retain(|n| *n > 1));
+        assert_eq!((cache.find("1"), cache.find("2")), (None, Some(2)));
+        cache.keep("heavy", 6, 9);
+        assert_eq!(cache.find("3"), Some(3));
+        assert!(!cache.retain(|_| false));
+    }
 
     #[test]
     fn forgets_the_oldest_and_never_the_newest() {

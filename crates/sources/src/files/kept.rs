@@ -4,14 +4,58 @@
 //! by looking.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use libris_core::Uri;
 
+use super::cache::Cache;
 use super::details::Details;
 use super::stamp::{Identity, Stamp};
 use super::tree::{Folder, Names, Order, Tree};
-use super::vigil::Entries;
+use super::vigil::{Entries, LONGEST};
+
+/// Directories that are open.
+pub(super) struct Open {
+    folders: Cache<Arc<Folder>>,
+    /// Whether somebody sees to it that they are closed.
+    watched: AtomicBool,
+}
+
+impl Open {
+    pub(super) fn new(most: usize) -> Self {
+        Self { folders: Cache::new(most), watched: AtomicBool::new(false) }
+    }
+
+    /// Closes directories once they are no longer trusted: an open one keeps its file system from being
+    /// unmounted, whether or not anybody asks for it again.
+    fn close_in_time(self: &Arc<Self>) {
+        if self.watched.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let open = Arc::downgrade(self);
+        let closing = move || {
+            loop {
+                std::thread::sleep(LONGEST);
+                let Some(open) = open.upgrade() else { return };
+                let recent = |folder: &Arc<Folder>| folder.chain.as_ref().is_some_and(|it| it.is_recent());
+                if open.folders.retain(recent) {
+                    continue;
+                }
+                open.watched.store(false, Ordering::SeqCst);
+                // One may have come just before that.
+                if !open.folders.retain(recent) || open.watched.swap(true, Ordering::SeqCst) {
+                    return;
+                }
+            }
+        };
+        let started = std::thread::Builder::new().name("libris-close".into()).spawn(closing);
+        if let Err(cause) = started {
+            tracing::debug!(%cause, "directories stay open until they are asked for again");
+            self.watched.store(false, Ordering::SeqCst);
+        }
+    }
+}
 
 impl Tree {
     /// The root as it is now, for an answer that is to be proven.
@@ -30,10 +74,10 @@ impl Tree {
 
     /// The directory of a key, if it is open and still what its path leads to.
     pub(super) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
-        let folder = self.open.find(key)?;
+        let folder = self.open.folders.find(key)?;
         let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
         let Some(chain) = chain else {
-            self.open.forget(key);
+            self.open.folders.forget(key);
             return None;
         };
         if folder.entries.as_ref().is_some_and(Entries::are_so) {
@@ -65,7 +109,8 @@ impl Tree {
     pub(super) fn keep(&self, folder: Folder) -> Arc<Folder> {
         let folder = Arc::new(folder);
         if folder.chain.is_some() {
-            self.open.keep(&folder.way.key, 1, Arc::clone(&folder));
+            self.open.folders.keep(&folder.way.key, 1, Arc::clone(&folder));
+            self.open.close_in_time();
         }
         folder
     }

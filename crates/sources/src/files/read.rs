@@ -126,7 +126,7 @@ impl Reader<'_> {
     }
 
     fn open(&self, folder: &Folder, name: &OsStr, witness: &mut Witness) -> Result<(File, Metadata)> {
-        witness.directory(folder.chain.as_ref());
+        witness.directory(folder);
         let (file, metadata) =
             self.inner.tree.at(folder, name, Place::open).map_err(|cause| self.fault(cause))?;
         witness.file(folder.place.spot(folder.way.path.join(name)), Stamp::of(&metadata));
@@ -208,7 +208,7 @@ impl Reader<'_> {
 
     /// The entries of a directory with their data, as far as it fits.
     fn directory(&self, folder: &Folder, witness: &mut Witness) -> Result<Vec<Content>> {
-        witness.directory(folder.chain.as_ref());
+        witness.directory(folder);
         let names = self.inner.tree.names(folder).map_err(|cause| self.fault(cause))?;
         let shown = names.len().min(self.inner.config.directory_entries);
         let mut left = self.inner.config.directory_bytes;

@@ -14,6 +14,7 @@ use libris_core::{Result, Uri};
 use super::cache::Cache;
 use super::details::Details;
 use super::filter::{self, Filter, Ignored};
+use super::kept::Open;
 use super::link::{Near, Symlinks};
 use super::name;
 use super::root::{IGNORES_CASE, Place, Root, missing};
@@ -49,7 +50,7 @@ pub(super) struct Tree {
     ignored: Cache<Arc<KeptIgnored>>,
     pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
-    pub(super) open: Cache<Arc<Folder>>,
+    pub(super) open: Arc<Open>,
     pub(super) vigil: Vigil,
     warned: Mutex<HashSet<String>>,
 }
@@ -135,7 +136,7 @@ impl Tree {
             listings: Cache::new(NAMES),
             ignored: Cache::new(IGNORED),
             details: Cache::new(NAMES),
-            open: Cache::new(OPEN),
+            open: Arc::new(Open::new(OPEN)),
             // Where a link leads may change without a trace in any directory on the way to it.
             vigil: if config.symlinks || config.watch == Watching::Poll {
                 Vigil::none()

@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
     /// A walk over everything, the root first.
     pub(super) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names, pace: Pace) -> Self {
         let mut witness = Witness::new(&tree.vigil);
-        witness.directory(root.chain.as_ref());
+        witness.directory(&root);
         Self { tree, stack: vec![Level::new(tree, root, names)], root: true, pace, witness }
     }
 
@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
         let (folder, names) = match self.pace {
             Pace::Patient => {
                 let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
-                self.witness.directory(folder.chain.as_ref());
+                self.witness.directory(&folder);
                 match self.tree.names(&folder) {
                     Ok(names) => (folder, names),
                     Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
             Pace::Now => {
                 let late = || io::Error::from(io::ErrorKind::WouldBlock);
                 let folder = self.tree.kept(&format!("{}{key}", level.folder.way.key)).ok_or_else(late)?;
-                self.witness.directory(folder.chain.as_ref());
+                self.witness.directory(&folder);
                 let names = Tree::names_at_hand(&folder).ok_or_else(late)?;
                 (folder, names)
             }

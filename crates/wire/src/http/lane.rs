@@ -5,15 +5,18 @@
 //! then until its answer has been written, what comes in waits. Bytes whose end cannot be told are passed
 //! on with all that follows, and the short way is closed for the rest of the connection.
 
+use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
+use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
 use super::Endpoint;
@@ -22,6 +25,10 @@ use super::pulse::Pulse;
 
 /// How much is read at once, and how much may wait for hyper to be done.
 const CHUNK: usize = 8 << 10;
+
+/// How long an answer may take that nobody may be waiting for any more: a client that has closed its side
+/// either waits for the answer or has left, and nothing tells which.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection to a client.
 pub(super) struct Lane {
@@ -35,6 +42,8 @@ pub(super) struct Lane {
     /// An answer that is not sent whole.
     answer: Bytes,
     state: State,
+    /// Once the client has said that it sends no more, how long its last request may still take.
+    leaving: Option<Pin<Box<Sleep>>>,
 }
 
 /// What hyper is doing.
@@ -58,6 +67,7 @@ impl Lane {
             passing: 0,
             answer: Bytes::new(),
             state: State::Rests,
+            leaving: None,
         }
     }
 
@@ -128,9 +138,17 @@ impl Read for Lane {
             if lane.look() {
                 continue;
             }
-            if lane.waiting.len() >= CHUNK && matches!(lane.state, State::Works(_)) {
+            let works = matches!(lane.state, State::Works(_));
+            if lane.waiting.len() >= CHUNK && works {
                 // Hyper wakes this once it has written the answer.
                 return Poll::Pending;
+            }
+            if let Some(leaving) = &mut lane.leaving {
+                // Hyper would give up what it is doing. What comes behind has its turn after that.
+                if works && (!lane.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
+                    return Poll::Pending;
+                }
+                return Poll::Ready(Ok(()));
             }
             // Asked before there is room for what comes, which most streams never send.
             ready!(lane.stream.poll_read_ready(context))?;
@@ -141,9 +159,8 @@ impl Read for Lane {
             // The client sends no more. What it has begun is for hyper to judge.
             if lane.state == State::Rests && !lane.waiting.is_empty() {
                 lane.state = State::Owns;
-                continue;
             }
-            return Poll::Ready(Ok(()));
+            lane.leaving = Some(Box::pin(tokio::time::sleep(PATIENCE)));
         }
     }
 }
@@ -175,7 +192,7 @@ impl Write for Lane {
             && self.pulse.bodies_ended() == last
         {
             self.state = State::Rests;
-            if !self.waiting.is_empty() {
+            if !self.waiting.is_empty() || self.leaving.is_some() {
                 context.waker().wake_by_ref();
             }
         }

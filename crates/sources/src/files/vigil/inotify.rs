@@ -24,6 +24,13 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ATTRIB)
     .union(MOVES);
 
+/// What to hear of a directory in which one other matters.
+const COMINGS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR);
+
 /// What to hear of a directory above the root.
 const MOVES: WatchFlags = WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ONLYDIR);
 
@@ -48,8 +55,16 @@ pub(super) struct Queue {
 }
 
 struct Marks {
-    by_watch: HashMap<i32, Arc<Mark>>,
+    by_watch: HashMap<i32, Watch>,
     buffer: Box<[MaybeUninit<u8>]>,
+}
+
+struct Watch {
+    mark: Arc<Mark>,
+    /// Whether its file system tells what changes, once that was asked.
+    tells: Option<bool>,
+    /// The one name that matters in it, where others do not.
+    only: Option<&'static [u8]>,
 }
 
 impl Queue {
@@ -81,18 +96,19 @@ impl Queue {
 
     /// Watches a directory; `None` where that is not possible.
     pub(super) fn mark(&self, place: &Place) -> Option<Seen> {
-        self.watch(place.as_fd(), CHANGES)
+        self.watch(place.as_fd(), CHANGES, None)
     }
 
     /// Watches where the root says what else is ignored, or waits for that to appear. `None` where that is
-    /// not possible, and nothing in it where there is no such place.
-    pub(super) fn mark_excludes(&self, root: &Place) -> Option<Option<Seen>> {
-        let Ok(git) = root.enter_own(&[".git"]) else { return Some(None) };
-        let arrivals = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-        let arrived = self.watch(git.as_fd(), arrivals)?;
-        let Ok(info) = root.enter_own(&[".git", "info"]) else { return Some(Some(arrived)) };
-        // Should it go, it says so itself; much else comes and goes in `.git`.
-        self.watch(info.as_fd(), CHANGES).map(Some)
+    /// not possible.
+    pub(super) fn mark_excludes(&self, root: &Place) -> Option<Vec<Seen>> {
+        let mut marks = Vec::new();
+        // Much comes and goes in `.git`, and of it only this matters.
+        let Ok(git) = root.enter_own(&[".git"]) else { return Some(marks) };
+        marks.push(self.watch(git.as_fd(), COMINGS, Some(b"info"))?);
+        let Ok(info) = root.enter_own(&[".git", "info"]) else { return Some(marks) };
+        marks.push(self.watch(info.as_fd(), CHANGES, None)?);
+        Some(marks)
     }
 
     /// Watches the directories above a path; `None` where links on it could lead elsewhere unseen, or where
@@ -105,7 +121,7 @@ impl Queue {
         let mut events = MOVES | WatchFlags::DELETE;
         let mut above = Vec::new();
         for path in path.ancestors().skip(1) {
-            above.push(self.add(path, None, std::mem::replace(&mut events, MOVES))?);
+            above.push(self.add(path, std::mem::replace(&mut events, MOVES), None, None)?);
         }
         Some(above)
     }
@@ -127,29 +143,42 @@ impl Queue {
         }
     }
 
-    fn watch(&self, directory: BorrowedFd<'_>, events: WatchFlags) -> Option<Seen> {
+    fn watch(
+        &self,
+        directory: BorrowedFd<'_>,
+        events: WatchFlags,
+        only: Option<&'static [u8]>,
+    ) -> Option<Seen> {
         // The directory that was opened, wherever its path leads by now.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        self.add(Path::new(&path), Some(directory), events)
+        let tells = || !is_remote(directory);
+        self.add(Path::new(&path), events, only, Some(&tells))
     }
 
-    fn add(&self, path: &Path, new: Option<BorrowedFd<'_>>, events: WatchFlags) -> Option<Seen> {
+    /// Watches what is at a path. `tells` is asked once whether its file system tells what changes, unless
+    /// nothing but its moving matters.
+    fn add(
+        &self,
+        path: &Path,
+        events: WatchFlags,
+        only: Option<&'static [u8]>,
+        tells: Option<&dyn Fn() -> bool>,
+    ) -> Option<Seen> {
         let mut marks = self.lock();
         if marks.by_watch.len() >= self.limit {
             marks.forget(&self.inotify);
         }
-        let watch = inotify::add_watch(&self.inotify, path, events | WatchFlags::MASK_ADD).ok()?;
-        if let Some(mark) = marks.by_watch.get(&watch) {
-            return Some(Seen::now(mark, Depth::Way));
-        }
-        if new.is_some_and(is_remote) {
-            let _ = inotify::remove_watch(&self.inotify, watch);
+        let number = inotify::add_watch(&self.inotify, path, events | WatchFlags::MASK_ADD).ok()?;
+        let new = || Watch { mark: Arc::default(), tells: None, only };
+        let watch = marks.by_watch.entry(number).or_insert_with(new);
+        // Of one that is watched for several reasons, everything matters.
+        watch.only = watch.only.filter(|_| only.is_some());
+        if let Some(tells) = tells
+            && !*watch.tells.get_or_insert_with(tells)
+        {
             return None;
         }
-        let mark = Arc::<Mark>::default();
-        let seen = Seen::now(&mark, Depth::Way);
-        marks.by_watch.insert(watch, mark);
-        Some(seen)
+        Some(Seen::now(&watch.mark, Depth::Way))
     }
 
     fn drain(&self) {
@@ -172,15 +201,18 @@ impl Marks {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => continue,
-                Err(_) => return self.by_watch.values().for_each(|mark| mark.set(Depth::Way)),
+                Err(_) => return self.by_watch.values().for_each(|watch| watch.mark.set(Depth::Way)),
             };
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                self.by_watch.values().for_each(|mark| mark.set(Depth::Way));
+                self.by_watch.values().for_each(|watch| watch.mark.set(Depth::Way));
                 continue;
             }
-            let Some(mark) = self.by_watch.get(&event.wd()) else { continue };
-            mark.set(depth(&event));
+            let Some(watch) = self.by_watch.get(&event.wd()) else { continue };
+            let matters = |only| event.file_name().is_none_or(|name| name.to_bytes() == only);
+            if watch.only.is_none_or(matters) {
+                watch.mark.set(depth(&event));
+            }
             if events.contains(ReadFlags::IGNORED) {
                 self.by_watch.remove(&event.wd());
             }
@@ -189,10 +221,10 @@ impl Marks {
 
     /// Lets go of all watches. Whatever rests on them must be looked at again.
     fn forget(&mut self, inotify: &OwnedFd) {
-        for (watch, mark) in self.by_watch.drain() {
-            mark.set(Depth::Way);
+        for (number, watch) in self.by_watch.drain() {
+            watch.mark.set(Depth::Way);
             // It fails where the directory is gone, and the watch with it.
-            let _ = inotify::remove_watch(inotify, watch);
+            let _ = inotify::remove_watch(inotify, number);
         }
     }
 }

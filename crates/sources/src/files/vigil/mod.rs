@@ -2,8 +2,9 @@
 //!
 //! The system queues an event in the same call that changes a directory. So when the queue is empty,
 //! every directory that is under watch is as it was when it was marked: one question to the system
-//! proves a whole page. What the queue is not told of, a file is asked itself, and whatever is missed by
-//! both, as when a program writes through a memory map, ends with the proof's time.
+//! proves a whole page. What the queue is not told of, a file is asked itself. Some changes show in neither:
+//! what is written through a memory map or under a name that is gone, and what is mounted. So nothing is
+//! trusted for longer than [`LONGEST`] without being looked at again.
 
 #[cfg(target_os = "linux")]
 mod inotify;
@@ -24,8 +25,9 @@ use libris_core::Proof;
 
 use super::root::{Place, Spot};
 use super::stamp::{Identity, Stamp};
+use super::tree::Folder;
 
-/// For how long a proof may hold: the longest that a change of which the system says nothing stays unseen.
+/// For how long anything is trusted: the longest that a change of which the system says nothing stays unseen.
 pub(super) const LONGEST: Duration = Duration::from_secs(2);
 
 /// How often something has happened to a directory since it was first watched.
@@ -100,12 +102,23 @@ pub(super) struct Chain {
     /// Where the root must still be found, if nothing would tell that it no longer is.
     found: Option<(PathBuf, Identity)>,
     above: Option<Arc<Chain>>,
+    /// When it was begun, since what the system does not tell must be looked at again.
+    began: Instant,
 }
 
 impl Chain {
+    /// Whether it may still be trusted, if nothing was told.
+    pub(super) fn is_recent(&self) -> bool {
+        self.began.elapsed() <= LONGEST
+    }
+
     fn is_so(&self) -> bool {
+        let now = Instant::now();
         let mut link = Some(self);
         while let Some(here) = link {
+            if now.saturating_duration_since(here.began) > LONGEST {
+                return false;
+            }
             let found = here.found.as_ref().is_none_or(|(path, root)| root.is_at(path));
             if !(found && here.seen.is_so() && here.besides.iter().all(Seen::is_so)) {
                 return false;
@@ -157,20 +170,23 @@ impl Vigil {
     /// Begins to watch the root, which was found at `path`. Everything that is to be proven must be looked
     /// at after this, also whether the root is still there. `None` where nothing can be proven.
     pub(super) fn begin(&self, path: &Path, place: &Place, root: Identity) -> Option<Arc<Chain>> {
+        let began = Instant::now();
         let queue = self.queue?;
         let mut besides = Vec::new();
         let above = queue.mark_above(path);
         let found = above.is_none().then(|| (path.to_owned(), root));
         besides.extend(above.into_iter().flatten());
-        besides.extend(queue.mark_excludes(place)?.as_ref().map(|seen| seen.to(Depth::Files)));
+        besides.extend(queue.mark_excludes(place)?.iter().map(|seen| seen.to(Depth::Files)));
         let seen = queue.mark(place)?;
-        Some(Arc::new(Chain { seen, besides, found, above: None }))
+        Some(Arc::new(Chain { seen, besides, found, above: None, began }))
     }
 
     /// Begins to watch a directory below one that is watched.
     pub(super) fn go_on(&self, above: &Arc<Chain>, place: &Place) -> Option<Arc<Chain>> {
+        let began = Instant::now();
         let seen = self.queue?.mark(place)?;
-        Some(Arc::new(Chain { seen, besides: Vec::new(), found: None, above: Some(Arc::clone(above)) }))
+        let above = Some(Arc::clone(above));
+        Some(Arc::new(Chain { seen, besides: Vec::new(), found: None, above, began }))
     }
 
     /// Whether a directory is still where it was opened, and as it was then.
@@ -203,14 +219,19 @@ impl Witness {
 
     /// The answer rests on what is in a directory and on the files there. To be said before they are
     /// looked at, and after the same was said of the directories above or of none.
-    pub(super) fn directory(&mut self, chain: Option<&Arc<Chain>>) {
-        match (chain, &mut self.evidence) {
-            (Some(chain), Some(evidence)) => {
-                evidence.seen.push(chain.seen.to(Depth::Files));
-                evidence.way.get_or_insert_with(|| Arc::clone(chain));
+    pub(super) fn directory(&mut self, folder: &Folder) {
+        if let (Some(chain), Some(entries), Some(evidence)) =
+            (&folder.chain, &folder.entries, &mut self.evidence)
+        {
+            evidence.seen.push(chain.seen.to(Depth::Files));
+            evidence.way.get_or_insert_with(|| Arc::clone(chain));
+            // What is in it was looked up after it was opened, and perhaps before this: if it has changed
+            // in between, what was just counted came too late to tell.
+            if entries.are_so() {
+                return;
             }
-            _ => self.evidence = None,
         }
+        self.evidence = None;
     }
 
     /// Of the one directory that was said, only this file matters, which had this stamp when it was opened.

@@ -17,7 +17,7 @@ impl Queue {
         match *self {}
     }
 
-    pub(super) fn mark_excludes(&self, _root: &Place) -> Option<Option<Seen>> {
+    pub(super) fn mark_excludes(&self, _root: &Place) -> Option<Vec<Seen>> {
         match *self {}
     }
 
