@@ -222,6 +222,13 @@ async fn a_client_that_has_said_everything_is_still_answered() {
     let mut rest = Vec::new();
     connection.stream.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"");
+    for _ in 0..20 {
+        let mut connection = connection.another().await;
+        connection.send(&[read("toy:size/9", 1), read("toy:size/70000", 2)].concat()).await;
+        connection.stream.get_mut().shutdown().await.unwrap();
+        assert_eq!(connection.answer().await["id"], 1);
+        assert_eq!(connection.answer().await["id"], 2);
+    }
 }
 
 #[tokio::test]

@@ -229,3 +229,29 @@ pub(super) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<
     }
     Err(cause)
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::Config;
+    use super::super::root::Root;
+    use super::{Pace, Tree, Walk};
+
+    #[test]
+    fn names_of_before_a_change_prove_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        let tree = Tree::open(&Config::default(), Root::open(&path).unwrap()).unwrap();
+        let prove = |change: bool| {
+            let root = tree.proven_root().unwrap();
+            let names = tree.names(&root).unwrap();
+            if change {
+                std::fs::write(path.join("new"), "").unwrap();
+                // Somebody else asks, and so hears of it first.
+                tree.proven_root().unwrap();
+            }
+            Walk::everything(&tree, root, names, Pace::Patient).into_witness().prove()
+        };
+        assert!(prove(false).is_some_and(|proof| proof.holds()));
+        assert!(prove(true).is_none());
+    }
+}

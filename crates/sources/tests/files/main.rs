@@ -12,6 +12,7 @@ mod names;
 mod paging;
 mod read;
 mod sandbox;
+mod unseen;
 mod watch;
 #[cfg(unix)]
 mod watch_model;
