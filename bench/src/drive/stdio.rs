@@ -84,10 +84,11 @@ impl Client {
             if clock.done() {
                 return clock.stop();
             }
-            if !output.is_empty() {
-                match self.server.input.write(&output) {
+            // One call for each message, as clients do it.
+            while let Some(end) = memchr(b'\n', &output) {
+                match self.server.input.write(&output[..=end]) {
                     Ok(count) => drop(output.drain(..count)),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error).context("could not send a request"),
                 }
             }
