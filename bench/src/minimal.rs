@@ -10,9 +10,8 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    Annotations, CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, ListResourcesResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-    ResourceContents, ServerCapabilities, ServerConfig,
+    Annotations, ErrorData, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -67,7 +66,7 @@ impl Minimal {
 
 impl ServerHandler for Minimal {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_completions().enable_resources().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_resources().build())
     }
 
     async fn list_resources(
@@ -99,18 +98,6 @@ impl ServerHandler for Minimal {
             }
         };
         Ok(ReadResourceResult::new(vec![content.with_mime_type(book.mime)]).into())
-    }
-
-    async fn complete(
-        &self,
-        request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, ErrorData> {
-        let typed = request.argument.value.as_str();
-        let names = self.shelf.books.iter().map(|book| &book.name).filter(|name| name.starts_with(typed));
-        let values = names.take(CompletionInfo::MAX_VALUES).cloned().collect();
-        let info = CompletionInfo::with_pagination(values, None, true);
-        info.map(CompleteResult::new).map_err(|error| ErrorData::internal_error(error, None))
     }
 }
 
