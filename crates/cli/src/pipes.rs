@@ -1,5 +1,6 @@
 //! Standard input and output as they are, without the buffers that the standard library puts before them.
 
+#[cfg(unix)]
 use std::fs::File;
 use std::io;
 

@@ -40,13 +40,14 @@ pub(super) struct Spot {
 
 impl Spot {
     /// The stamp of what is there now. Links before the last name are followed, so none may be on the way.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
         use rustix::fs::{AtFlags, statat};
         Ok(Stamp::of_stat(&statat(&*self.root, &self.path, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    #[cfg(not(unix))]
+    /// The stamp of what is there now.
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn stamp(&self) -> io::Result<Stamp> {
         Ok(Stamp::of(&self.root.symlink_metadata(&self.path)?))
     }

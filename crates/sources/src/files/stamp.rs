@@ -57,7 +57,7 @@ impl Stamp {
         }
     }
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub(super) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         Self {
             identity: Identity { device: stat.st_dev, node: stat.st_ino },

@@ -43,6 +43,7 @@ struct Mark {
 
 /// What an event is about, from the least to the most that depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a queue makes marks"))]
 enum Depth {
     Files,
     Names,
@@ -50,6 +51,7 @@ enum Depth {
 }
 
 impl Mark {
+    #[cfg(target_os = "linux")]
     fn set(&self, depth: Depth) {
         if depth >= Depth::Way {
             self.way.fetch_add(1, Ordering::Release);
