@@ -20,6 +20,6 @@ pub use content::{Body, Cache, Content, Contents, Scope};
 pub use error::{Error, Result};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
-pub use source::{Completion, Context, Page, Partial, Progress, Source, Templates};
+pub use source::{Completion, Context, Identity, Page, Partial, Progress, Source, Templates};
 pub use uri::Uri;
 pub use uri_template::UriTemplate;

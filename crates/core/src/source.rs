@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
-use crate::{Cache, Change, Contents, Error, Proof, Resource, Result, Template, Uri, UriTemplate};
+use crate::{Cache, Change, Contents, Error, Meta, Proof, Resource, Result, Template, Uri, UriTemplate};
 
 /// A place resources come from.
 ///
@@ -49,6 +50,12 @@ pub trait Source: Send + Sync + 'static {
         Cache::default()
     }
 
+    /// For how long what was read at `uri` may be given to anybody again without asking. A catalog then
+    /// also asks once for all who want it at the same time, without telling who they are.
+    fn kept_for(&self, _uri: &Uri) -> Option<Duration> {
+        None
+    }
+
     /// The URI whose changes are the changes of `uri`, for those that stand for the same thing: that of a
     /// file for one of its parts. It is asked for what was subscribed to and for what changed.
     fn subject(&self, uri: &Uri) -> Uri {
@@ -59,6 +66,49 @@ pub trait Source: Send + Sync + 'static {
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
+    }
+}
+
+#[async_trait]
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (**self).covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        (**self).list(after, limit).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        (**self).read(uri, context).await
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        (**self).templates().await
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        (**self).complete(asked).await
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        (**self).children(uri, after, limit).await
+    }
+
+    fn cache(&self) -> Cache {
+        (**self).cache()
+    }
+
+    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
+        (**self).kept_for(uri)
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        (**self).subject(uri)
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        (**self).watch().await
     }
 }
 
@@ -135,15 +185,26 @@ impl Completion {
 }
 
 /// What a source may want to know of, or tell to, whoever asked.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Context {
+    identity: Option<Identity>,
     progress: Option<Arc<dyn Progress>>,
 }
 
 impl Context {
-    /// A context whose caller wants to hear how far a long read has come.
-    pub fn with_progress(progress: Arc<dyn Progress>) -> Self {
-        Self { progress: Some(progress) }
+    /// With this identity of the caller.
+    pub fn with_identity(self, identity: Option<Identity>) -> Self {
+        Self { identity, ..self }
+    }
+
+    /// With somebody who wants to hear how far a long read has come.
+    pub fn with_progress(self, progress: Arc<dyn Progress>) -> Self {
+        Self { progress: Some(progress), ..self }
+    }
+
+    /// Who asks, where that is known.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
     }
 
     /// Says how far a long read has come. Cheap when nobody listens.
@@ -154,9 +215,32 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("progress", &self.progress.is_some()).finish()
+/// Who asks, as whoever has checked it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    name: Arc<str>,
+    claims: Arc<Meta>,
+}
+
+impl Identity {
+    /// Somebody of this name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), claims: Arc::default() }
+    }
+
+    /// With what else is known of them, such as roles.
+    pub fn with_claims(self, claims: Meta) -> Self {
+        Self { claims: Arc::new(claims), ..self }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What else is known of them.
+    pub fn claims(&self) -> &Meta {
+        &self.claims
     }
 }
 
@@ -164,4 +248,10 @@ impl std::fmt::Debug for Context {
 pub trait Progress: Send + Sync {
     /// `done` of `total` units are done. Called often; the receiver thins out.
     fn report(&self, done: u64, total: Option<u64>);
+}
+
+impl std::fmt::Debug for dyn Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Progress")
+    }
 }

@@ -14,6 +14,8 @@ use crate::{Listener, Revision};
 pub struct Call {
     /// The revision the answer must be in.
     pub revision: Revision,
+    /// What whoever stands before this endpoint has put into the HTTP request.
+    pub extensions: http::Extensions,
     progress: Option<Arc<Reporter>>,
     /// Whoever subscribes where there is a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
@@ -22,11 +24,19 @@ pub struct Call {
 impl Call {
     /// A call in this revision whose caller wants to hear nothing before the answer.
     pub fn new(revision: Revision) -> Self {
-        Self { revision, progress: None, listener: None }
+        Self { revision, extensions: http::Extensions::new(), progress: None, listener: None }
+    }
+
+    pub(crate) fn in_revision(self, revision: Revision) -> Self {
+        Self { revision, ..self }
     }
 
     pub(crate) fn reporting(self, reporter: Option<Reporter>) -> Self {
         Self { progress: reporter.map(Arc::new), ..self }
+    }
+
+    pub(crate) fn with(self, extensions: &http::Extensions) -> Self {
+        Self { extensions: extensions.clone(), ..self }
     }
 
     pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {

@@ -12,6 +12,7 @@ mod json;
 mod lines;
 mod lock;
 mod patience;
+mod pipes;
 mod protocol;
 mod request;
 mod revision;

@@ -142,7 +142,7 @@ impl Protocol {
                 ErrorObject::new(INTERNAL_ERROR, "the batch's answer is too large; ask on its own")
             }
             Ok((revision, request)) => {
-                let call = Call::new(revision).of(call.listener.clone());
+                let call = call.clone().in_revision(revision);
                 return Some(self.answer(&call, &id, &request).await);
             }
             Err(error) => error,

@@ -26,6 +26,8 @@ use crate::protocol::{self, Protocol};
 use crate::request::{Filter, Params, Request};
 use crate::{Limits, Listener, Revision, Service};
 
+pub use crate::pipes::standard;
+
 /// Output is handed to the stream once this much has gathered, or when there is nothing to read.
 const GATHER: usize = 64 << 10;
 

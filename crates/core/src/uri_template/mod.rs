@@ -22,7 +22,7 @@ pub use specificity::Specificity;
 pub use variables::{Value, Variables};
 
 use crate::{Error, Result, Uri};
-use parse::Part;
+use parse::{Modifier, Part};
 use pattern::Pattern;
 
 /// A URI template, cheap to clone.
@@ -67,8 +67,7 @@ impl UriTemplate {
 
     /// Whether the template usually makes sense without this variable: its operator leaves nothing
     /// behind where there is no value.
-    #[cfg(any(test, feature = "contract"))]
-    pub(crate) fn may_lack(&self, name: &str) -> bool {
+    pub fn may_lack(&self, name: &str) -> bool {
         self.0.parts.iter().all(|part| match part {
             Part::Literal(_) => true,
             Part::Expression(expression) => {
@@ -76,6 +75,12 @@ impl UriTemplate {
                     || expression.variables.iter().all(|variable| variable.name != name)
             }
         })
+    }
+
+    /// Whether this variable has a `*`, so that its value is a list.
+    pub fn explodes(&self, name: &str) -> bool {
+        let mut places = self.0.parts.iter().flat_map(Part::variables);
+        places.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
     /// The text that the template stands for with these variables. Those it does not name are ignored,

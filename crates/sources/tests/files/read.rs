@@ -221,7 +221,7 @@ async fn a_line_that_does_not_end() {
     let files = sandbox.files_with(|config| config.max_size = 1000);
     for path in ["line.json?lines=1", "line.json?lines=1-", "line.json?lines=-1"] {
         let told = Arc::new(Told::default());
-        let context = Context::with_progress(told.clone());
+        let context = Context::default().with_progress(told.clone());
         let read = files.read(&uri(&format!("file:///root/{path}")), &context).await;
         let Err(Error::TooLarge { size, hint: Some(hint), .. }) = read else { panic!("{path}: {read:?}") };
         assert!(hint.contains("`?bytes="), "{path}: {hint}");
@@ -245,7 +245,7 @@ async fn lines_of_a_file_far_too_large_to_read() {
     let sandbox = Sandbox::with(&[("big.log", &LINE.repeat(4 * MIB as usize / LINE.len()))]);
     let files = sandbox.files_with(|config| config.max_size = 1000);
     let told = Arc::new(Told::default());
-    let context = Context::with_progress(told.clone());
+    let context = Context::default().with_progress(told.clone());
     let lines = files.read(&uri("file:///root/big.log?lines=65530-65531"), &context).await.unwrap();
     assert_eq!(lines.parts[0].body, Body::Text(LINE.repeat(2)));
     assert_eq!(

@@ -124,7 +124,7 @@ impl Endpoint {
                 {
                     client.revision = Some(Revision::negotiate(asked));
                 }
-                let call = Call::new(revision).of(Some(listener));
+                let call = Call::new(revision).with(&head.extensions).of(Some(listener));
                 self.protocol.answer(&call, &id_of_request, &request).await
             }
         };

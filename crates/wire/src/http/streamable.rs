@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::request::Parts as Head;
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
@@ -107,9 +108,9 @@ impl Endpoint {
         };
         match envelope::parse(&bytes) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(headers, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(&head, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
-                let answered = self.request(headers, takes, &id, &method, &params).await;
+                let answered = self.request(&head, takes, &id, &method, &params).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
@@ -124,12 +125,13 @@ impl Endpoint {
 
     async fn request(
         self: Arc<Self>,
-        headers: &HeaderMap,
+        head: &Head,
         takes: Takes,
         id: &Id,
         method: &str,
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
+        let headers = &head.headers;
         let meta = params.meta()?;
         let header = text(headers, &VERSION)?;
         let modern_header =
@@ -154,7 +156,8 @@ impl Endpoint {
             if let Request::Listen(filter) = &request {
                 return self.listen(takes, revision, id, filter).await;
             }
-            return Ok(self.answer(takes, Call::new(revision), token, id, request).await);
+            let call = Call::new(revision).with(&head.extensions);
+            return Ok(self.answer(takes, call, token, id, request).await);
         }
         if method == "initialize" {
             return self.initialize(id, params).await;
@@ -176,7 +179,7 @@ impl Endpoint {
         let Ok(_permit) = session.in_flight.acquire().await else {
             return Ok(response::bare(StatusCode::ACCEPTED));
         };
-        let call = Call::new(session.revision).of(Some(session.news.listener.clone()));
+        let call = Call::new(session.revision).with(&head.extensions).of(Some(session.news.listener.clone()));
         Ok(tokio::select! {
             answered = self.answer(takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
@@ -322,7 +325,8 @@ impl Endpoint {
         response::bare(StatusCode::ACCEPTED)
     }
 
-    async fn batch(self: Arc<Self>, headers: &HeaderMap, batch: &[&str]) -> Response<Body> {
+    async fn batch(self: Arc<Self>, head: &Head, batch: &[&str]) -> Response<Body> {
+        let headers = &head.headers;
         let session = match self.session(headers) {
             Ok(session) => session,
             Err(refusal) => return refusal,
@@ -331,7 +335,7 @@ impl Endpoint {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let call = Call::new(session.revision).of(Some(session.news.listener.clone()));
+        let call = Call::new(session.revision).with(&head.extensions).of(Some(session.news.listener.clone()));
         let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
         let (Ok(_permit), Ok(_turn)) = (session.in_flight.acquire().await, self.turns.acquire().await) else {
             return response::bare(StatusCode::ACCEPTED);

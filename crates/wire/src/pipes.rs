@@ -9,9 +9,9 @@ use std::io;
 #[cfg(target_os = "linux")]
 const ROOM: usize = 1 << 20;
 
-/// Standard input and output.
+/// Standard input and output, with pipes that hold more where the system allows it.
 #[cfg(unix)]
-pub(crate) fn open() -> io::Result<(File, File)> {
+pub fn standard() -> io::Result<(File, File)> {
     use std::os::fd::AsFd as _;
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -25,6 +25,6 @@ pub(crate) fn open() -> io::Result<(File, File)> {
 
 /// Standard input and output.
 #[cfg(not(unix))]
-pub(crate) fn open() -> io::Result<(io::Stdin, io::Stdout)> {
+pub fn standard() -> io::Result<(io::Stdin, io::Stdout)> {
     Ok((io::stdin(), io::stdout()))
 }
