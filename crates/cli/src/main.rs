@@ -3,7 +3,6 @@
 mod check;
 mod config;
 mod log;
-mod pipes;
 mod reload;
 mod serve;
 mod terminal;

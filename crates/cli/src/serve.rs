@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::wire::http::{self, Endpoint};
-use libris::wire::{Limits, stdio};
-use libris::{Catalog, Live, Server, Source as _};
+use libris::wire::http;
+use libris::{Catalog, Live, Serve};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::What;
-use crate::pipes;
 use crate::reload;
 use crate::terminal::{advice, note, shown};
 
@@ -57,59 +54,42 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: Options) -> Result<()> {
     let (config, opened) = options.what.open(&[])?;
     let catalog = Arc::new(Catalog::new(opened.iter().map(|opened| opened.source.clone()).collect()));
-    let instructions = match &config.server.instructions {
-        Some(instructions) => instructions.clone(),
-        None => instructions(&catalog).await?,
-    };
     let name = config.server.name.clone();
-    let server = Arc::new(Server::new(
-        catalog.clone(),
-        libris::Config {
-            name: name.clone(),
-            title: config.server.title,
-            description: config.server.description,
-            instructions: Some(instructions),
-            page: config.server.page_size,
-            kept: config.server.kept_bytes,
-            live: Live {
-                window: config.live.window,
-                subscriptions: config.live.subscriptions,
-                ..Live::default()
-            },
+    let serve = Serve::from(catalog.clone()).config(libris::Config {
+        name: name.clone(),
+        title: config.server.title,
+        description: config.server.description,
+        instructions: config.server.instructions,
+        page: config.server.page_size,
+        kept: config.server.kept_bytes,
+        live: Live {
+            window: config.live.window,
+            subscriptions: config.live.subscriptions,
+            ..Live::default()
         },
-    ));
+        ..libris::Config::default()
+    });
     let Options { what, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
     tokio::spawn(reload::run(what, opened, catalog));
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        signal().await;
-        stopped.cancel();
-    });
     let asks_for_http =
         http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
     if stdio || (!asks_for_http && !io::stdin().is_terminal()) {
-        let (input, output) = pipes::open().context("could not open standard input and output")?;
-        let ended = stdio::serve(server, Limits::default(), input, output, stop).await;
-        return ended.context("standard input or output failed");
+        return Ok(serve.stdio().await?);
     }
     allow_many_connections();
     let listener = bind(http, allow_remote).await?;
     let address = listener.local_addr().context("could not tell the address")?;
-    let endpoint = Endpoint::new(
-        server,
-        http::Config {
-            hosts: [config.http.allow_hosts, allow_host].concat(),
-            origins: [config.http.allow_origins, allow_origin].concat(),
-            sse,
-            ..http::Config::default()
-        },
-    );
+    let serve = serve.http_config(http::Config {
+        hosts: [config.http.allow_hosts, allow_host].concat(),
+        origins: [config.http.allow_origins, allow_origin].concat(),
+        sse,
+        ..http::Config::default()
+    });
     note(format_args!("listening on http://{address}/mcp"));
     if io::stderr().is_terminal() {
         snippet(&name, address);
     }
-    http::serve(listener, endpoint, stop).await.context("the server failed")
+    Ok(serve.listen(listener).await?)
 }
 
 /// Reads an address as people write it: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`.
@@ -159,38 +139,4 @@ fn snippet(name: &str, address: SocketAddr) {
          {{ \"mcpServers\": {{ \"{name}\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n\n\
          Press Ctrl-C to stop."
     ));
-}
-
-/// What a model should know: what is here, and how to get at it.
-async fn instructions(catalog: &Catalog) -> Result<String> {
-    // Hosts cut instructions at about 2 KB, so only so many sources are named.
-    const NAMED: usize = 12;
-    let templates = catalog.templates().await?.templates;
-    let mut text = String::from(
-        "This server holds documents and data as resources. Before you answer a question about them, \
-         read the ones that bear on it: list the resources, or fill in a template, then read the URI.",
-    );
-    for template in templates.iter().take(NAMED) {
-        let about = template.description.as_deref().or(template.title.as_deref()).unwrap_or(&template.name);
-        text.push_str(&format!("\n- {}: {about}", template.uri));
-    }
-    if templates.len() > NAMED {
-        text.push_str(&format!("\n- and {} more templates", templates.len() - NAMED));
-    }
-    Ok(text)
-}
-
-#[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-}
-
-#[cfg(not(unix))]
-async fn signal() {
-    let _ = tokio::signal::ctrl_c().await;
 }

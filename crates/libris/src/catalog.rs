@@ -12,6 +12,7 @@ use libris_core::{
 };
 use tokio::sync::watch;
 
+use crate::shared::Reads;
 use crate::watches::Watches;
 
 /// All sources joined into one, which is a source itself.
@@ -21,6 +22,7 @@ pub struct Catalog {
     sources: watch::Sender<Sources>,
     /// The templates of all sources as they were last joined.
     joined: Mutex<Option<Arc<Joined>>>,
+    shared: Mutex<Arc<Reads>>,
 }
 
 /// The sources at one time.
@@ -38,12 +40,23 @@ struct Joined {
 impl Catalog {
     /// A catalog of these sources.
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self { sources: watch::Sender::new(sources.into()), joined: Mutex::default() }
+        Self {
+            sources: watch::Sender::new(sources.into()),
+            joined: Mutex::default(),
+            shared: Mutex::default(),
+        }
     }
 
     /// Puts these sources in the place of those it had. Whoever watches is told to look again.
     pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
         self.sources.send_replace(sources.into());
+        // What was read before may be from a source that is gone.
+        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+    }
+
+    /// Adds a source after those it has. Whoever watches is told to look again.
+    pub fn add(&self, source: Arc<dyn Source>) {
+        self.sources.send_modify(|sources| *sources = sources.iter().cloned().chain([source]).collect());
     }
 
     fn sources(&self) -> Sources {
@@ -113,7 +126,14 @@ impl Source for Catalog {
         let (sources, proof) = self.proven();
         let mut proof = Some(proof);
         for source in Self::candidates(&sources, uri) {
-            match source.read(uri, context).await {
+            let read = match source.kept_for(uri) {
+                None => source.read(uri, context).await,
+                Some(time) => {
+                    let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    shared.read(&source, uri, context, time).await
+                }
+            };
+            match read {
                 // Nothing proves that it stays so.
                 Err(Error::NotFound(_)) => proof = None,
                 Ok(mut contents) => {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use libris_core::{
-    Cache, Completion, Context, Error, Partial, Progress, Scope, Source, Templates, Uri, UriTemplate,
+    Cache, Completion, Context, Error, Identity, Partial, Progress, Scope, Source, Templates, Uri,
+    UriTemplate,
 };
 use libris_wire::{
     About, Answer, Call, Completing, Failure, Keep, Listener, Question, Reference, Reply, Revision, Service,
@@ -23,6 +24,8 @@ pub struct Config {
     pub name: String,
     /// Its name to people.
     pub title: Option<String>,
+    /// Its version.
+    pub version: String,
     /// What it is.
     pub description: Option<String>,
     /// What a model should know about using it.
@@ -40,6 +43,7 @@ impl Default for Config {
         Self {
             name: "libris".into(),
             title: None,
+            version: env!("CARGO_PKG_VERSION").into(),
             description: None,
             instructions: None,
             page: 100,
@@ -71,7 +75,7 @@ impl Service for Server {
         About {
             name: self.config.name.clone(),
             title: self.config.title.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: self.config.version.clone(),
             description: self.config.description.clone(),
             instructions: self.config.instructions.clone(),
         }
@@ -128,11 +132,10 @@ impl Service for Server {
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         let facts = call.revision.facts();
         let parsed = Uri::parse(uri).map_err(explain)?;
-        let context = if call.wants_progress() {
-            Context::with_progress(Arc::new(Report(call.clone())))
-        } else {
-            Context::default()
-        };
+        let mut context = Context::default().with_identity(call.extensions.get::<Identity>().cloned());
+        if call.wants_progress() {
+            context = context.with_progress(Arc::new(Report(call.clone())));
+        }
         let contents = self.source.read(&parsed, &context).await.map_err(|error| match error {
             Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
             other => explain(other),

@@ -1,0 +1,351 @@
+//! Resources from closures and free functions, which may come and go.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Change, Completion, Contents, Context, Error, Page, Partial, Result, Source, Templates, Uri, UriTemplate,
+};
+
+use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, Notifier, Request, Routes};
+
+/// Resources from closures and free functions.
+///
+/// It is a [`Source`]: give it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) beside others.
+///
+/// ```
+/// use libris::{Described, Libris, Request};
+///
+/// async fn forecast(request: Request) -> libris::Result<String> {
+///     let city: String = request.variable("city")?;
+///     let days: u32 = request.optional("days")?.unwrap_or(1);
+///     Ok(format!("{days} days of sun in {city}"))
+/// }
+///
+/// let library = Libris::new()
+///     .resource("weather://cities", || "Paris, Oslo")
+///     .template(Described::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
+///     .complete("weather://forecast/{city}{?days}", "city", |_| vec!["Paris", "Oslo"]);
+///
+/// // Elsewhere, at any time:
+/// let handle = library.handle();
+/// handle.resource("weather://warnings", || "storm")?;
+/// handle.updated("weather://warnings")?;
+/// # Ok::<(), libris::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Libris {
+    handle: Handle,
+}
+
+/// Adds and removes what a [`Libris`] holds, and tells of changes. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Handle {
+    shared: Arc<RwLock<Shared>>,
+    notifier: Notifier,
+}
+
+#[derive(Default)]
+struct Shared {
+    routes: Routes<Function>,
+    completers: Vec<(UriTemplate, String, Completer)>,
+    lists: Vec<(UriTemplate, Lister)>,
+}
+
+type Function = Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
+type Completer = Arc<dyn Fn(&str) -> Result<Completion> + Send + Sync>;
+type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send + Sync>;
+
+/// A closure or function that makes resources: with a [`Request`] or without, `async` or not.
+///
+/// `Kind` tells these apart and is found by the compiler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot make a resource",
+    note = "pass a function or closure that takes nothing or a `libris::Request`, `async` or not, and \
+            returns what can be read: text, bytes, `libris::Json`, or a `Result` or `Option` of it"
+)]
+pub trait Handler<Kind>: Send + Sync + 'static {
+    /// Makes the resource.
+    fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>>;
+}
+
+/// The kinds of [`Handler`].
+pub struct Kind<Takes, Gives>(PhantomData<(Takes, Gives)>);
+
+/// Returns what can be read.
+pub struct Value;
+
+/// Returns a future of what can be read.
+pub struct Later;
+
+impl<F, T> Handler<Kind<(), Value>> for F
+where
+    F: Fn() -> T + Send + Sync + 'static,
+    T: IntoContents,
+{
+    fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>> {
+        let contents = self().into_contents(request.uri(), mime.as_deref());
+        futures_util::future::ready(contents).boxed()
+    }
+}
+
+impl<F, R> Handler<Kind<(), Later>> for F
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output: IntoContents> + Send + 'static,
+{
+    fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>> {
+        self().map(move |value| value.into_contents(request.uri(), mime.as_deref())).boxed()
+    }
+}
+
+impl<F, T> Handler<Kind<Request, Value>> for F
+where
+    F: Fn(Request) -> T + Send + Sync + 'static,
+    T: IntoContents,
+{
+    fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>> {
+        let uri = request.uri().clone();
+        futures_util::future::ready(self(request).into_contents(&uri, mime.as_deref())).boxed()
+    }
+}
+
+impl<F, R> Handler<Kind<Request, Later>> for F
+where
+    F: Fn(Request) -> R + Send + Sync + 'static,
+    R: Future<Output: IntoContents> + Send + 'static,
+{
+    fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>> {
+        let uri = request.uri().clone();
+        self(request).map(move |value| value.into_contents(&uri, mime.as_deref())).boxed()
+    }
+}
+
+impl Libris {
+    /// One that holds nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With this resource.
+    ///
+    /// # Panics
+    ///
+    /// If the URI is malformed; [`Handle::resource`] returns an error instead.
+    pub fn resource<K>(self, described: impl Into<Described>, function: impl Handler<K>) -> Self {
+        expected(self.handle.resource(described, function));
+        self
+    }
+
+    /// With this template.
+    ///
+    /// # Panics
+    ///
+    /// If the template is malformed or has no variables; [`Handle::template`] returns an error instead.
+    pub fn template<K>(self, described: impl Into<Described>, function: impl Handler<K>) -> Self {
+        expected(self.handle.template(described, function));
+        self
+    }
+
+    /// With values to offer for a variable of a template. The function is given what has been typed; where it
+    /// does not care, those of its values that begin so are offered.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such template, or it has no such variable.
+    pub fn complete<T: IntoCompletion>(
+        self,
+        template: &str,
+        variable: &str,
+        values: impl Fn(&str) -> T + Send + Sync + 'static,
+    ) -> Self {
+        expected(self.handle.complete(template, variable, values));
+        self
+    }
+
+    /// With a function that lists the resources of a template.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such template.
+    pub fn list<T, R>(self, template: &str, list: impl Fn() -> R + Send + Sync + 'static) -> Self
+    where
+        T: IntoInstances + 'static,
+        R: Future<Output = T> + Send + 'static,
+    {
+        expected(self.handle.list(template, list));
+        self
+    }
+
+    /// What adds and removes at run time, and tells of changes.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+}
+
+fn expected<T>(result: Result<T>) {
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+impl Handle {
+    /// Adds a resource, or replaces the one with its URI. Those who listen hear that the list changed.
+    pub fn resource<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
+        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
+        match replaced {
+            true => {
+                self.notifier.tell(Change::Described(uri.clone()));
+                self.notifier.tell(Change::Updated(uri));
+            }
+            false => self.notifier.tell(Change::Added(uri)),
+        }
+        Ok(())
+    }
+
+    /// Adds a template, or replaces the one with its text.
+    pub fn template<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
+        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        self.write().routes.add_template(described.into(), function)?;
+        self.notifier.everything();
+        Ok(())
+    }
+
+    /// Removes the resource or the template with this text; tells whether it was there.
+    pub fn remove(&self, text: impl AsRef<str>) -> Result<bool> {
+        let template = UriTemplate::parse(text.as_ref())?;
+        if template.variables().next().is_some() {
+            let mut shared = self.write();
+            let removed = shared.routes.remove_template(&template);
+            shared.completers.retain(|(of, ..)| *of != template);
+            shared.lists.retain(|(of, _)| *of != template);
+            drop(shared);
+            if removed {
+                self.notifier.everything();
+            }
+            return Ok(removed);
+        }
+        let uri = Uri::parse(text.as_ref())?;
+        let removed = self.write().routes.remove_resource(&uri);
+        if removed {
+            self.notifier.tell(Change::Removed(uri));
+        }
+        Ok(removed)
+    }
+
+    /// What reading this resource gives is different now: those who subscribed hear of it.
+    pub fn updated(&self, uri: impl AsRef<str>) -> Result<()> {
+        self.notifier.updated(uri)
+    }
+
+    /// What tells of any other change.
+    pub fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// Sets the values to offer for a variable of a template; see [`Libris::complete`].
+    pub fn complete<T: IntoCompletion>(
+        &self,
+        template: &str,
+        variable: &str,
+        values: impl Fn(&str) -> T + Send + Sync + 'static,
+    ) -> Result<()> {
+        let template = self.known(template)?;
+        if !template.variables().any(|name| name == variable) {
+            return Err(Error::invalid(format!("`{template}` has no variable `{variable}`")));
+        }
+        let completer: Completer = Arc::new(move |typed| values(typed).into_completion(Some(typed)));
+        let mut shared = self.write();
+        shared.completers.retain(|(of, name, _)| *of != template || name != variable);
+        shared.completers.push((template, variable.to_owned(), completer));
+        Ok(())
+    }
+
+    /// Sets the function that lists the resources of a template.
+    pub fn list<T, R>(&self, template: &str, list: impl Fn() -> R + Send + Sync + 'static) -> Result<()>
+    where
+        T: IntoInstances + 'static,
+        R: Future<Output = T> + Send + 'static,
+    {
+        let template = self.known(template)?;
+        let lister: Lister = Arc::new(move || list().map(IntoInstances::into_instances).boxed());
+        let mut shared = self.write();
+        shared.lists.retain(|(of, _)| *of != template);
+        shared.lists.push((template, lister));
+        drop(shared);
+        self.notifier.everything();
+        Ok(())
+    }
+
+    fn known(&self, template: &str) -> Result<UriTemplate> {
+        let template = UriTemplate::parse(template)?;
+        match self.read().routes.template(&template) {
+            Some(_) => Ok(template),
+            None => Err(Error::invalid(format!("there is no template `{template}`"))),
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Shared> {
+        self.shared.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Shared> {
+        self.shared.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Source for Libris {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.handle.read().routes.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let lists = self.handle.read().lists.clone();
+        let mut listed = Vec::new();
+        for (template, list) in lists {
+            let instances = list().await?;
+            listed.extend(self.handle.read().routes.instances(&template, instances)?);
+        }
+        Ok(self.handle.read().routes.page(listed, after, limit))
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let proof = self.handle.notifier.proof();
+        let (function, request, mime) = self.handle.read().routes.ask(uri, context)?;
+        let contents = function(request, mime).await?;
+        let kept = self.kept_for(uri).is_some();
+        Ok(Contents { proof: kept.then_some(proof), ..contents })
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let proof = Some(self.handle.notifier.proof());
+        Ok(Templates { templates: self.handle.read().routes.templates(), proof })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let completer = {
+            let shared = self.handle.read();
+            let mut all = shared.completers.iter();
+            all.find(|(template, variable, _)| template == asked.template && variable == asked.variable)
+                .map(|(.., completer)| completer.clone())
+        };
+        completer.map_or_else(|| Ok(Completion::default()), |completer| completer(asked.typed))
+    }
+
+    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
+        self.handle.read().routes.kept_for(uri)
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(Some(self.handle.notifier.watch()))
+    }
+}

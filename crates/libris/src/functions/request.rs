@@ -1,0 +1,93 @@
+//! What a function is asked for.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use libris_core::uri_template::{Value, Variables};
+use libris_core::{Context, Error, Identity, Result, Uri};
+
+/// What a function is asked for: the URI, the variables of its template, and who asks.
+#[derive(Clone, Debug)]
+pub struct Request {
+    uri: Uri,
+    variables: Variables,
+    context: Context,
+}
+
+impl Request {
+    pub(super) fn new(uri: Uri, variables: Variables, context: Context) -> Self {
+        Self { uri, variables, context }
+    }
+
+    /// The URI that is read.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// The variables of the template, as they stand in the URI.
+    pub fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    /// Who asks and wants to hear how far it has come.
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Who asks; [`Error::Denied`] where nobody knows.
+    pub fn identity(&self) -> Result<&Identity> {
+        self.context.identity().ok_or_else(|| Error::Denied(self.uri.clone()))
+    }
+
+    /// A variable; [`Error::Invalid`] names it where it is not there or does not parse.
+    pub fn variable<T: Variable>(&self, name: &str) -> Result<T> {
+        self.optional(name)?.ok_or_else(|| Error::invalid(format!("`{name}` is missing")))
+    }
+
+    /// A variable that may be left out.
+    pub fn optional<T: Variable>(&self, name: &str) -> Result<Option<T>> {
+        parse(&self.variables, name)
+    }
+
+    /// A variable with a `*`: all its values.
+    pub fn list<T: Variable>(&self, name: &str) -> Result<Vec<T>> {
+        match self.variables.value(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Text(text)) => Ok(vec![T::read(name, text)?]),
+            Some(Value::List(list)) => list.iter().map(|text| T::read(name, text)).collect(),
+            Some(Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be a list of values"))),
+        }
+    }
+}
+
+/// A variable of a template, where it has a value.
+pub(crate) fn parse<T: Variable>(variables: &Variables, name: &str) -> Result<Option<T>> {
+    match variables.value(name) {
+        None => Ok(None),
+        Some(Value::Text(text)) => T::read(name, text).map(Some),
+        Some(Value::List(_) | Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
+    }
+}
+
+/// What a variable of a URI template can be read as: anything with [`FromStr`].
+#[diagnostic::on_unimplemented(
+    message = "a variable of a URI template cannot be read as `{Self}`",
+    label = "`{Self}` does not implement `std::str::FromStr`, or its error does not implement `Display`",
+    note = "variables are text: use `String`, a number, or a type of yours that implements `FromStr`"
+)]
+pub trait Variable: Sized {
+    /// Reads the value of the variable `name`; [`Error::Invalid`] says what is wrong with it.
+    fn read(name: &str, text: &str) -> Result<Self>;
+}
+
+impl<T: FromStr<Err: Display>> Variable for T {
+    fn read(name: &str, text: &str) -> Result<Self> {
+        /// How much is quoted of a value, and of what its type says about it.
+        const QUOTED: usize = 100;
+        text.parse().map_err(|cause: T::Err| {
+            let value: String = text.chars().take(QUOTED).collect();
+            let cause: String = cause.to_string().chars().take(QUOTED).collect();
+            Error::invalid(format!("`{name}` cannot be `{value}`: {cause}"))
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! Which function makes which resource.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use libris_core::uri_template::{Specificity, TemplateSet, Variables};
+use libris_core::{
+    Annotations, Audience, Context, Error, Icon, Page, Resource, Result, Template, Uri, UriTemplate,
+};
+
+use super::{Instance, Request};
+
+/// What is said of a resource or a template that a function makes.
+///
+/// ```
+/// use libris::{Audience, Described};
+/// use std::time::Duration;
+///
+/// let described = Described::new("weather://forecast/{city}")
+///     .title("Forecast")
+///     .mime("application/json")
+///     .audience([Audience::Assistant])
+///     .priority(0.8)
+///     .cache(Duration::from_secs(300));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Described {
+    uri: String,
+    name: Option<String>,
+    title: Option<String>,
+    description: Option<String>,
+    mime: Option<String>,
+    icons: Vec<Icon>,
+    annotations: Annotations,
+    kept: Option<Duration>,
+}
+
+impl Described {
+    /// The one with this URI or template.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), ..Self::default() }
+    }
+
+    /// With this short name; the last part of the URI where it is not said.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// With this name for people.
+    pub fn title(self, title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..self }
+    }
+
+    /// With what it is about.
+    pub fn description(self, description: impl Into<String>) -> Self {
+        Self { description: Some(description.into()), ..self }
+    }
+
+    /// With this media type; that of the content where it is not said.
+    pub fn mime(self, mime: impl Into<String>) -> Self {
+        Self { mime: Some(mime.into()), ..self }
+    }
+
+    /// With this picture to show beside it: an `https:` or `data:` URI.
+    pub fn icon(mut self, src: impl Into<String>) -> Self {
+        self.icons.push(Icon { src: src.into(), mime: None, sizes: Vec::new(), theme: None });
+        self
+    }
+
+    /// Meant for these.
+    pub fn audience(mut self, audience: impl IntoIterator<Item = Audience>) -> Self {
+        self.annotations.audience = audience.into_iter().collect();
+        self
+    }
+
+    /// As important as this, from 0 to 1.
+    pub fn priority(mut self, priority: f64) -> Self {
+        self.annotations.priority = Some(priority);
+        self
+    }
+
+    /// With answers that are given again for this long, and made once for all who ask at the same time.
+    pub fn cache(self, time: Duration) -> Self {
+        Self { kept: Some(time), ..self }
+    }
+
+    fn resource(&self, uri: Uri) -> Resource {
+        Resource {
+            name: self.name.clone().unwrap_or_else(|| last_part(uri.as_str())),
+            uri,
+            title: self.title.clone(),
+            description: self.description.clone(),
+            mime: self.mime.clone(),
+            size: None,
+            icons: self.icons.clone(),
+            annotations: self.annotations.clone(),
+            meta: None,
+        }
+    }
+
+    fn template(&self, uri: UriTemplate) -> Template {
+        Template {
+            name: self.name.clone().unwrap_or_else(|| last_part(uri.as_str())),
+            uri,
+            title: self.title.clone(),
+            description: self.description.clone(),
+            mime: self.mime.clone(),
+            icons: self.icons.clone(),
+            annotations: self.annotations.clone(),
+            meta: None,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        match self.annotations.priority {
+            Some(priority) if !(0.0..=1.0).contains(&priority) => {
+                Err(Error::invalid(format!("the priority `{priority}` is not between 0 and 1")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<&str> for Described {
+    fn from(uri: &str) -> Self {
+        Self::new(uri)
+    }
+}
+
+impl From<String> for Described {
+    fn from(uri: String) -> Self {
+        Self::new(uri)
+    }
+}
+
+/// The last part of a URI or template that is neither empty nor a variable.
+fn last_part(text: &str) -> String {
+    let path = text.split_once(':').map_or(text, |(_, path)| path);
+    let plain = path.split('{').next().unwrap_or_default();
+    let part = plain.rsplit('/').find(|part| !part.is_empty());
+    part.unwrap_or(text).to_owned()
+}
+
+/// Which function makes which resource.
+pub struct Routes<T> {
+    direct: BTreeMap<Uri, Route<T>>,
+    templates: TemplateSet<Route<T>>,
+}
+
+#[derive(Clone)]
+struct Route<T> {
+    described: Described,
+    function: T,
+}
+
+impl<T> Default for Routes<T> {
+    fn default() -> Self {
+        Self { direct: BTreeMap::new(), templates: TemplateSet::new([]) }
+    }
+}
+
+impl<T: Clone> Routes<T> {
+    /// All of these.
+    pub fn of(routes: impl IntoIterator<Item = (Described, T)>) -> Result<Self> {
+        let mut all = Self::default();
+        let mut templates = Vec::new();
+        for (described, function) in routes {
+            let template = UriTemplate::parse(&described.uri)?;
+            if template.variables().next().is_none() {
+                all.add_resource(described, function)?;
+            } else {
+                templates.push((template, Route { described, function }));
+            }
+        }
+        all.templates = TemplateSet::new(templates);
+        Ok(all)
+    }
+
+    /// Adds a resource, in the place of the one with its URI. Tells where it is, and whether there was one.
+    pub(super) fn add_resource(&mut self, described: Described, function: T) -> Result<(Uri, bool)> {
+        described.check()?;
+        let uri = Uri::parse(&described.uri)?;
+        let before = self.direct.insert(uri.clone(), Route { described, function });
+        Ok((uri, before.is_some()))
+    }
+
+    /// Adds a template, in the place of the one with its text.
+    pub(super) fn add_template(&mut self, described: Described, function: T) -> Result<()> {
+        described.check()?;
+        let template = UriTemplate::parse(&described.uri)?;
+        if template.variables().next().is_none() {
+            return Err(Error::invalid(format!("`{template}` has no variables: it is a resource")));
+        }
+        self.remove_template(&template);
+        let others = self.templates.iter().map(|(template, route)| (template.clone(), route.clone()));
+        self.templates =
+            TemplateSet::new(others.chain([(template, Route { described, function })]).collect::<Vec<_>>());
+        Ok(())
+    }
+
+    pub(super) fn remove_resource(&mut self, uri: &Uri) -> bool {
+        self.direct.remove(uri).is_some()
+    }
+
+    pub(super) fn remove_template(&mut self, template: &UriTemplate) -> bool {
+        let there = self.templates.get(template).is_some();
+        if there {
+            let others = self.templates.iter().filter(|(other, _)| *other != template);
+            let others: Vec<_> = others.map(|(template, route)| (template.clone(), route.clone())).collect();
+            self.templates = TemplateSet::new(others);
+        }
+        there
+    }
+
+    fn find(&self, uri: &Uri) -> Option<(&Route<T>, Variables)> {
+        if let Some(route) = self.direct.get(uri) {
+            return Some((route, Variables::new()));
+        }
+        self.templates.closest(uri).map(|(_, route, variables)| (route, variables))
+    }
+
+    /// See [`Source::covers`](crate::Source::covers).
+    pub fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if self.direct.contains_key(uri) {
+            return Some(Specificity::EXACT);
+        }
+        self.templates.closest(uri).map(|(template, ..)| template.specificity())
+    }
+
+    /// See [`Source::kept_for`](crate::Source::kept_for).
+    pub fn kept_for(&self, uri: &Uri) -> Option<Duration> {
+        self.find(uri)?.0.described.kept
+    }
+
+    /// The function that makes `uri`, what to ask it for, and the media type that was said.
+    pub fn ask(&self, uri: &Uri, context: &Context) -> Result<(T, Request, Option<String>)> {
+        let (route, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let request = Request::new(uri.clone(), variables, context.clone());
+        Ok((route.function.clone(), request, route.described.mime.clone()))
+    }
+
+    /// The function of the template with this text.
+    pub fn template(&self, template: &UriTemplate) -> Option<T> {
+        self.templates.get(template).map(|route| route.function.clone())
+    }
+
+    /// See [`Source::templates`](crate::Source::templates).
+    pub fn templates(&self) -> Vec<Template> {
+        self.templates.iter().map(|(template, route)| route.described.template(template.clone())).collect()
+    }
+
+    /// The resources of the template with this text.
+    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Result<Vec<Resource>> {
+        let Some(route) = self.templates.get(template) else { return Ok(Vec::new()) };
+        let like = Resource::new(Uri::parse("libris:instance")?, template.as_str());
+        let like = Resource { uri: like.uri.clone(), ..route.described.resource(like.uri) };
+        instances.into_iter().map(|instance| instance.resource(template, &like)).collect()
+    }
+
+    /// One page of the resources, with those that functions have listed.
+    pub fn page(&self, listed: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let direct = self.direct.range::<Uri, _>((from, Bound::Unbounded));
+        let direct = direct.take(limit + 1).map(|(uri, route)| route.described.resource(uri.clone()));
+        let listed = listed.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
+        let mut resources: Vec<_> = direct.chain(listed).collect();
+        // The sort is stable, so of equals the one with a function of its own stays.
+        resources.sort_by(|one, other| one.uri.cmp(&other.uri));
+        resources.dedup_by(|one, other| one.uri == other.uri);
+        let more = resources.len() > limit;
+        resources.truncate(limit);
+        Page { resources, more, proof: None }
+    }
+}

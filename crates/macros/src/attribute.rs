@@ -1,0 +1,203 @@
+//! What stands in the attributes.
+
+use std::time::Duration;
+
+use libris_core::{Uri, UriTemplate};
+use proc_macro2::Span;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, Ident, Lit, LitStr, Result, Token};
+
+/// The text of a template, and what it means.
+pub(crate) struct Pattern {
+    pub(crate) text: LitStr,
+    pub(crate) template: UriTemplate,
+}
+
+impl Pattern {
+    pub(crate) fn variables(&self) -> Vec<&str> {
+        self.template.variables().collect()
+    }
+
+    /// The variables as they are named in messages.
+    pub(crate) fn named(&self) -> String {
+        match &*self.variables() {
+            [] => "no variables".to_owned(),
+            [one] => format!("only the variable `{one}`"),
+            many => format!("the variables `{}`", many.join("`, `")),
+        }
+    }
+}
+
+impl Parse for Pattern {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if !input.peek(LitStr) {
+            let hint = "begin with the URI or template in quotes, as in `\"docs://documents/{id}\"`";
+            return Err(Error::new(input.span(), hint));
+        }
+        let text: LitStr = input.parse()?;
+        let wrong = |cause: libris_core::Error| Error::new(text.span(), cause.to_string());
+        let template = UriTemplate::parse(&text.value()).map_err(wrong)?;
+        // Whatever is filled in, what comes before the first variable must begin a URI.
+        let filled = template.expand(&template.variables().map(|name| (name, "x")).collect());
+        Uri::parse(&filled).map_err(|_| {
+            let hint = "a resource needs an absolute URI with a scheme, as in `docs://documents/{id}`";
+            Error::new(text.span(), hint)
+        })?;
+        Ok(Self { text, template })
+    }
+}
+
+/// `#[resource("…", title = "…", …)]`
+pub(crate) struct Resource {
+    pub(crate) pattern: Pattern,
+    pub(crate) name: Option<LitStr>,
+    pub(crate) title: Option<LitStr>,
+    pub(crate) description: Option<LitStr>,
+    pub(crate) mime: Option<LitStr>,
+    pub(crate) icon: Option<LitStr>,
+    /// The names of the variants of `Audience`.
+    pub(crate) audience: Vec<Ident>,
+    pub(crate) priority: Option<f64>,
+    pub(crate) cache: Option<(Duration, Span)>,
+}
+
+const KEYS: [&str; 8] = ["name", "title", "description", "mime", "icon", "audience", "priority", "cache"];
+
+impl Parse for Resource {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut resource = Self {
+            pattern: input.parse()?,
+            name: None,
+            title: None,
+            description: None,
+            mime: None,
+            icon: None,
+            audience: Vec::new(),
+            priority: None,
+            cache: None,
+        };
+        let mut seen = Vec::new();
+        while !input.is_empty() {
+            input.parse::<Token![,]>()?;
+            if input.is_empty() {
+                break;
+            }
+            let key: Ident = input.parse()?;
+            if seen.contains(&key) {
+                return Err(Error::new(key.span(), format!("`{key}` is said twice")));
+            }
+            input.parse::<Token![=]>().map_err(|error| {
+                Error::new(error.span(), format!("say what `{key}` is, as in `{key} = …`"))
+            })?;
+            match key.to_string().as_str() {
+                "name" => resource.name = Some(text(input)?),
+                "title" => resource.title = Some(text(input)?),
+                "description" => resource.description = Some(text(input)?),
+                "mime" => resource.mime = Some(mime(input)?),
+                "icon" => resource.icon = Some(text(input)?),
+                "audience" => resource.audience = audience(input)?,
+                "priority" => resource.priority = Some(priority(input)?),
+                "cache" => resource.cache = Some(duration(input)?),
+                unknown => return Err(Error::new(key.span(), unknown_key(unknown))),
+            }
+            seen.push(key);
+        }
+        Ok(resource)
+    }
+}
+
+fn unknown_key(unknown: &str) -> String {
+    match like(unknown, KEYS) {
+        Some(known) => format!("a resource has no `{unknown}`; did you mean `{known}`?"),
+        None => format!("a resource has no `{unknown}`, only `{}`", KEYS.join("`, `")),
+    }
+}
+
+/// The known word that an unknown one is most like.
+pub(crate) fn like<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(unknown, known), known))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, known)| known)
+}
+
+fn text(input: ParseStream<'_>) -> Result<LitStr> {
+    input.parse().map_err(|error| Error::new(error.span(), "this must be text in quotes"))
+}
+
+fn mime(input: ParseStream<'_>) -> Result<LitStr> {
+    let mime = text(input)?;
+    let value = mime.value();
+    let good = value.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty());
+    if !good || value.contains(char::is_control) {
+        return Err(Error::new(mime.span(), "a media type has two parts, as in `text/markdown`"));
+    }
+    Ok(mime)
+}
+
+fn audience(input: ParseStream<'_>) -> Result<Vec<Ident>> {
+    let expression: Expr = input.parse()?;
+    let wrong = |span| Error::new(span, "the audience is a list of \"user\" and \"assistant\"");
+    let Expr::Array(array) = &expression else { return Err(wrong(expression.span())) };
+    array
+        .elems
+        .iter()
+        .map(|element| match element {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => match text.value().as_str() {
+                "user" => Ok(Ident::new("User", text.span())),
+                "assistant" => Ok(Ident::new("Assistant", text.span())),
+                _ => Err(wrong(text.span())),
+            },
+            other => Err(wrong(other.span())),
+        })
+        .collect()
+}
+
+fn priority(input: ParseStream<'_>) -> Result<f64> {
+    let literal: Lit = input.parse()?;
+    let value = match &literal {
+        Lit::Float(number) => number.base10_parse().ok(),
+        Lit::Int(number) => number.base10_parse().ok(),
+        _ => None,
+    };
+    value
+        .filter(|value| (0.0..=1.0).contains(value))
+        .ok_or_else(|| Error::new(literal.span(), "the priority is a number from 0.0 to 1.0"))
+}
+
+fn duration(input: ParseStream<'_>) -> Result<(Duration, Span)> {
+    let literal = text(input)?;
+    match humantime::parse_duration(&literal.value()) {
+        Ok(time) if !time.is_zero() => Ok((time, literal.span())),
+        _ => Err(Error::new(literal.span(), "this is no length of time such as \"300s\" or \"5m\"")),
+    }
+}
+
+/// `#[complete("…", variable)]`
+pub(crate) struct Complete {
+    pub(crate) pattern: Pattern,
+    pub(crate) variable: Ident,
+}
+
+impl Parse for Complete {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let pattern: Pattern = input.parse()?;
+        let hint = format!(
+            "say which variable is completed, as in `#[complete(\"{}\", {})]`",
+            pattern.text.value(),
+            pattern.variables().first().unwrap_or(&"id")
+        );
+        let mut rest = match input.parse::<Token![,]>() {
+            Ok(_) => Punctuated::<Ident, Token![,]>::parse_terminated(input)?.into_iter(),
+            Err(_) => return Err(Error::new(pattern.text.span(), hint)),
+        };
+        match (rest.next(), rest.next()) {
+            (Some(variable), None) => Ok(Self { pattern, variable }),
+            _ => Err(Error::new(pattern.text.span(), hint)),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Reading an `impl` block: which of its functions are asked for what.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote};
+use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
+
+use crate::attribute::{Complete, Pattern, Resource, like};
+use crate::function::Function;
+use crate::generate;
+
+/// What the functions of a block are asked for.
+#[derive(Default)]
+pub(crate) struct Block {
+    pub(crate) resources: Vec<(Resource, Option<String>, Function)>,
+    pub(crate) completions: Vec<(Complete, Function)>,
+    pub(crate) lists: Vec<(Pattern, Function)>,
+    pub(crate) changes: Option<Function>,
+}
+
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let mut implementation: ItemImpl = match syn::parse2(item.clone()) {
+        Ok(implementation) => implementation,
+        Err(_) => {
+            let message =
+                "`#[resources]` belongs on an `impl` block, as in `#[libris::resources] impl Docs { … }`";
+            return quote!(::core::compile_error!(#message); #item);
+        }
+    };
+    let read = read(arguments, &mut implementation);
+    let source = match read.and_then(|block| generate::source(&implementation, &block)) {
+        Ok(source) => source,
+        Err(error) => error.to_compile_error(),
+    };
+    quote!(#implementation #source)
+}
+
+/// Takes the attributes off the functions of a block, and reads them. All that is wrong is told at once.
+fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> {
+    let mut block = Block::default();
+    let mut wrong: Option<Error> = None;
+    let mut note = |outcome: Result<()>| {
+        if let Err(error) = outcome {
+            match &mut wrong {
+                Some(wrong) => wrong.combine(error),
+                None => wrong = Some(error),
+            }
+        }
+    };
+    if !arguments.is_empty() {
+        note(Err(Error::new_spanned(
+            arguments,
+            "`#[resources]` takes nothing; each `#[resource]` says its own",
+        )));
+    }
+    if let Some((name, _)) = &implementation.trait_ {
+        let message = "`#[resources]` makes the functions of a type resources; here are those of a trait";
+        note(Err(Error::new_spanned(name, message)));
+    }
+    for item in &mut implementation.items {
+        let ImplItem::Fn(function) = item else { continue };
+        let mut ours = Vec::new();
+        let mut others = Vec::new();
+        for attribute in std::mem::take(&mut function.attrs) {
+            match kind(&attribute) {
+                Some(kind) => ours.push((kind, attribute)),
+                None => others.push(attribute),
+            }
+        }
+        function.attrs = others;
+        for (kind, attribute) in ours {
+            note(block.add(kind, &attribute, function));
+        }
+    }
+    note(block.check());
+    if block.resources.is_empty() {
+        let message = "there is no `#[resource(\"…\")]` function in this block, so nothing would be served";
+        let here = implementation.self_ty.to_token_stream();
+        wrong = Some(wrong.unwrap_or_else(|| Error::new_spanned(here, message)));
+    }
+    wrong.map_or(Ok(block), Err)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Resource,
+    Complete,
+    List,
+    Changes,
+}
+
+fn kind(attribute: &Attribute) -> Option<Kind> {
+    match attribute.path().segments.last()?.ident.to_string().as_str() {
+        "resource" => Some(Kind::Resource),
+        "complete" => Some(Kind::Complete),
+        "list" => Some(Kind::List),
+        "changes" => Some(Kind::Changes),
+        _ => None,
+    }
+}
+
+impl Block {
+    fn add(&mut self, kind: Kind, attribute: &Attribute, function: &ImplItemFn) -> Result<()> {
+        match kind {
+            Kind::Resource => {
+                let resource: Resource = arguments(attribute)?;
+                let made = Function::of_resource(function, &resource.pattern)?;
+                if let Some((_, span)) = resource.cache.filter(|_| made.knows_who_asks()) {
+                    let message = "an answer that depends on who asks cannot be kept for others: leave out `cache`, \
+                                   or the `Identity`";
+                    return Err(Error::new(span, message));
+                }
+                self.resources.push((resource, description(&function.attrs), made));
+            }
+            Kind::Complete => {
+                let complete: Complete = arguments(attribute)?;
+                let made = Function::of_completion(function, &complete.pattern)?;
+                self.completions.push((complete, made));
+            }
+            Kind::List => {
+                let pattern: Pattern = arguments(attribute)?;
+                self.lists.push((pattern, Function::of_nothing(function, "list")?));
+            }
+            Kind::Changes => {
+                let made = Function::of_nothing(function, "changes")?;
+                if made.is_async || self.changes.is_some() {
+                    let message = "there is one `#[changes]` function, and it is not `async`";
+                    return Err(Error::new_spanned(&function.sig.ident, message));
+                }
+                self.changes = Some(made);
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at what only shows once everything is read.
+    fn check(&self) -> Result<()> {
+        for (at, (resource, ..)) in self.resources.iter().enumerate() {
+            let same = |other: &&(Resource, _, _)| other.0.pattern.template == resource.pattern.template;
+            if self.resources[..at].iter().find(same).is_some() {
+                let message = "another function has this URI already";
+                return Err(Error::new(resource.pattern.text.span(), message));
+            }
+        }
+        for (complete, _) in &self.completions {
+            self.known(&complete.pattern)?;
+            let variable = complete.variable.to_string();
+            if !complete.pattern.variables().contains(&&*variable) {
+                let message = format!("the template has {}", complete.pattern.named());
+                return Err(Error::new(complete.variable.span(), message));
+            }
+        }
+        for (pattern, _) in &self.lists {
+            self.known(pattern)?;
+            if pattern.variables().is_empty() {
+                let message =
+                    "this is one resource, which is listed anyway; only those of a template need it";
+                return Err(Error::new(pattern.text.span(), message));
+            }
+        }
+        Ok(())
+    }
+
+    fn known(&self, pattern: &Pattern) -> Result<()> {
+        let all = || self.resources.iter().map(|(resource, ..)| resource.pattern.template.as_str());
+        if all().any(|template| template == pattern.template.as_str()) {
+            return Ok(());
+        }
+        let message = match like(pattern.template.as_str(), all()) {
+            Some(known) => format!("no `#[resource]` here has this template; did you mean `{known}`?"),
+            None => "no `#[resource]` here has this template".to_owned(),
+        };
+        Err(Error::new(pattern.text.span(), message))
+    }
+}
+
+fn arguments<T: syn::parse::Parse>(attribute: &Attribute) -> Result<T> {
+    match &attribute.meta {
+        Meta::List(list) => list.parse_args(),
+        _ => {
+            let name = attribute.path().to_token_stream();
+            let message = format!("say for which URI, as in `#[{name}(\"docs://documents/{{id}}\")]`");
+            Err(Error::new_spanned(attribute, message))
+        }
+    }
+}
+
+/// The documentation of a function.
+fn description(attributes: &[Attribute]) -> Option<String> {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+                let line = text.value();
+                Some(line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned())
+            }
+            _ => None,
+        },
+        _ => None,
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}

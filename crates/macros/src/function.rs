@@ -1,0 +1,268 @@
+//! The functions of a block, and whether their parameters are what a template gives.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{
+    Error, FnArg, GenericArgument, Ident, ImplItemFn, Pat, PathArguments, Receiver, ReceiverKind, Result,
+    ReturnType, Type,
+};
+
+use crate::attribute::{Pattern, like};
+
+/// A function that is asked for something.
+pub(crate) struct Function {
+    pub(crate) name: Ident,
+    pub(crate) is_async: bool,
+    pub(crate) arguments: Vec<Argument>,
+    /// Where what it returns is said.
+    pub(crate) output: Span,
+}
+
+/// What a function is given for a parameter.
+pub(crate) enum Argument {
+    Variable {
+        name: String,
+        ty: Type,
+        form: Form,
+    },
+    /// Another variable that may be filled in already, where one is completed.
+    Known {
+        name: String,
+        ty: Type,
+    },
+    /// What has been typed of a variable.
+    Typed,
+    Context,
+    Uri,
+    Identity,
+    MaybeIdentity,
+}
+
+/// How often a variable is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Once,
+    Maybe,
+    Many,
+}
+
+/// A parameter as it is written.
+struct Parameter<'a> {
+    name: &'a Ident,
+    ty: &'a Type,
+}
+
+impl Function {
+    /// A function that makes the resources of a template.
+    pub(crate) fn of_resource(item: &ImplItemFn, pattern: &Pattern) -> Result<Self> {
+        let parameters = parameters(item)?;
+        let template = &pattern.template;
+        let mut arguments = Vec::new();
+        let mut missing = pattern.variables();
+        for parameter in &parameters {
+            if let Some(argument) = special(parameter.ty) {
+                arguments.push(argument);
+                continue;
+            }
+            let Some(name) = variable(parameter.name, pattern) else {
+                let unknown = parameter.name.unraw().to_string();
+                return Err(Error::new(pattern.text.span(), not_there(&unknown, item, pattern)));
+            };
+            let (form, ty) = form(parameter.ty);
+            let wanted = match (template.explodes(&name), template.may_lack(&name)) {
+                (true, _) => Form::Many,
+                (false, true) => Form::Maybe,
+                (false, false) => Form::Once,
+            };
+            if form != wanted {
+                return Err(Error::new(parameter.ty.span(), misfit(&name, wanted, ty)));
+            }
+            missing.retain(|variable| *variable != name);
+            arguments.push(Argument::Variable { name, ty: ty.clone(), form });
+        }
+        if let Some(variable) = missing.first() {
+            let message = match syn::parse_str::<Ident>(variable) {
+                Ok(_) => format!(
+                    "the template has a variable `{variable}`, but the function `{}` has no parameter of that name",
+                    item.sig.ident
+                ),
+                Err(_) => {
+                    format!("`{variable}` cannot be the name of a parameter; give the variable another name")
+                }
+            };
+            return Err(Error::new(pattern.text.span(), message));
+        }
+        Self::new(item, arguments)
+    }
+
+    /// A function that offers values for a variable of a template.
+    pub(crate) fn of_completion(item: &ImplItemFn, pattern: &Pattern) -> Result<Self> {
+        let parameters = parameters(item)?;
+        let mut arguments = Vec::new();
+        for (at, parameter) in parameters.iter().enumerate() {
+            if at == 0 && is_str(parameter.ty) {
+                arguments.push(Argument::Typed);
+                continue;
+            }
+            let hint = "a completion takes what was typed, as `typed: &str`, and then other variables of the \
+                        template, as `Option`s";
+            let Some(name) = variable(parameter.name, pattern) else {
+                return Err(Error::new(parameter.name.span(), hint));
+            };
+            let (Form::Maybe, ty) = form(parameter.ty) else {
+                return Err(Error::new(parameter.ty.span(), hint));
+            };
+            arguments.push(Argument::Known { name, ty: ty.clone() });
+        }
+        Self::new(item, arguments)
+    }
+
+    /// A function that is given nothing.
+    pub(crate) fn of_nothing(item: &ImplItemFn, what: &str) -> Result<Self> {
+        match parameters(item)?.first() {
+            Some(parameter) => {
+                let message = format!("`#[{what}]` functions take nothing but `&self`");
+                Err(Error::new(parameter.name.span(), message))
+            }
+            None => Self::new(item, Vec::new()),
+        }
+    }
+
+    fn new(item: &ImplItemFn, arguments: Vec<Argument>) -> Result<Self> {
+        let output = match &item.sig.output {
+            ReturnType::Type(_, ty) => ty.span(),
+            ReturnType::Default => {
+                let message =
+                    format!("`{}` returns nothing, so there would be nothing to give", item.sig.ident);
+                return Err(Error::new(item.sig.ident.span(), message));
+            }
+        };
+        let (name, is_async) = (item.sig.ident.clone(), item.sig.asyncness.is_some());
+        Ok(Self { name, is_async, arguments, output })
+    }
+
+    /// Whether what it returns depends on who asks.
+    pub(crate) fn knows_who_asks(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, Argument::Identity | Argument::MaybeIdentity))
+    }
+
+    pub(crate) fn knows_what_was_typed(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, Argument::Typed))
+    }
+}
+
+fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
+    let signature = &item.sig;
+    if let Some(parameter) = signature.generics.params.first() {
+        let message = "this function cannot be generic: nobody could say for what";
+        return Err(Error::new(parameter.span(), message));
+    }
+    let mut inputs = signature.inputs.iter();
+    let by_reference = |receiver: &Receiver| matches!(receiver.kind, ReceiverKind::Reference(_, _, None));
+    match inputs.next() {
+        Some(FnArg::Receiver(receiver)) if by_reference(receiver) => {}
+        _ => {
+            let message =
+                format!("`{}` must take `&self`: it is called any number of times", signature.ident);
+            return Err(Error::new(signature.ident.span(), message));
+        }
+    }
+    inputs
+        .map(|input| match input {
+            FnArg::Typed(typed) => match &*typed.pat {
+                Pat::Ident(name) => Ok(Parameter { name: &name.ident, ty: &typed.ty }),
+                other => Err(Error::new(other.span(), "give the parameter the name of a variable")),
+            },
+            FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` comes first")),
+        })
+        .collect()
+}
+
+/// The variable that a parameter stands for. One that is not used may begin with `_`.
+fn variable(parameter: &Ident, pattern: &Pattern) -> Option<String> {
+    let name = parameter.unraw().to_string();
+    let variables = pattern.variables();
+    let unused = name.trim_start_matches('_');
+    [name.as_str(), unused].into_iter().find(|name| variables.contains(name)).map(str::to_owned)
+}
+
+fn not_there(unknown: &str, item: &ImplItemFn, pattern: &Pattern) -> String {
+    let function = &item.sig.ident;
+    match like(unknown, pattern.variables()) {
+        Some(known) => format!(
+            "the function `{function}` has a parameter `{unknown}`, which is no variable of this template; did you \
+             mean `{known}`?"
+        ),
+        None => format!(
+            "the function `{function}` has a parameter `{unknown}`, but the template has {}",
+            pattern.named()
+        ),
+    }
+}
+
+fn misfit(name: &str, wanted: Form, ty: &Type) -> String {
+    let ty = shown(ty);
+    match wanted {
+        Form::Once => format!("`{name}` always has one value: write `{ty}`"),
+        Form::Maybe => format!("`{name}` may be left out of the URI: write `Option<{ty}>`"),
+        Form::Many => format!("`{name}` has a `*` and so any number of values: write `Vec<{ty}>`"),
+    }
+}
+
+fn shown(ty: &Type) -> String {
+    let text = quote::quote!(#ty).to_string();
+    text.replace(" < ", "<")
+        .replace(" <", "<")
+        .replace("< ", "<")
+        .replace(" >", ">")
+        .replace(" :: ", "::")
+        .replace("& ", "&")
+        .replace(" ,", ",")
+}
+
+/// What a parameter of this type is given that is no variable.
+fn special(ty: &Type) -> Option<Argument> {
+    match ty {
+        Type::Reference(reference) => match last(&reference.elem)?.0.to_string().as_str() {
+            "Context" => Some(Argument::Context),
+            "Uri" => Some(Argument::Uri),
+            _ => None,
+        },
+        ty => {
+            let (name, inner) = last(ty)?;
+            match name.to_string().as_str() {
+                "Identity" => Some(Argument::Identity),
+                "Option" if last(inner?)?.0 == "Identity" => Some(Argument::MaybeIdentity),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// How often a parameter of this type is there, and the type of what is there.
+fn form(ty: &Type) -> (Form, &Type) {
+    match last(ty) {
+        Some((name, Some(inner))) if name == "Option" => (Form::Maybe, inner),
+        Some((name, Some(inner))) if name == "Vec" => (Form::Many, inner),
+        _ => (Form::Once, ty),
+    }
+}
+
+/// The last name of a type's path, and the one type in its angle brackets.
+fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
+    let Type::Path(path) = ty else { return None };
+    let segment = path.path.segments.last()?;
+    let inner = match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match &arguments.args[0] {
+            GenericArgument::Type(ty) => Some(ty),
+            _ => None,
+        },
+        _ => None,
+    };
+    Some((&segment.ident, inner))
+}
+
+pub(crate) fn is_str(ty: &Type) -> bool {
+    matches!(ty, Type::Reference(reference) if last(&reference.elem).is_some_and(|(name, _)| name == "str"))
+}

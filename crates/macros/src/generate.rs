@@ -1,0 +1,255 @@
+//! Writing the `Source` of a block.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{ItemImpl, Result, Type};
+
+use crate::attribute::Resource;
+use crate::block::Block;
+use crate::function::{Argument, Form, Function, is_str};
+
+/// The implementation of `Source` for the type of a block.
+pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenStream> {
+    let routes = block.resources.iter().enumerate().map(|(at, (resource, description, function))| {
+        let described = described(resource, description.as_deref(), function);
+        quote!((#described, #at))
+    });
+    let reads = block.resources.iter().enumerate().map(|(at, (_, _, function))| {
+        let call = call(function);
+        let into = quote_spanned!(function.output=> ::libris::IntoContents::into_contents);
+        quote!(#at => { let value = #call; #into(value, request.uri(), mime.as_deref())? })
+    });
+    let completions = block.completions.iter().map(|(complete, function)| {
+        let at = route(block, complete.pattern.template.as_str());
+        let variable = complete.variable.to_string();
+        let call = call(function);
+        let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
+        let typed = match function.knows_what_was_typed() {
+            true => quote!(::core::option::Option::None),
+            false => quote!(::core::option::Option::Some(asked.typed)),
+        };
+        quote!((::core::option::Option::Some(#at), #variable) => { let value = #call; #into(value, #typed) })
+    });
+    let lists = block.lists.iter().map(|(pattern, function)| {
+        let text = &pattern.text;
+        let call = call(function);
+        let into = quote_spanned!(function.output=> ::libris::IntoInstances::into_instances);
+        quote! {
+            let template = ::libris::UriTemplate::parse(#text)?;
+            let value = #call;
+            listed.extend(routes().instances(&template, #into(value)?)?);
+        }
+    });
+    // What functions list may be something else at any time.
+    let proof = match block.lists.is_empty() {
+        true => quote!(page.proof = ::core::option::Option::Some(::libris::Proof::always());),
+        false => quote!(),
+    };
+    let (before, after) = proving(block);
+    let watch = watch(block);
+    let (generics, _, bounds) = implementation.generics.split_for_impl();
+    let this = &implementation.self_ty;
+    Ok(quote! {
+        const _: () = {
+            fn routes() -> &'static ::libris::__private::Routes<usize> {
+                static ROUTES: ::std::sync::LazyLock<::libris::__private::Routes<usize>> =
+                    ::std::sync::LazyLock::new(|| {
+                        ::libris::__private::Routes::of([#(#routes),*]).expect("was checked by the compiler")
+                    });
+                &ROUTES
+            }
+
+            #[::libris::__private::async_trait]
+            impl #generics ::libris::Source for #this #bounds {
+                fn covers(&self, uri: &::libris::Uri)
+                    -> ::core::option::Option<::libris::uri_template::Specificity>
+                {
+                    routes().covers(uri)
+                }
+
+                async fn list(
+                    &self,
+                    after: ::core::option::Option<&::libris::Uri>,
+                    limit: usize,
+                ) -> ::libris::Result<::libris::Page> {
+                    #[allow(unused_mut)]
+                    let mut listed = ::std::vec::Vec::new();
+                    #(#lists)*
+                    #[allow(unused_mut)]
+                    let mut page = routes().page(listed, after, limit);
+                    #proof
+                    ::core::result::Result::Ok(page)
+                }
+
+                async fn read(
+                    &self,
+                    uri: &::libris::Uri,
+                    context: &::libris::Context,
+                ) -> ::libris::Result<::libris::Contents> {
+                    #before
+                    let (route, request, mime) = routes().ask(uri, context)?;
+                    #[allow(unused_mut)]
+                    let mut contents = match route {
+                        #(#reads,)*
+                        _ => return ::core::result::Result::Err(::libris::Error::NotFound(uri.clone())),
+                    };
+                    #after
+                    ::core::result::Result::Ok(contents)
+                }
+
+                async fn templates(&self) -> ::libris::Result<::libris::Templates> {
+                    ::core::result::Result::Ok(::libris::Templates {
+                        templates: routes().templates(),
+                        proof: ::core::option::Option::Some(::libris::Proof::always()),
+                    })
+                }
+
+                async fn complete(
+                    &self,
+                    asked: ::libris::Partial<'_>,
+                ) -> ::libris::Result<::libris::Completion> {
+                    match (routes().template(asked.template), asked.variable) {
+                        #(#completions,)*
+                        _ => ::core::result::Result::Ok(::core::default::Default::default()),
+                    }
+                }
+
+                fn kept_for(&self, uri: &::libris::Uri) -> ::core::option::Option<::core::time::Duration> {
+                    routes().kept_for(uri)
+                }
+
+                #watch
+            }
+        };
+    })
+}
+
+fn route(block: &Block, template: &str) -> usize {
+    let mut all = block.resources.iter();
+    all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
+}
+
+/// What an answer that is kept rests on: nothing has been told to have changed.
+fn proving(block: &Block) -> (TokenStream, TokenStream) {
+    let kept = block.resources.iter().any(|(resource, ..)| resource.cache.is_some());
+    match &block.changes {
+        Some(function) if kept => {
+            let name = &function.name;
+            let before = quote!(let proof = Self::#name(self).proof(););
+            let after = quote! {
+                if routes().kept_for(uri).is_some() {
+                    contents.proof = ::core::option::Option::Some(proof);
+                }
+            };
+            (before, after)
+        }
+        _ => (quote!(), quote!()),
+    }
+}
+
+fn watch(block: &Block) -> Option<TokenStream> {
+    let function = block.changes.as_ref()?;
+    let name = &function.name;
+    let notifier = quote_spanned!(function.output=> let notifier: &::libris::Notifier = Self::#name(self););
+    Some(quote! {
+        async fn watch(&self) -> ::libris::Result<
+            ::core::option::Option<::libris::__private::BoxStream<'static, ::libris::Change>>
+        > {
+            #notifier
+            ::core::result::Result::Ok(::core::option::Option::Some(notifier.watch()))
+        }
+    })
+}
+
+fn described(resource: &Resource, description: Option<&str>, function: &Function) -> TokenStream {
+    let uri = &resource.pattern.text;
+    let function = function.name.to_string();
+    let function = function.strip_prefix("r#").unwrap_or(&function);
+    let mut described = quote!(::libris::Described::new(#uri));
+    described = match &resource.name {
+        Some(name) => quote!(#described.name(#name)),
+        None => quote!(#described.name(#function)),
+    };
+    if let Some(title) = &resource.title {
+        described = quote!(#described.title(#title));
+    }
+    if let Some(said) = &resource.description {
+        described = quote!(#described.description(#said));
+    } else if let Some(description) = description {
+        described = quote!(#described.description(#description));
+    }
+    if let Some(mime) = &resource.mime {
+        described = quote!(#described.mime(#mime));
+    }
+    if let Some(icon) = &resource.icon {
+        described = quote!(#described.icon(#icon));
+    }
+    if !resource.audience.is_empty() {
+        let audience = &resource.audience;
+        described = quote!(#described.audience([#(::libris::Audience::#audience),*]));
+    }
+    if let Some(priority) = resource.priority {
+        described = quote!(#described.priority(#priority));
+    }
+    if let Some((time, _)) = resource.cache {
+        let (seconds, nanoseconds) = (time.as_secs(), time.subsec_nanos());
+        described = quote!(#described.cache(::core::time::Duration::new(#seconds, #nanoseconds)));
+    }
+    described
+}
+
+/// Calls a function with what it asks for.
+fn call(function: &Function) -> TokenStream {
+    let name = &function.name;
+    let mut before = Vec::new();
+    let mut given = Vec::new();
+    for (at, argument) in function.arguments.iter().enumerate() {
+        let place = format_ident!("argument_{at}", span = Span::mixed_site());
+        given.push(match argument {
+            Argument::Typed => quote!(asked.typed),
+            Argument::Context => quote!(request.context()),
+            Argument::Uri => quote!(request.uri()),
+            Argument::Identity => quote!(request.identity()?.clone()),
+            Argument::MaybeIdentity => quote!(request.context().identity().cloned()),
+            Argument::Known { name, ty } => {
+                let read = owned(ty);
+                before.push(quote_spanned! {ty.span()=>
+                    let #place = ::libris::__private::known::<#read>(asked.known, #name)?;
+                });
+                passed(&place, ty, Form::Maybe)
+            }
+            Argument::Variable { name, ty, form } => {
+                let read = owned(ty);
+                let method = match form {
+                    Form::Once => quote_spanned!(ty.span()=> variable),
+                    Form::Maybe => quote_spanned!(ty.span()=> optional),
+                    Form::Many => quote_spanned!(ty.span()=> list),
+                };
+                // What is wrong with a type is told where it stands.
+                before.push(quote_spanned!(ty.span()=> let #place = request.#method::<#read>(#name)?;));
+                passed(&place, ty, *form)
+            }
+        });
+    }
+    let wait = function.is_async.then(|| quote!(.await));
+    quote!({ #(#before)* Self::#name(self #(, #given)*)#wait })
+}
+
+/// The type that a variable is read as: text that is borrowed must first be owned.
+fn owned(ty: &Type) -> TokenStream {
+    match is_str(ty) {
+        true => quote!(::std::string::String),
+        false => quote!(#ty),
+    }
+}
+
+/// A value as a function takes it.
+fn passed(place: &Ident, ty: &Type, form: Form) -> TokenStream {
+    match (is_str(ty), form) {
+        (false, _) => quote!(#place),
+        (true, Form::Once) => quote!(&*#place),
+        (true, Form::Maybe) => quote!(#place.as_deref()),
+        (true, Form::Many) => quote!(#place.iter().map(|text| &**text).collect()),
+    }
+}

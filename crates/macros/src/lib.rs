@@ -1,0 +1,182 @@
+//! The attributes of Libris, to be used through the crate `libris`.
+
+mod attribute;
+mod block;
+mod function;
+mod generate;
+
+use proc_macro::TokenStream;
+use quote::quote;
+
+/// Makes a [`Source`](https://docs.rs/libris) of an `impl` block whose functions are resources.
+///
+/// ```
+/// struct Notes(Vec<String>);
+///
+/// #[libris::resources]
+/// impl Notes {
+///     /// How many notes there are.
+///     #[resource("notes://count")]
+///     fn count(&self) -> String {
+///         self.0.len().to_string()
+///     }
+///
+///     /// One note, by its number.
+///     #[resource("notes://{number}", title = "Note", mime = "text/markdown")]
+///     async fn note(&self, number: usize) -> Option<String> {
+///         self.0.get(number).cloned()
+///     }
+///
+///     #[complete("notes://{number}", number)]
+///     fn numbers(&self) -> Vec<String> {
+///         (0..self.0.len()).map(|number| number.to_string()).collect()
+///     }
+///
+///     #[list("notes://{number}")]
+///     fn all(&self) -> Vec<String> {
+///         self.numbers()
+///     }
+/// }
+///
+/// let serve = libris::serve(Notes(vec!["# Milk".into()]));
+/// ```
+///
+/// Functions may be `async` or not, and take `&self`. Those without an attribute are left alone, and all can be
+/// called as before.
+#[proc_macro_attribute]
+pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    block::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes a function a resource, or many by a URI template, in a block with [`macro@resources`].
+///
+/// ```
+/// # struct Docs;
+/// #[libris::resources]
+/// impl Docs {
+///     /// One document. This comment is its description.
+///     #[resource(
+///         "docs://documents/{doc_id}{?version,tag*}",
+///         name = "document",
+///         title = "Document",
+///         mime = "text/markdown",
+///         icon = "https://docs.example/document.png",
+///         audience = ["user", "assistant"],
+///         priority = 0.8,
+///         cache = "300s"
+///     )]
+///     async fn document(&self, doc_id: u64, version: Option<u32>, tag: Vec<String>) -> libris::Result<String> {
+///         Ok(format!("# {doc_id} {version:?} {tag:?}"))
+///     }
+/// }
+/// ```
+///
+/// The parameters are the variables of the template, by name, of any type with `FromStr`:
+///
+/// | in the template | parameter |
+/// |---|---|
+/// | `{id}`, `{+path}` | `T` or `&str` |
+/// | `{?version}`, `{&page}`, `{/rest}`, `{.ext}`, `{#part}`, `{;a}`: may be left out | `Option<T>` |
+/// | `{?tag*}` | `Vec<T>` |
+///
+/// A function may also ask for
+/// - `&Context`, to tell how far a long read has come;
+/// - `Identity`, who asks, or `Option<Identity>` where it serves strangers too;
+/// - `&Uri`, the URI that is read.
+///
+/// With `cache`, what it returned is given again for that long, and it runs once for all who ask at the same
+/// time. What it may return, see `IntoContents`.
+#[proc_macro_attribute]
+pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced("resource", item)
+}
+
+/// Offers values for a variable of a template, in a block with [`macro@resources`].
+///
+/// ```
+/// # struct Weather;
+/// #[libris::resources]
+/// impl Weather {
+///     #[resource("weather://{country}/{city}")]
+///     fn weather(&self, country: &str, city: &str) -> String {
+///         format!("sun in {city}, {country}")
+///     }
+///
+///     /// Those that begin with what was typed are picked out.
+///     #[complete("weather://{country}/{city}", country)]
+///     fn countries(&self) -> Vec<&'static str> {
+///         vec!["France", "Norway"]
+///     }
+///
+///     /// Given what was typed, and other variables that may be known already.
+///     #[complete("weather://{country}/{city}", city)]
+///     async fn cities(&self, typed: &str, country: Option<String>) -> Vec<String> {
+///         let all = if country.as_deref() == Some("Norway") { ["Oslo"] } else { ["Paris"] };
+///         all.iter().filter(|city| city.starts_with(typed)).map(|city| city.to_string()).collect()
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn complete(_: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced("complete", item)
+}
+
+/// Lists the resources of a template, in a block with [`macro@resources`].
+///
+/// ```
+/// use libris::Instance;
+///
+/// # struct Docs;
+/// #[libris::resources]
+/// impl Docs {
+///     #[resource("docs://{lang}/{id}")]
+///     fn document(&self, lang: &str, id: u64) -> String {
+///         format!("{id} in {lang}")
+///     }
+///
+///     #[list("docs://{lang}/{id}")]
+///     async fn documents(&self) -> Vec<Instance> {
+///         vec![Instance::new().variable("lang", "en").variable("id", 7).title("The handbook")]
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn list(_: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced("list", item)
+}
+
+/// Says what tells of changes, in a block with [`macro@resources`].
+///
+/// ```
+/// use libris::Notifier;
+///
+/// struct Feed { notifier: Notifier }
+///
+/// #[libris::resources]
+/// impl Feed {
+///     #[resource("feed://latest")]
+///     fn latest(&self) -> &'static str {
+///         "news"
+///     }
+///
+///     #[changes]
+///     fn changes(&self) -> &Notifier {
+///         &self.notifier
+///     }
+/// }
+///
+/// let feed = Feed { notifier: Notifier::new() };
+/// feed.notifier.updated("feed://latest")?;
+/// # Ok::<(), libris::Error>(())
+/// ```
+#[proc_macro_attribute]
+pub fn changes(_: TokenStream, item: TokenStream) -> TokenStream {
+    misplaced("changes", item)
+}
+
+/// These are taken away by `#[resources]`; where they are expanded, it is not there.
+fn misplaced(name: &str, item: TokenStream) -> TokenStream {
+    let message = format!("`#[{name}]` belongs on a function of an `impl` block with `#[libris::resources]`");
+    let item = proc_macro2::TokenStream::from(item);
+    quote!(::core::compile_error!(#message); #item).into()
+}
