@@ -185,3 +185,25 @@ impl fmt::Display for Cause {
 }
 
 impl std::error::Error for Cause {}
+
+#[cfg(test)]
+mod tests {
+    use super::{ROOM, Reads};
+    use crate::{Context, Described, Libris, Source, Uri};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn room_is_bounded() {
+        let hour = Duration::from_secs(3600);
+        let described = Described::new("big://{n}").cache(hour);
+        let library: Arc<dyn Source> = Arc::new(Libris::new().template(described, || vec![0; 1 << 20]));
+        let reads = Reads::default();
+        for number in 0..100 {
+            let uri = Uri::parse(&format!("big://{number}")).unwrap();
+            reads.read(&library, &uri, &Context::default(), hour).await.unwrap();
+        }
+        assert!((ROOM / 2..=ROOM).contains(&reads.0.kept.weight()), "{}", reads.0.kept.weight());
+        assert!(reads.0.running().is_empty());
+    }
+}

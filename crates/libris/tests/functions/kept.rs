@@ -1,0 +1,133 @@
+//! Answers that are given again, and made once for all who ask at the same time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use libris::{Catalog, Context, Error, Notifier, Result, Source};
+use tokio::sync::Semaphore;
+
+use crate::{read, text, uri};
+
+/// Counts how often its functions run, which wait for the gate.
+struct Slow {
+    runs: AtomicUsize,
+    gate: Semaphore,
+    notifier: Notifier,
+}
+
+#[libris::resources]
+impl Slow {
+    #[resource("slow://kept/{id}", cache = "300s")]
+    async fn kept(&self, id: u32) -> Result<String> {
+        let _ = self.gate.acquire().await;
+        let run = self.runs.fetch_add(1, Ordering::SeqCst);
+        match id {
+            0 => Err(Error::Unavailable(format!("run {run}"))),
+            1 => Err(Error::failed("work", "a cause")),
+            _ => Ok(format!("run {run}")),
+        }
+    }
+
+    #[resource("slow://brief", cache = "20ms")]
+    fn brief(&self) -> String {
+        self.runs.fetch_add(1, Ordering::SeqCst).to_string()
+    }
+
+    #[resource("slow://always")]
+    fn always(&self) -> String {
+        self.runs.fetch_add(1, Ordering::SeqCst).to_string()
+    }
+
+    #[changes]
+    fn changes(&self) -> &Notifier {
+        &self.notifier
+    }
+}
+
+fn slow(open: usize) -> (Arc<Slow>, Arc<Catalog>) {
+    let slow = Slow { runs: AtomicUsize::new(0), gate: Semaphore::new(open), notifier: Notifier::new() };
+    let slow = Arc::new(slow);
+    (slow.clone(), Arc::new(Catalog::new(vec![slow])))
+}
+
+#[tokio::test]
+async fn a_hundred_readers_run_it_once() {
+    for (id, answers) in [(7, true), (0, false), (1, false)] {
+        let (slow, catalog) = slow(0);
+        let at = format!("slow://kept/{id}");
+        let readers: Vec<_> = (0..100)
+            .map(|_| {
+                let (catalog, at) = (catalog.clone(), at.clone());
+                tokio::spawn(async move { read(&*catalog, &at).await })
+            })
+            .collect();
+        // Long enough for all of them to have asked.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        slow.gate.add_permits(1000);
+        for reader in readers {
+            match reader.await.unwrap() {
+                Ok((text, _)) => assert!(answers && text == "run 0", "{text}"),
+                Err(Error::Unavailable(why)) => assert!(id == 0 && why == "run 0", "{why}"),
+                Err(error) => assert!(id == 1 && error.to_string() == "could not work", "{error}"),
+            }
+        }
+        assert_eq!(slow.runs.load(Ordering::SeqCst), 1, "{at}");
+        // What failed is tried again, what did not is given again.
+        let _ = read(&*catalog, &at).await;
+        assert_eq!(slow.runs.load(Ordering::SeqCst), if answers { 1 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn whoever_leaves_does_not_take_the_answer_along() {
+    let (slow, catalog) = slow(0);
+    let reader = |catalog: Arc<Catalog>| tokio::spawn(async move { text(&*catalog, "slow://kept/7").await });
+    let first = reader(catalog.clone());
+    tokio::task::yield_now().await;
+    let second = reader(catalog.clone());
+    tokio::task::yield_now().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    slow.gate.add_permits(1);
+    assert_eq!(second.await.unwrap(), "run 0");
+
+    // When all have left, nothing goes on, and the next one begins anew.
+    slow.gate.forget_permits(1);
+    slow.notifier.updated("slow://kept/7").unwrap();
+    let third = reader(catalog.clone());
+    tokio::task::yield_now().await;
+    third.abort();
+    let _ = third.await;
+    slow.gate.add_permits(1);
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 1");
+}
+
+#[tokio::test]
+async fn kept_until_it_is_old_or_told_to_have_changed() {
+    let (slow, catalog) = slow(1000);
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 0");
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 0");
+    assert_eq!(text(&*catalog, "slow://kept/8").await, "run 1");
+    slow.notifier.updated("slow://kept/7").unwrap();
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 2");
+    let brief = text(&*catalog, "slow://brief").await;
+    while text(&*catalog, "slow://brief").await == brief {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_ne!(text(&*catalog, "slow://always").await, text(&*catalog, "slow://always").await);
+}
+
+#[tokio::test]
+async fn the_hint_tells_what_is_left() {
+    let (_slow, catalog) = slow(1000);
+    let context = Context::default();
+    let ttl = async || {
+        let contents = catalog.read(&uri("slow://kept/7"), &context).await.unwrap();
+        contents.cache.unwrap().ttl
+    };
+    let (first, second) = (ttl().await, ttl().await);
+    assert!(second < first && first <= Duration::from_secs(300) && second > Duration::from_secs(200));
+}
