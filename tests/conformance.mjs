@@ -1,4 +1,5 @@
-// Runs the official conformance suites against the built binary.
+// Runs the official conformance suites against the built binary, and against a server that is written with
+// `#[resources]` alone.
 //
 // The suites judge themselves by the lists in `conformance/`: an unlisted failure fails, and so does a
 // listed check that passes. Two gaps in that are closed here: a listed check that was never run, and a
@@ -8,7 +9,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { serveHttp } from './libris.mjs';
+import { serveHttp, start } from './libris.mjs';
 
 const here = path => fileURLToPath(new URL(path, import.meta.url));
 
@@ -65,15 +66,23 @@ function run({ suite, expected, options }, url) {
   }
 }
 
-const server = await serveHttp(['--config', here('../conformance/libris.toml')]);
-try {
-  const total = { passed: 0, excused: 0, failed: 0 };
-  for (const suite of suites) {
-    const outcome = run(suite, server.url);
-    for (const key in total) total[key] += outcome[key];
+const servers = {
+  'libris serve': () => serveHttp(['--config', here('../conformance/libris.toml')]),
+  '#[resources]': () => start(process.env.LIBRIS_EXAMPLE, []),
+};
+
+const total = { passed: 0, excused: 0, failed: 0 };
+for (const [name, serve] of Object.entries(servers)) {
+  console.log(name);
+  const server = await serve();
+  try {
+    for (const suite of suites) {
+      const outcome = run(suite, server.url);
+      for (const key in total) total[key] += outcome[key];
+    }
+  } finally {
+    await server.stop();
   }
-  console.log(`conformance: ${total.passed} passed, ${total.failed} failed, ${total.excused} skipped`);
-  process.exitCode = total.failed && 1;
-} finally {
-  await server.stop();
 }
+console.log(`conformance: ${total.passed} passed, ${total.failed} failed, ${total.excused} skipped`);
+process.exitCode = total.failed && 1;

@@ -8,8 +8,11 @@ export const bin = process.env.LIBRIS_BIN;
 if (!existsSync(bin)) throw new Error(`no binary at LIBRIS_BIN=${bin}\nhint: cargo build`);
 
 /** Serves `args` over HTTP on a free port; `stop()` ends the process and waits for it. */
-export async function serveHttp(args) {
-  const child = spawn(bin, ['serve', ...args, '--http', '127.0.0.1:0'], { stdio: ['ignore', 'ignore', 'pipe'] });
+export const serveHttp = args => start(bin, ['serve', ...args, '--http', '127.0.0.1:0']);
+
+/** Starts a program that says where it listens, as `serve` does. */
+export async function start(program, args) {
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
   const gone = once(child, 'close');
   const stop = async () => {
     child.kill();
@@ -26,5 +29,5 @@ export async function serveHttp(args) {
       return { url, stop };
     }
   }
-  throw new Error(`libris did not start:\n${said.join('\n')}`);
+  throw new Error(`${program} did not start:\n${said.join('\n')}`);
 }

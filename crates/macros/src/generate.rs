@@ -16,29 +16,29 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         quote!((#described, #at))
     });
     let reads = block.resources.iter().enumerate().map(|(at, (_, _, function))| {
-        let call = call(function);
+        let (call, value) = (call(function), value(function));
         let into = quote_spanned!(function.output=> ::libris::IntoContents::into_contents);
-        quote!(#at => { let value = #call; #into(value, request.uri(), mime.as_deref())? })
+        quote!(#at => { let #value = #call; #into(#value, request.uri(), mime.as_deref())? })
     });
     let completions = block.completions.iter().map(|(complete, function)| {
         let at = route(block, complete.pattern.template.as_str());
         let variable = complete.variable.to_string();
-        let call = call(function);
+        let (call, value) = (call(function), value(function));
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
         let typed = match function.knows_what_was_typed() {
             true => quote!(::core::option::Option::None),
             false => quote!(::core::option::Option::Some(asked.typed)),
         };
-        quote!((::core::option::Option::Some(#at), #variable) => { let value = #call; #into(value, #typed) })
+        quote!((::core::option::Option::Some(#at), #variable) => { let #value = #call; #into(#value, #typed) })
     });
     let lists = block.lists.iter().map(|(pattern, function)| {
         let text = &pattern.text;
-        let call = call(function);
+        let (call, value) = (call(function), value(function));
         let into = quote_spanned!(function.output=> ::libris::IntoInstances::into_instances);
         quote! {
             let template = ::libris::UriTemplate::parse(#text)?;
-            let value = #call;
-            listed.extend(routes().instances(&template, #into(value)?)?);
+            let #value = #call;
+            listed.extend(routes().instances(&template, #into(#value)?)?);
         }
     });
     // What functions list may be something else at any time.
@@ -197,6 +197,11 @@ fn described(resource: &Resource, description: Option<&str>, function: &Function
         described = quote!(#described.cache(::core::time::Duration::new(#seconds, #nanoseconds)));
     }
     described
+}
+
+/// What a function returned, so that what is wrong with its type is told where the type stands.
+fn value(function: &Function) -> Ident {
+    Ident::new("value", function.output.resolved_at(Span::call_site()))
 }
 
 /// Calls a function with what it asks for.

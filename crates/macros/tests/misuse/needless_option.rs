@@ -1,0 +1,11 @@
+struct Docs;
+
+#[libris::resources]
+impl Docs {
+    #[resource("docs://{doc_id}")]
+    fn document(&self, doc_id: Option<String>) -> Option<String> {
+        doc_id
+    }
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+struct Docs;
+
+#[libris::resources]
+impl Docs {
+    #[resource("/documents/{doc_id}")]
+    fn document(&self, doc_id: String) -> String {
+        doc_id
+    }
+}
+
+fn main() {}

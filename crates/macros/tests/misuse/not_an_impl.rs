@@ -1,0 +1,4 @@
+#[libris::resources]
+struct Docs;
+
+fn main() {}

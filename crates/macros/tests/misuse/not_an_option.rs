@@ -1,0 +1,11 @@
+struct Docs;
+
+#[libris::resources]
+impl Docs {
+    #[resource("docs://{doc_id}{?version}")]
+    fn document(&self, doc_id: String, version: u32) -> String {
+        format!("{doc_id} {version}")
+    }
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+struct Docs;
+
+impl Docs {
+    #[libris::resource("docs://all")]
+    fn all(&self) -> &str {
+        "all"
+    }
+}
+
+fn main() {
+    Docs.all();
+}
