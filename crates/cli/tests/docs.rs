@@ -10,7 +10,14 @@ use std::process::{Command, Output, Stdio};
 const LIBRIS: &str = env!("CARGO_BIN_EXE_libris");
 
 /// Commands that are shown but not run here, because running them is what the tests are.
-const KNOWN: [&str; 3] = ["./test", "./test quick", "cargo install --path crates/cli"];
+const KNOWN: [&str; 6] = [
+    "./test",
+    "./test quick",
+    "cargo install --path crates/cli",
+    "cargo add libris",
+    "cargo run -p libris --example documents",
+    "cargo run -p libris --example weather -- 127.0.0.1:4747",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -140,7 +147,8 @@ fn json_is_json() {
 #[test]
 fn every_block_is_of_a_kind_that_is_tested() {
     for block in blocks() {
-        let kinds = ["console", "sh", "toml", "json", "text"];
+        // Those of `rust` are compiled by the tests of the library.
+        let kinds = ["console", "sh", "toml", "json", "text", "rust", "rust,no_run"];
         assert!(kinds.contains(&&*block.kind), "{}: what is `{}`?", block.place, block.kind);
     }
 }

@@ -14,7 +14,7 @@ struct Docs {
 impl Docs {
     /// All documents.
     #[resource("docs://documents", mime = "application/json")]
-    async fn documents(&self) -> Result<Json<Vec<DocumentId>>, rusqlite::Error> {
+    async fn documents(&self) -> rusqlite::Result<Json<Vec<DocumentId>>> {
         self.store.ids("").map(Json)
     }
 
@@ -26,16 +26,12 @@ impl Docs {
         audience = ["user", "assistant"],
         priority = 0.8
     )]
-    async fn document(
-        &self,
-        doc_id: DocumentId,
-        version: Option<u32>,
-    ) -> Result<Option<String>, rusqlite::Error> {
+    async fn document(&self, doc_id: DocumentId, version: Option<u32>) -> rusqlite::Result<Option<String>> {
         self.store.text(&doc_id, version)
     }
 
     #[complete("docs://documents/{doc_id}{?version}", doc_id)]
-    async fn doc_ids(&self, typed: &str) -> Result<Vec<DocumentId>, rusqlite::Error> {
+    async fn doc_ids(&self, typed: &str) -> rusqlite::Result<Vec<DocumentId>> {
         self.store.ids(typed)
     }
 }

@@ -1,8 +1,35 @@
 //! Serve data as MCP resources.
 //!
-//! A [`Catalog`] joins [`Source`]s into one, and a [`Server`] speaks it over MCP: give it to
-//! [`wire::stdio::serve`] or to [`wire::http::Endpoint::new`]. Everything a source needs is re-exported
-//! here from `libris-core`.
+//! A function is a resource, and [`serve`] speaks it over MCP:
+//!
+//! ```no_run
+//! struct Notes(Vec<String>);
+//!
+//! #[libris::resources]
+//! impl Notes {
+//!     /// One note, by its number.
+//!     #[resource("notes://{number}", title = "Note", mime = "text/markdown")]
+//!     async fn note(&self, number: usize) -> Option<String> {
+//!         self.0.get(number).cloned()
+//!     }
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> libris::Result<()> {
+//!     libris::serve(Notes(vec!["# Milk".into()])).await
+//! }
+//! ```
+//!
+//! - [`resources`](macro@resources) makes a [`Source`] of an `impl` block; [`Libris`] makes one of closures, which
+//!   may come and go.
+//! - Whatever is a [`Source`], those of the crate `libris-sources` among them, stands beside others: [`Serve::and`],
+//!   or a [`Catalog`].
+//! - A [`Server`] is a source as a service of the protocol, for those who bring their own transport to [`wire`].
+
+/// The guide, so that what it shows is compiled.
+#[cfg(all(doctest, feature = "axum"))]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;
 
 mod catalog;
 mod cursor;
@@ -34,7 +61,6 @@ pub use server::{Config, Server};
 pub use libris_macros::{changes, complete, list, resource, resources};
 
 /// What the code that the attributes write needs, and nobody else.
-#[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod __private {
     use std::collections::BTreeMap;
