@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Inline, files, inline};
+use libris_sources::{Files, Inline, Sql, files, inline, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -19,7 +19,7 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders
+    /// What to serve: paths of folders, and databases as `sqlite:FILE`, `postgres://…` or `mysql://…`
     #[arg(value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     /// Folders.
     files: Vec<files::Config>,
+    /// Databases.
+    sql: Vec<sql::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -116,6 +118,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
+    Sql { config: Box<sql::Config>, folder: PathBuf },
     Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
 }
 
@@ -131,9 +134,20 @@ pub(crate) struct Opened {
 }
 
 impl Configured {
+    /// The source that an argument of the command line means.
+    fn named(argument: &Path) -> Self {
+        match argument.to_str() {
+            Some(text) if sql::Url::is_meant(text) => {
+                Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() }
+            }
+            _ => Self::Files(files::Config::new(argument)),
+        }
+    }
+
     fn open(self) -> Result<Opened> {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
+            Self::Sql { config, .. } => config.shown(),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -141,6 +155,10 @@ impl Configured {
             Self::Files(config) => {
                 let files = Files::open(config.clone()).with_context(failed)?;
                 (Some(files.root().clone()), Arc::new(files))
+            }
+            Self::Sql { config, folder } => {
+                let sql = Sql::open((**config).clone(), folder).with_context(failed)?;
+                (Some(sql.root().clone()), Arc::new(sql))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -171,7 +189,10 @@ impl What {
             }
             wanted.push(Configured::Files(files));
         }
-        wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
+        for sql in std::mem::take(&mut config.sql) {
+            wanted.push(Configured::Sql { config: Box::new(sql), folder: folder.clone() });
+        }
+        wanted.extend(self.sources.iter().map(|argument| Configured::named(argument)));
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();
@@ -180,7 +201,7 @@ impl What {
         if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",
-                format!("name a folder, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
+                format!("name a folder or a database, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
             ));
         }
         let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
@@ -201,7 +222,7 @@ fn check_mounts(opened: &[Opened]) -> Result<()> {
         if let Some(other) = seen.insert(root, name) {
             return Err(advice(
                 format!("`{other}` and `{name}` would both be `{root}`"),
-                "give one of them another `mount` in a configuration file",
+                "give one of them another `mount` or `name` in a configuration file",
             ));
         }
     }

@@ -107,7 +107,7 @@ fn nothing_to_serve_says_what_to_do() {
     assert_snapshot!(libris(folder.path(), &["serve"]), @"
     exit: 1
     error: there is nothing to serve
-    hint: name a folder, as in `libris serve ./docs`, or write a `libris.toml`
+    hint: name a folder or a database, as in `libris serve ./docs`, or write a `libris.toml`
     ");
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::config::Config;
 use super::dialect::Dialect;
 
-/// The address of a database as it is configured. It may hold a password, so it is never shown.
+/// The address of a database as it is configured. It may hold a password, so it is never shown whole.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Url(String);
@@ -26,10 +26,25 @@ impl Url {
     }
 }
 
+/// Without user, password and options.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once(':').unwrap_or(("", &self.0));
+        match dialect(scheme) {
+            None => f.write_str("a database"),
+            Some(Dialect::Sqlite) => f.write_str(&self.0),
+            Some(_) => {
+                // A password may hold anything, so what counts is the last.
+                let host = rest.rsplit('@').next().unwrap_or_default().trim_start_matches('/');
+                write!(f, "{scheme}://{}", host.split('?').next().unwrap_or_default())
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.0.split_once(':').map_or("", |(scheme, _)| scheme);
-        write!(f, "<{scheme}:…>")
+        write!(f, "<{self}>")
     }
 }
 
@@ -133,4 +148,22 @@ fn postgres(_: &str, _: Option<String>) -> Result<(Address, String)> {
 #[cfg(not(feature = "mysql"))]
 fn mysql(_: &str, _: Option<String>) -> Result<(Address, String)> {
     Err(Error::invalid("this program was built without MySQL"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let shown = |text: &str| format!("{} {:?}", Url::new(text), Url::new(text));
+        assert_eq!(shown("sqlite:a/shop.db"), "sqlite:a/shop.db <sqlite:a/shop.db>");
+        assert_eq!(shown("postgres://host/shop"), "postgres://host/shop <postgres://host/shop>");
+        let secret = ["s3cret", "s3c?ret", "s3c@ret", "s3c/ret", "s3c:ret", "s3c#ret"];
+        for secret in secret {
+            let shown =
+                shown(&format!("mysql://ada:{secret}@host:3306/shop?ssl-mode=required&password={secret}"));
+            assert!(!shown.contains("s3c") && !shown.contains("ada"), "{shown}");
+        }
+    }
 }

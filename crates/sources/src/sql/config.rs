@@ -75,6 +75,15 @@ impl Config {
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: Some(Url::new(url)), ..Self::default() }
     }
+
+    /// What to call it in messages: where it is, without its secrets.
+    pub fn shown(&self) -> String {
+        match (&self.url, &self.url_env) {
+            (Some(url), _) => url.to_string(),
+            (None, Some(name)) => format!("${name}"),
+            (None, None) => "a database".to_owned(),
+        }
+    }
 }
 
 impl Default for Config {

@@ -37,7 +37,8 @@ impl Dialect {
     /// The place of the value with this number, counted from 1.
     pub(super) fn place(self, number: usize) -> String {
         match self {
-            Self::Postgres => format!("${number}"),
+            // Values are sent as text, whatever they become.
+            Self::Postgres => format!("${number}::text"),
             Self::Sqlite | Self::Mysql => "?".to_owned(),
         }
     }

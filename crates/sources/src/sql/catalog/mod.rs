@@ -135,7 +135,12 @@ async fn describe(
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    for row in ask(driver, asked.columns, only).await? {
+    let columns = match ask(driver, asked.columns, only).await {
+        // A view of something that is gone has no columns, but is still there.
+        Err(Problem::Missing(_)) if driver.dialect() == Dialect::Sqlite => Vec::new(),
+        columns => columns?,
+    };
+    for row in columns {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.columns.push(column(driver.dialect(), &row));
     }

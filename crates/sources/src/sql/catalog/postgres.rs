@@ -7,7 +7,7 @@ const SHOWN: &str = "
     c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
     AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
-    AND ($1 IS NULL OR n.nspname = $1) AND ($2 IS NULL OR c.relname = $2)";
+    AND ($1::text IS NULL OR n.nspname = $1) AND ($2::text IS NULL OR c.relname = $2)";
 
 pub(super) fn questions() -> Questions {
     Questions {

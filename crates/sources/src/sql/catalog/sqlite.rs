@@ -42,19 +42,11 @@ pub(super) fn questions() -> Questions {
     }
 }
 
-/// All about all tables. They are asked about one by one: a view of something that is gone is an error,
-/// and must not hide the others.
+/// All about all tables, one by one: whatever is wrong with one must not hide the others.
 pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<Table>, Problem> {
     let mut tables = Vec::new();
     for summary in summaries(driver, &[]).await? {
-        match table(driver, &[], &summary.name).await {
-            Ok(found) => tables.extend(found),
-            Err(Problem::Failed(cause)) => {
-                tracing::warn!(%cause, table = summary.name.table, "a table cannot be described");
-                tables.push(Table::new(summary));
-            }
-            Err(problem) => return Err(problem),
-        }
+        tables.extend(table(driver, &[], &summary.name).await?);
     }
     Ok(tables)
 }
@@ -69,11 +61,11 @@ pub(super) async fn complete(driver: &dyn Driver, table: &mut Table) -> Result<(
     let quoted = Dialect::Sqlite.quote(name);
     let ask = async |sql: String| match collect(driver, &Statement::new(sql, Vec::new())).await {
         Ok(rows) => Ok(rows.first().and_then(|row| row[0].name().parse::<u64>().ok())),
-        Err(Problem::Failed(_)) => Ok(None),
+        // Tables made `WITHOUT ROWID` have no such number, and modules of others may be missing.
+        Err(Problem::Failed(_) | Problem::Missing(_)) => Ok(None),
         Err(problem) => Err(problem),
     };
     let count = ask(format!("SELECT count(*) FROM (SELECT 1 FROM {quoted} LIMIT {})", COUNTED + 1)).await?;
-    // Views and tables made `WITHOUT ROWID` have no such number, and asking is an error.
     let taken = table.columns.iter().any(|column| column.name.eq_ignore_ascii_case("rowid"));
     let last = match taken {
         true => None,

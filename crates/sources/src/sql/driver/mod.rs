@@ -50,7 +50,7 @@ impl Statement {
 
 /// Who takes the rows as they come.
 pub(super) trait Sink: Send {
-    /// What the columns are called. Comes first, and once.
+    /// What the columns of a configured query are called. Comes first.
     fn columns(&mut self, names: Vec<String>);
     /// One row; a break ends the statement.
     fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()>;

@@ -133,9 +133,6 @@ async fn query(
         );
         sink.columns(names);
         kinds = Some(found);
-    } else {
-        let prepared = connection.prepare(&sql).await?;
-        sink.columns(prepared.columns().iter().map(|column| column.name().to_owned()).collect());
     }
     let mut values = PgArguments::default();
     for bind in &statement.binds {
