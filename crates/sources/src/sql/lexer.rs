@@ -59,7 +59,7 @@ impl<'a> Lexer<'a> {
                 '$' if self.rest[1..].starts_with(|digit: char| digit.is_ascii_digit()) => {
                     return Err(positional());
                 }
-                _ if is_name(next) => self.word(),
+                _ if is_name(next) => self.word()?,
                 _ => self.take(next.len_utf8()),
             }
         }
@@ -72,11 +72,17 @@ impl<'a> Lexer<'a> {
         self.rest = rest;
     }
 
-    fn word(&mut self) {
+    fn word(&mut self) -> Result<(), String> {
         let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
         let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
-        self.first.get_or_insert_with(|| self.rest[..end].to_owned());
+        let word = &self.rest[..end];
+        // MySQL writes files even in a transaction that only reads.
+        if word.eq_ignore_ascii_case("into") {
+            return Err("its `sql` must not say INTO".to_owned());
+        }
+        self.first.get_or_insert_with(|| word.to_owned());
         self.take(end);
+        Ok(())
     }
 
     /// Whether backslashes escape in a string that begins here.
@@ -264,6 +270,7 @@ mod tests {
             (Mysql, "SELECT ?"),
             (Mysql, "SELECT 1; SELECT 2"),
             (Mysql, "SELECT 'a\\'"),
+            (Mysql, "SELECT 1 INTO OUTFILE '/tmp/x'"),
         ];
         for (dialect, sql) in cases {
             assert!(pieces(sql, dialect).is_err(), "{sql}");

@@ -178,6 +178,11 @@ fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
     if uri.variables().any(|name| name == "format") || text.contains('#') {
         return Ok(uri.clone());
     }
-    let query = text.contains('?');
-    UriTemplate::parse(&format!("{text}{}", if query { "{&format}" } else { "{?format}" }))
+    let last = text.strip_suffix('}').and_then(|text| text.rfind('{').map(|at| (text, &text[at..])));
+    let text = match last {
+        Some((head, last)) if last.starts_with("{?") || last.starts_with("{&") => format!("{head},format}}"),
+        _ if text.contains('?') => format!("{text}{{&format}}"),
+        _ => format!("{text}{{?format}}"),
+    };
+    UriTemplate::parse(&text)
 }

@@ -21,6 +21,12 @@ fn shown(alias: &str, schemas: &[String]) -> String {
     )
 }
 
+/// MariaDB keeps JSON as text, with a check. Only MariaDB reads such a comment.
+const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
+    SELECT 1 FROM information_schema.check_constraints j
+    WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
+    AND j.check_clause = CONCAT('json_valid(`', c.column_name, '`)')) THEN 'json' */";
+
 pub(super) fn questions(schemas: &[String]) -> Questions {
     let shown = |alias| shown(alias, schemas);
     Questions {
@@ -32,7 +38,7 @@ pub(super) fn questions(schemas: &[String]) -> Questions {
         ),
         columns: format!(
             "SELECT c.table_schema, c.table_name, c.column_name, c.column_type,
-                    CASE WHEN c.column_type LIKE 'tinyint(1)%' THEN 'tinyint(1)' ELSE c.data_type END,
+                    CASE WHEN c.column_type LIKE 'tinyint(1)%' THEN 'tinyint(1)' {JSON} ELSE c.data_type END,
                     CASE c.data_type
                          WHEN 'decimal' THEN
                               CONCAT('DECIMAL(', c.numeric_precision, ', ', c.numeric_scale, ')')

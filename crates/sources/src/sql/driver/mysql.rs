@@ -153,7 +153,11 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<Kind>) -> Result<Cell, sqlx::erro
         let boolean = name == "BOOLEAN" && (number == 0 || number == 1);
         return Ok(if boolean { Cell::Boolean(number == 1) } else { Cell::Integer(number) });
     }
-    let bytes = <&[u8] as Decode<MySql>>::decode(value)?;
+    let mut bytes = <&[u8] as Decode<MySql>>::decode(value)?;
+    if let "DATE" | "DATETIME" | "TIMESTAMP" | "TIME" = name {
+        // How many bytes follow is the first of them.
+        bytes = bytes.get(1..).unwrap_or_default();
+    }
     let text = || String::from_utf8(bytes.to_vec()).ok();
     Ok(match name {
         "DATE" => Cell::Text(date(bytes)),

@@ -135,12 +135,15 @@ impl Backend for File {
 
     fn explain(&self, error: sqlx::Error) -> Problem {
         let Some(known) = error.as_database_error() else { return explain(error) };
-        // What is above the lowest byte only says more of the same.
-        let code = known.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default() & 0xff;
+        // What is above the lowest byte says more of the same.
+        let whole = known.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
+        let code = whole & 0xff;
         let missing = ["no such table", "no such column"];
         match code {
             9 => Problem::Slow,
             5 | 6 => Problem::Away("it is locked"),
+            // On its own, 8 is an attempt to write.
+            8 if whole == 8 => Problem::Failed(error),
             8 | 10 | 14 => Problem::Away("its file cannot be opened"),
             11 | 26 => Problem::Away("its file is not a sound SQLite database"),
             18 | 20 => Problem::Value,
