@@ -179,6 +179,33 @@ impl What {
     /// Reads the configuration and opens the sources. What is in `open` and configured as it was is
     /// kept as it is.
     pub(crate) fn open(&self, open: &[Opened]) -> Result<(Config, Vec<Opened>)> {
+        let (config, wanted) = self.wanted()?;
+        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
+        let opened = wanted
+            .into_iter()
+            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
+            .collect::<Result<Vec<_>>>()?;
+        check_mounts(&opened)?;
+        Ok((config, opened))
+    }
+
+    /// The databases among the sources.
+    pub(crate) fn databases(&self) -> Result<Vec<Sql>> {
+        let (_, wanted) = self.wanted()?;
+        let databases = wanted.into_iter().filter_map(|configured| match configured {
+            Configured::Sql { config, folder } => Some((config, folder)),
+            Configured::Files(_) | Configured::Inline { .. } => None,
+        });
+        databases
+            .map(|(config, folder)| {
+                let shown = config.shown();
+                Sql::open(*config, &folder).with_context(|| format!("could not open `{shown}`"))
+            })
+            .collect()
+    }
+
+    /// Reads the configuration, and says what it and the command line name.
+    fn wanted(&self) -> Result<(Config, Vec<Configured>)> {
         let file = self.file();
         let mut config = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
@@ -204,25 +231,20 @@ impl What {
                 format!("name a folder or a database, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
             ));
         }
-        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
-        let opened = wanted
-            .into_iter()
-            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
-            .collect::<Result<Vec<_>>>()?;
-        check_mounts(&opened)?;
-        Ok((config, opened))
+        Ok((config, wanted))
     }
 }
 
-/// Two folders of one name would show as one, with files of both.
+/// Two sources of one name would show as one, with resources of both.
 fn check_mounts(opened: &[Opened]) -> Result<()> {
     let mut seen = HashMap::new();
     for Opened { root, name, .. } in opened {
         let Some(root) = root else { continue };
         if let Some(other) = seen.insert(root, name) {
+            let key = if root.scheme() == "file" { "mount" } else { "name" };
             return Err(advice(
                 format!("`{other}` and `{name}` would both be `{root}`"),
-                "give one of them another `mount` or `name` in a configuration file",
+                format!("give one of them another `{key}` in a configuration file"),
             ));
         }
     }

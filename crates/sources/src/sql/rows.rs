@@ -218,7 +218,59 @@ pub(super) fn written(values: &[Option<String>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::spans;
+    use super::{Rows, spans};
+    use crate::sql::catalog::{Column, Name, Summary, Table};
+    use crate::sql::dialect::Dialect;
+    use crate::sql::value::Kind;
+
+    fn table(key: &[&str]) -> Table {
+        let column = |name: &&str| Column {
+            name: name.to_string(),
+            declared: "integer".into(),
+            base: "integer".into(),
+            cast: "integer".into(),
+            kind: Kind::Integer,
+            nullable: false,
+            default: None,
+            comment: None,
+        };
+        let name = Name { schema: "main".into(), table: "million".into() };
+        let columns: Vec<_> = key.iter().map(column).collect();
+        Table {
+            summary: Summary { name, view: false, comment: None, rows: None },
+            key: columns.clone(),
+            columns,
+            primary: true,
+            indexes: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn pages_go_by_the_key() {
+        let page = |dialect, key: &[&str]| {
+            let table = table(key);
+            let after: Vec<_> = key.iter().map(|_| "7".to_owned()).collect();
+            Rows { dialect, table: &table, most: 9 }.page(Some(&after), 100).unwrap().sql
+        };
+        let tail = |sql: String| sql.split_once(" FROM ").unwrap().1.to_owned();
+        assert_eq!(
+            tail(page(Dialect::Sqlite, &["id"])),
+            r#""main"."million" AS t WHERE t."id" > ? ORDER BY t."id" LIMIT 101"#
+        );
+        assert_eq!(
+            tail(page(Dialect::Postgres, &["a", "b"])),
+            r#""main"."million" AS t WHERE (t."a", t."b") > (CAST($1::text AS integer), CAST($2::text AS integer)) ORDER BY t."a", t."b" LIMIT 101"#
+        );
+        assert_eq!(
+            tail(page(Dialect::Mysql, &["a", "b"])),
+            "`main`.`million` AS t WHERE ((t.`a` > ?) OR (t.`a` = ? AND t.`b` > ?)) ORDER BY t.`a`, t.`b` LIMIT 101"
+        );
+        let table = table(&["id"]);
+        let row =
+            Rows { dialect: Dialect::Sqlite, table: &table, most: 9 }.one(&["7".to_owned()]).unwrap().sql;
+        assert_eq!(tail(row), r#""main"."million" AS t WHERE t."id" = ? ORDER BY t."id" LIMIT 2"#);
+    }
 
     #[test]
     fn numbers_are_found_by_their_first_digits() {

@@ -126,8 +126,7 @@ impl Server {
         };
         while !answers() {
             if begun.elapsed() > PATIENCE {
-                let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                panic!("the server did not start within {PATIENCE:?}:\n{log}");
+                panic!("the server did not start within {PATIENCE:?}:\n{}", self.log());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -139,6 +138,11 @@ impl Server {
             Kind::Postgres => format!("postgres://ada@127.0.0.1:{}/{database}", self.port),
             Kind::Mysql => format!("mysql://root@127.0.0.1:{}/{database}", self.port),
         }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder.join("log")).unwrap()).into_owned()
     }
 
     /// Stops it as a crash would, and leaves its data.
