@@ -1,7 +1,7 @@
 //! Where a database is, without saying its secrets.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libris_core::{Error, Result};
 use serde::Deserialize;
@@ -60,7 +60,7 @@ fn dialect(scheme: &str) -> Option<Dialect> {
 /// The address of a database, with its secrets.
 pub(super) enum Address {
     #[cfg(feature = "sqlite")]
-    Sqlite(PathBuf),
+    Sqlite(std::path::PathBuf),
     #[cfg(feature = "postgres")]
     Postgres(Box<sqlx::postgres::PgConnectOptions>),
     #[cfg(feature = "mysql")]
@@ -83,7 +83,7 @@ impl Address {
         match dialect(scheme).ok_or_else(unknown)? {
             Dialect::Sqlite => sqlite(&url, password.is_some(), folder),
             Dialect::Postgres => postgres(&url, password),
-            Dialect::Mysql => mysql(&url, password),
+            Dialect::Mysql => mysql(&url, password, config.schemas.is_empty()),
         }
     }
 }
@@ -118,12 +118,17 @@ fn postgres(url: &str, password: Option<String>) -> Result<(Address, String)> {
 }
 
 #[cfg(feature = "mysql")]
-fn mysql(url: &str, password: Option<String>) -> Result<(Address, String)> {
+fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(Address, String)> {
     let rest = url.split_once(':').map_or("", |(_, rest)| rest);
     let mut options: sqlx::mysql::MySqlConnectOptions =
         format!("mysql:{rest}").parse().map_err(|_| malformed())?;
     if let Some(password) = password {
         options = options.password(&password);
+    }
+    if needs_database && options.get_database().is_none() {
+        return Err(Error::invalid(
+            "the URL names no database: write `mysql://user@host/database`, or say `schemas`",
+        ));
     }
     let name = options.get_database().unwrap_or("mysql").to_owned();
     Ok((Address::Mysql(Box::new(options)), name))
@@ -146,7 +151,7 @@ fn postgres(_: &str, _: Option<String>) -> Result<(Address, String)> {
 }
 
 #[cfg(not(feature = "mysql"))]
-fn mysql(_: &str, _: Option<String>) -> Result<(Address, String)> {
+fn mysql(_: &str, _: Option<String>, _: bool) -> Result<(Address, String)> {
     Err(Error::invalid("this program was built without MySQL"))
 }
 

@@ -4,6 +4,9 @@
 //! database's own catalog, and every value is bound. What callers are told about a database that does not
 //! answer says why in general words; what it said itself is logged.
 
+// One database alone needs only a part of what they share.
+#![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
+
 mod address;
 mod catalog;
 mod config;
@@ -242,7 +245,7 @@ impl Inner {
                 humantime::format_duration(self.config.timeout)
             )),
             Problem::Value => {
-                Error::invalid("a value is not of the type that the database has for it".to_owned())
+                Error::invalid("the database cannot use a value that was given: is it of the right type?")
             }
             Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
         }

@@ -168,11 +168,13 @@ impl Watch {
             && !self.listening
         {
             match channel.begin().await {
-                Ok(()) => self.listening = true,
+                Ok(()) => {
+                    self.listening = true;
+                    missed = true;
+                }
                 // A pooler may not let us listen; asking still works.
                 Err(problem) => tracing::debug!(?problem, "nobody listens to the channel"),
             }
-            missed = true;
         }
         if !missed && version.is_some() && version == self.version {
             return Ok(());

@@ -106,3 +106,19 @@ async fn errors_keep_secrets() {
         "the database `shop` cannot be reached now: it has no database of this name; try again later"
     );
 }
+
+#[tokio::test]
+async fn a_password_comes_from_the_environment() {
+    let database = Database::new(Engine::Mysql).await;
+    // A variable that cargo sets for every test.
+    let (variable, password) = ("CARGO_PKG_NAME", std::env::var("CARGO_PKG_NAME").unwrap());
+    let name = database.url.rsplit('/').next().unwrap();
+    let user =
+        format!("CREATE USER {name}@'%' IDENTIFIED BY '{password}'; GRANT SELECT ON {name}.* TO {name}@'%'");
+    database.execute(&format!("CREATE TABLE t (id int PRIMARY KEY); {user}")).await;
+    let url = database.url.replace("root@", &format!("{name}@"));
+    let database = Database { url, ..database };
+    assert!(matches!(database.source("").error("t/schema").await, Error::Unavailable(_)));
+    let shop = database.source(&format!("password_env = \"{variable}\""));
+    assert!(shop.read("t/schema").await.contains("Primary key: id"));
+}

@@ -123,6 +123,20 @@ async fn other_schemas_are_named() {
     assert_eq!(only.sql.list(None, 100).await.unwrap().resources.len(), 4);
 }
 
+#[tokio::test]
+async fn other_databases_of_mysql_are_schemas() {
+    let (one, two) = (Database::new(Engine::Mysql).await, Database::new(Engine::Mysql).await);
+    one.execute("CREATE TABLE here (id int PRIMARY KEY); INSERT INTO here VALUES (1)").await;
+    two.execute("CREATE TABLE there (id int PRIMARY KEY); INSERT INTO there VALUES (2)").await;
+    let name = two.url.rsplit('/').next().unwrap().to_owned();
+    let alone = one.source("");
+    assert!(matches!(alone.error(&format!("{name}.there/rows/2")).await, Error::NotFound(_)));
+    let both = one.source(&format!("schemas = [\"{name}\"]"));
+    assert_eq!(both.read(&format!("{name}.there/rows/2")).await, r#"{"id":2}"#);
+    assert!(matches!(both.error("here/rows/1").await, Error::NotFound(_)));
+    assert!(matches!(both.error("mysql.user/rows").await, Error::NotFound(_)));
+}
+
 /// Names that are syntax elsewhere are just names.
 #[tokio::test]
 async fn odd_names_are_names() {

@@ -104,6 +104,14 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
 }
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+impl Settings {
+    /// The time-out as servers take it: no time means no time-out to them, and there is a longest.
+    fn millis(self) -> u128 {
+        self.timeout.as_millis().clamp(1, i32::MAX as u128)
+    }
+}
+
 /// A driver for the database at this address.
 pub(super) fn open(address: &Address, settings: Settings) -> Arc<dyn Driver> {
     match address {

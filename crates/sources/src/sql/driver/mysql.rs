@@ -51,7 +51,7 @@ impl Backend for Server {
         let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut connection).await?;
         let limit = match version.contains("MariaDB") {
             true => format!("SET SESSION max_statement_time = {}", self.settings.timeout.as_secs_f64()),
-            false => format!("SET SESSION max_execution_time = {}", self.settings.timeout.as_millis()),
+            false => format!("SET SESSION max_execution_time = {}", self.settings.millis()),
         };
         connection.execute(&*limit).await?;
         Ok(connection)

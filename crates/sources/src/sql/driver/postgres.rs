@@ -18,7 +18,7 @@ pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driv
     let begin = format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL TimeZone = 'UTC'; \
          SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'iso_8601'; SET LOCAL bytea_output = 'hex'",
-        settings.timeout.as_millis()
+        settings.millis()
     );
     let options = options.application_name("libris").disable_statement_logging();
     Pool::new(Server { options, begin, settings }, settings)
@@ -42,7 +42,7 @@ impl Driver for Pool<Server> {
 
     async fn version(&self) -> Result<Option<String>, Problem> {
         // It moves on with every transaction that writes, and also tells on a replica.
-        let statement = Statement::new("SELECT pg_current_snapshot()::text".to_owned(), Vec::new());
+        let statement = Statement::new("SELECT txid_current_snapshot()::text".to_owned(), Vec::new());
         let rows = super::collect(self, &statement).await?;
         Ok(rows.first().map(|row| row[0].name()))
     }
