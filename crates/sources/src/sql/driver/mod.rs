@@ -239,7 +239,9 @@ impl<B: Backend> Pool<B> {
     /// Whatever keeps us from connecting, the database is away.
     fn refused(&self, error: sqlx::Error) -> Problem {
         tracing::debug!(%error, "a database cannot be reached");
+        let lost = matches!(error, sqlx::Error::Io(_));
         match self.backend.explain(error) {
+            Problem::Away(LOST) if lost => Problem::Away("its host cannot be reached"),
             away @ Problem::Away(_) => away,
             _ => Problem::Away("it refuses the connection"),
         }
@@ -263,6 +265,9 @@ impl Sink for Started<'_> {
     }
 }
 
+/// What is said of a connection that ended.
+const LOST: &str = "the connection was lost";
+
 /// What an error means that does not come from the database itself.
 fn explain(error: sqlx::Error) -> Problem {
     use std::io::ErrorKind;
@@ -271,10 +276,10 @@ fn explain(error: sqlx::Error) -> Problem {
             ErrorKind::ConnectionRefused => "nothing listens at its address",
             ErrorKind::NotFound => "its address is not known",
             ErrorKind::TimedOut => "it does not answer",
-            _ => "the connection was lost",
+            _ => LOST,
         }),
         sqlx::Error::Tls(_) => Problem::Away("there is no secure connection to it"),
-        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Problem::Away("the connection was lost"),
+        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Problem::Away(LOST),
         sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Problem::Away("it does not answer"),
         other => Problem::Failed(other),
     }
