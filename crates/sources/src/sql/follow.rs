@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libris_core::Uri;
 use tokio::sync::Notify;
 
-/// How many are remembered. Beyond, only triggers tell.
+/// How many are remembered. Where there are more, everybody is told to look again when anything changes.
 const MOST: usize = 1000;
 
 /// The resources that are followed.
@@ -26,6 +26,8 @@ struct State {
     watches: usize,
     /// By URI: a digest of what it was, if it has been looked at.
     digests: BTreeMap<Uri, Option<u64>>,
+    /// Whether there were too many to remember.
+    full: bool,
     /// What was told last, which whoever is told asks about.
     told: Option<Uri>,
 }
@@ -45,6 +47,7 @@ impl Followed {
         state.watches -= 1;
         if state.watches == 0 {
             state.digests.clear();
+            state.full = false;
         }
     }
 
@@ -52,11 +55,26 @@ impl Followed {
     pub(super) fn add(&self, uri: &Uri) {
         let mut state = self.lock();
         let wanted = state.watches > 0 && state.told.as_ref() != Some(uri);
-        if wanted && state.digests.len() < MOST && !state.digests.contains_key(uri) {
-            state.digests.insert(uri.clone(), None);
-            drop(state);
-            self.new.notify_one();
+        if !wanted || state.digests.contains_key(uri) {
+            return;
         }
+        if state.digests.len() >= MOST {
+            state.full = true;
+            return;
+        }
+        state.digests.insert(uri.clone(), None);
+        drop(state);
+        self.new.notify_one();
+    }
+
+    /// Whether there were too many to remember. If so, all are forgotten: those that somebody still wants
+    /// are asked about again once changes are said to be lost.
+    pub(super) fn overflowed(&self) -> bool {
+        let mut state = self.lock();
+        if state.full {
+            state.digests.clear();
+        }
+        std::mem::take(&mut state.full)
     }
 
     pub(super) fn telling(&self, uri: &Uri) {
@@ -71,5 +89,30 @@ impl Followed {
         if let Some(known) = self.lock().digests.get_mut(uri) {
             *known = Some(digest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Followed, MOST};
+    use libris_core::Uri;
+
+    #[test]
+    fn too_many_are_noticed_and_forgotten() {
+        let followed = Followed::default();
+        let add = |number: usize| followed.add(&Uri::parse(&format!("a:{number}")).unwrap());
+        add(0);
+        assert!(followed.all().is_empty(), "nobody watches");
+        followed.begin();
+        (0..MOST).for_each(add);
+        assert!(!followed.overflowed());
+        add(0);
+        assert!(!followed.overflowed(), "it is remembered already");
+        add(MOST);
+        assert!(followed.overflowed() && followed.all().is_empty());
+        add(7);
+        assert_eq!(followed.all().len(), 1);
+        followed.end();
+        assert!(followed.all().is_empty());
     }
 }

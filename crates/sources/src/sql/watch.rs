@@ -25,6 +25,9 @@ use super::{Inner, Place, key};
 /// For how long messages are gathered before queries and pages are looked at again.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// How many rows are remembered of what was heard.
+const MANY: usize = 10_000;
+
 /// The longest pause between two attempts to reach a database that is away.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -141,6 +144,7 @@ impl Watch {
     /// Looks whether anything has changed, and at what. While the database is away that is tried ever
     /// less often.
     async fn look(&mut self) {
+        let begun = Instant::now();
         let was_away = self.away;
         match self.examine().await {
             Ok(()) => {
@@ -148,7 +152,8 @@ impl Watch {
                     tracing::info!(database = self.inner.name, "the database is back");
                 }
                 self.away = false;
-                self.pause = self.poll;
+                // However much there is to look at, most of the time is the database's own.
+                self.pause = self.poll.max(begun.elapsed() * 4);
             }
             Err(Away) => {
                 if !was_away {
@@ -180,6 +185,9 @@ impl Watch {
             return Ok(());
         }
         self.compare_tables().await?;
+        if self.inner.followed.overflowed() {
+            self.changes.push_back(Change::Lost);
+        }
         self.look_at_followed(None).await?;
         self.version = version;
         Ok(())
@@ -305,6 +313,11 @@ impl Watch {
             _ => None,
         };
         match row {
+            // Of very many, it is not remembered which were told already.
+            Some(row) if self.heard.rows.len() >= MANY => {
+                self.heard.vague = true;
+                self.changes.push_back(Change::Updated(row));
+            }
             Some(row) => {
                 if self.heard.rows.insert(row.clone()) {
                     self.changes.push_back(Change::Updated(row));
