@@ -303,8 +303,7 @@ impl Inner {
             return Ok(None);
         }
         let found = catalog::table(&*self.driver, &self.config.schemas, &name).await;
-        // Some databases find names that are only like it.
-        let found = found.map_err(|problem| self.error(problem))?.filter(|table| *table.name() == name);
+        let found = found.map_err(|problem| self.error(problem))?;
         Ok(found.map(|table| self.remember(name, table)))
     }
 

@@ -25,6 +25,9 @@ use super::{Inner, Place, key};
 /// For how long messages are gathered before queries and pages are looked at again.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// How long the first look may take before the watch begins without it.
+const FIRST: Duration = Duration::from_secs(2);
+
 /// How many rows are remembered of what was heard.
 const MANY: usize = 10_000;
 
@@ -53,8 +56,11 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         away: false,
         changes: VecDeque::new(),
     };
-    watch.look().await;
-    // What was found now is where changes begin.
+    // What is found now is where changes begin. Others wait to be watched too, so a database that does not
+    // answer is looked at later, and then taken for changed.
+    if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
+        watch.next = Instant::now();
+    }
     watch.changes.clear();
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
 }

@@ -110,7 +110,8 @@ pub(super) async fn table(
     schemas: &[String],
     name: &Name,
 ) -> Result<Option<Table>, Problem> {
-    Ok(describe(driver, schemas, Some(name)).await?.into_iter().next())
+    // MySQL also finds names that are only like it.
+    Ok(describe(driver, schemas, Some(name)).await?.into_iter().find(|table| table.name() == name))
 }
 
 /// All about all tables.

@@ -54,7 +54,7 @@ pub(super) fn questions() -> Questions {
              CROSS JOIN LATERAL unnest(r.conkey, r.confkey) WITH ORDINALITY AS k(here, there, position)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.here
              JOIN pg_catalog.pg_attribute b ON b.attrelid = f.oid AND b.attnum = k.there
-             WHERE {SHOWN} ORDER BY 1, 2, r.conname, k.position"
+             WHERE {SHOWN} AND has_table_privilege(f.oid, 'SELECT') ORDER BY 1, 2, r.conname, k.position"
         ),
     }
 }
