@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Inline, files, inline};
+use libris_sources::{Files, Inline, Sql, files, inline, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -19,7 +19,7 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders
+    /// What to serve: paths of folders, and databases as `sqlite:FILE`, `postgres://…` or `mysql://…`
     #[arg(value_name = "SOURCE")]
     sources: Vec<PathBuf>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     /// Folders.
     files: Vec<files::Config>,
+    /// Databases.
+    sql: Vec<sql::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -116,6 +118,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
+    Sql { config: Box<sql::Config>, folder: PathBuf },
     Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
 }
 
@@ -131,9 +134,20 @@ pub(crate) struct Opened {
 }
 
 impl Configured {
+    /// The source that an argument of the command line means.
+    fn named(argument: &Path) -> Self {
+        match argument.to_str() {
+            Some(text) if sql::Url::is_meant(text) => {
+                Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() }
+            }
+            _ => Self::Files(files::Config::new(argument)),
+        }
+    }
+
     fn open(self) -> Result<Opened> {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
+            Self::Sql { config, .. } => config.shown(),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -141,6 +155,10 @@ impl Configured {
             Self::Files(config) => {
                 let files = Files::open(config.clone()).with_context(failed)?;
                 (Some(files.root().clone()), Arc::new(files))
+            }
+            Self::Sql { config, folder } => {
+                let sql = Sql::open((**config).clone(), folder).with_context(failed)?;
+                (Some(sql.root().clone()), Arc::new(sql))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -161,6 +179,33 @@ impl What {
     /// Reads the configuration and opens the sources. What is in `open` and configured as it was is
     /// kept as it is.
     pub(crate) fn open(&self, open: &[Opened]) -> Result<(Config, Vec<Opened>)> {
+        let (config, wanted) = self.wanted()?;
+        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
+        let opened = wanted
+            .into_iter()
+            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
+            .collect::<Result<Vec<_>>>()?;
+        check_mounts(&opened)?;
+        Ok((config, opened))
+    }
+
+    /// The databases among the sources.
+    pub(crate) fn databases(&self) -> Result<Vec<Sql>> {
+        let (_, wanted) = self.wanted()?;
+        let databases = wanted.into_iter().filter_map(|configured| match configured {
+            Configured::Sql { config, folder } => Some((config, folder)),
+            Configured::Files(_) | Configured::Inline { .. } => None,
+        });
+        databases
+            .map(|(config, folder)| {
+                let shown = config.shown();
+                Sql::open(*config, &folder).with_context(|| format!("could not open `{shown}`"))
+            })
+            .collect()
+    }
+
+    /// Reads the configuration, and says what it and the command line name.
+    fn wanted(&self) -> Result<(Config, Vec<Configured>)> {
         let file = self.file();
         let mut config = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
@@ -171,7 +216,10 @@ impl What {
             }
             wanted.push(Configured::Files(files));
         }
-        wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
+        for sql in std::mem::take(&mut config.sql) {
+            wanted.push(Configured::Sql { config: Box::new(sql), folder: folder.clone() });
+        }
+        wanted.extend(self.sources.iter().map(|argument| Configured::named(argument)));
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();
@@ -180,28 +228,23 @@ impl What {
         if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",
-                format!("name a folder, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
+                format!("name a folder or a database, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
             ));
         }
-        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
-        let opened = wanted
-            .into_iter()
-            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
-            .collect::<Result<Vec<_>>>()?;
-        check_mounts(&opened)?;
-        Ok((config, opened))
+        Ok((config, wanted))
     }
 }
 
-/// Two folders of one name would show as one, with files of both.
+/// Two sources of one name would show as one, with resources of both.
 fn check_mounts(opened: &[Opened]) -> Result<()> {
     let mut seen = HashMap::new();
     for Opened { root, name, .. } in opened {
         let Some(root) = root else { continue };
         if let Some(other) = seen.insert(root, name) {
+            let key = if root.scheme() == "file" { "mount" } else { "name" };
             return Err(advice(
                 format!("`{other}` and `{name}` would both be `{root}`"),
-                "give one of them another `mount` in a configuration file",
+                format!("give one of them another `{key}` in a configuration file"),
             ));
         }
     }

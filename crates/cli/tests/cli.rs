@@ -107,7 +107,7 @@ fn nothing_to_serve_says_what_to_do() {
     assert_snapshot!(libris(folder.path(), &["serve"]), @"
     exit: 1
     error: there is nothing to serve
-    hint: name a folder, as in `libris serve ./docs`, or write a `libris.toml`
+    hint: name a folder or a database, as in `libris serve ./docs`, or write a `libris.toml`
     ");
 }
 
@@ -154,6 +154,60 @@ fn two_folders_of_one_name_are_refused() {
     exit: 1
     error: `a/docs` and `b/docs` would both be `file:///docs/`
     hint: give one of them another `mount` in a configuration file
+    ");
+}
+
+#[test]
+fn two_databases_of_one_name_are_refused() {
+    let folder = folder(&[("a/shop.db", ""), ("b/shop.db", "")]);
+    assert_snapshot!(libris(folder.path(), &["check", "sqlite:a/shop.db", "sqlite:b/shop.db"]), @"
+    exit: 1
+    error: `sqlite:a/shop.db` and `sqlite:b/shop.db` would both be `sqlite://shop/`
+    hint: give one of them another `name` in a configuration file
+    ");
+}
+
+#[test]
+fn a_database_is_configured() {
+    let config = "
+        [[sql]]
+        url = \"sqlite:data/shop.db\"
+        [[sql.query]]
+        uri = \"db://answer\"
+        sql = \"SELECT 42 AS answer\"
+    ";
+    let folder = folder(&[("libris.toml", config), ("data/shop.db", "")]);
+    assert_snapshot!(libris(folder.path(), &["check"]), @"
+    exit: 0
+    sqlite:data/shop.db: 3 resources, 0 B
+      db://answer  application/json
+      sqlite://shop/  inode/directory
+      sqlite://shop/schema  text/markdown  Schema of shop
+      template db://answer{?format}
+      template sqlite://shop/{table}/schema{?format}
+      template sqlite://shop/{table}/rows{?limit,after,format}
+      template sqlite://shop/{table}/rows/{key}{?format}
+    ok
+    ");
+}
+
+#[test]
+fn passwords_are_not_printed() {
+    let folder = folder(&[("shop.db", "")]);
+    for url in [
+        "postgres://ada:s3cret@127.0.0.1:9/shop",
+        "mysql://ada:s3cret@127.0.0.1:9/shop",
+        "mysql://ada:s3cret@h",
+    ] {
+        for command in ["check", "triggers"] {
+            let said = libris(folder.path(), &[command, url, "--log", "trace"]);
+            assert!(said.starts_with("exit: 1\n") && !said.contains("s3cret"), "{said}");
+        }
+    }
+    assert_snapshot!(libris(folder.path(), &["triggers", "sqlite:shop.db"]), @"
+    exit: 1
+    error: there is no PostgreSQL database among the sources
+    hint: name one, as in `libris triggers postgres://localhost/shop`
     ");
 }
 

@@ -240,7 +240,10 @@ impl Shared {
             _ => {
                 gathered.list.get_or_insert(due);
                 gathered.updates_due.get_or_insert(due);
-                gathered.updated.extend(lock(&self.listeners).subscribed.keys().cloned());
+                let subjects: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
+                // A source that is new follows only what it is asked about.
+                subjects.iter().for_each(|subject| drop(self.source.subject(subject)));
+                gathered.updated.extend(subjects);
                 return;
             }
         };

@@ -7,8 +7,10 @@
 pub mod files;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(feature = "database")]
+pub mod sql;
 
-#[cfg(any(feature = "files", feature = "inline"))]
+#[cfg(any(feature = "files", feature = "inline", feature = "database"))]
 mod duration;
 #[cfg(feature = "media")]
 mod media;
@@ -19,3 +21,5 @@ mod range;
 pub use files::Files;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
+#[cfg(feature = "database")]
+pub use sql::Sql;
