@@ -62,6 +62,10 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
+    /// Somebody wants to hear of changes of this subject from now on, while there is a watch. A source that
+    /// cannot look at everything it has looks at these. It may be told the same again.
+    fn follow(&self, _subject: &Uri) {}
+
     /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -105,6 +109,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn subject(&self, uri: &Uri) -> Uri {
         (**self).subject(uri)
+    }
+
+    fn follow(&self, subject: &Uri) {
+        (**self).follow(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

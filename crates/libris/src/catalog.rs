@@ -175,6 +175,12 @@ impl Source for Catalog {
             .map_or_else(|| uri.clone(), |source| source.subject(uri))
     }
 
+    fn follow(&self, subject: &Uri) {
+        if let Some(source) = Self::candidates(&self.sources(), subject).first() {
+            source.follow(subject);
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Watches::open(self.sources.subscribe()).await.map(|watches| Some(watches.changes()))
     }

@@ -241,8 +241,8 @@ impl Shared {
                 gathered.list.get_or_insert(due);
                 gathered.updates_due.get_or_insert(due);
                 let subjects: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
-                // A source that is new follows only what it is asked about.
-                subjects.iter().for_each(|subject| drop(self.source.subject(subject)));
+                // One of the sources may be new and follow nothing yet.
+                subjects.iter().for_each(|subject| self.source.follow(subject));
                 gathered.updated.extend(subjects);
                 return;
             }
@@ -375,6 +375,7 @@ impl Listener for Ear {
         }
         let name: Arc<str> = name.into();
         subscriptions.insert(name.clone(), subject.clone());
+        self.shared.source.follow(&subject);
         let mut listeners = lock(&self.shared.listeners);
         listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
         Ok(())

@@ -28,8 +28,6 @@ struct State {
     digests: BTreeMap<Uri, Option<u64>>,
     /// Whether there were too many to remember.
     full: bool,
-    /// What was told last, which whoever is told asks about.
-    told: Option<Uri>,
 }
 
 impl Followed {
@@ -51,11 +49,10 @@ impl Followed {
         }
     }
 
-    /// Remembers a resource, unless it is only asked about because its change was told.
+    /// Remembers a resource.
     pub(super) fn add(&self, uri: &Uri) {
         let mut state = self.lock();
-        let wanted = state.watches > 0 && state.told.as_ref() != Some(uri);
-        if !wanted || state.digests.contains_key(uri) {
+        if state.watches == 0 || state.digests.contains_key(uri) {
             return;
         }
         if state.digests.len() >= MOST {
@@ -75,10 +72,6 @@ impl Followed {
             state.digests.clear();
         }
         std::mem::take(&mut state.full)
-    }
-
-    pub(super) fn telling(&self, uri: &Uri) {
-        self.lock().told = Some(uri.clone());
     }
 
     pub(super) fn all(&self) -> Vec<(Uri, Option<u64>)> {

@@ -220,6 +220,10 @@ impl Source for Sql {
         self.inner.subject(uri)
     }
 
+    fn follow(&self, subject: &Uri) {
+        self.inner.follow(subject);
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(Arc::clone(&self.inner)).await))
     }

@@ -115,9 +115,6 @@ impl Watch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
-                if let Change::Updated(uri) = &change {
-                    self.inner.followed.telling(uri);
-                }
                 return change;
             }
             let inner = Arc::clone(&self.inner);
@@ -339,21 +336,24 @@ impl Inner {
         self.places.closest(uri).map(|(_, place, _)| *place)
     }
 
-    /// The URI whose changes are told for this one. It is asked about when somebody subscribes, so this
-    /// is where following begins.
+    /// The URI whose changes are told for this one.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
-        let subject = match place {
-            Place::Schema | Place::TableSchema => return uri.without_query(),
-            Place::Folder => return uri.clone(),
+        match place {
+            Place::Schema | Place::TableSchema => uri.without_query(),
             // However it is encoded and whatever its format, it is the same row.
-            Place::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key"))),
-            Place::TableFolder | Place::Rows | Place::Query(_) => Ok(uri.clone()),
-        };
-        let subject = subject.unwrap_or_else(|_| uri.clone());
-        self.followed.add(&subject);
-        subject
+            Place::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
+                .unwrap_or_else(|_| uri.clone()),
+            Place::Folder | Place::TableFolder | Place::Rows | Place::Query(_) => uri.clone(),
+        }
+    }
+
+    /// Looks at this one too when there is reason to. Schemas are looked at anyway.
+    pub(super) fn follow(&self, subject: &Uri) {
+        if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
+            self.followed.add(subject);
+        }
     }
 }
 
