@@ -1,6 +1,7 @@
 //! The configuration file, and the sources it or the command line names.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Inline, files, inline};
+use libris_sources::{Files, Git, Inline, files, git, inline};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -19,9 +20,9 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders
+    /// What to serve: paths of folders, and git repositories as `git:PATH`
     #[arg(value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<OsString>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -39,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) http: Http,
     /// Folders.
     files: Vec<files::Config>,
+    /// Git repositories.
+    git: Vec<git::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -116,6 +119,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
+    Git(git::Config),
     Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
 }
 
@@ -131,9 +135,18 @@ pub(crate) struct Opened {
 }
 
 impl Configured {
+    /// What a SOURCE of the command line stands for: a folder, unless it begins like something else.
+    fn named(source: &OsStr) -> Self {
+        match source.to_str().and_then(|text| text.split_once(':')) {
+            Some(("git", path)) => Self::Git(git::Config::new(path)),
+            _ => Self::Files(files::Config::new(source)),
+        }
+    }
+
     fn open(self) -> Result<Opened> {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
+            Self::Git(config) => format!("git:{}", config.path.display()),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -141,6 +154,10 @@ impl Configured {
             Self::Files(config) => {
                 let files = Files::open(config.clone()).with_context(failed)?;
                 (Some(files.root().clone()), Arc::new(files))
+            }
+            Self::Git(config) => {
+                let git = Git::open(config.clone()).with_context(failed)?;
+                (Some(git.root().clone()), Arc::new(git))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -171,7 +188,13 @@ impl What {
             }
             wanted.push(Configured::Files(files));
         }
-        wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
+        for mut git in std::mem::take(&mut config.git) {
+            if !git.path.as_os_str().is_empty() {
+                git.path = folder.join(&git.path);
+            }
+            wanted.push(Configured::Git(git));
+        }
+        wanted.extend(self.sources.iter().map(|source| Configured::named(source)));
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();
@@ -193,15 +216,16 @@ impl What {
     }
 }
 
-/// Two folders of one name would show as one, with files of both.
+/// Two folders or repositories of one name would show as one, with files of both.
 fn check_mounts(opened: &[Opened]) -> Result<()> {
     let mut seen = HashMap::new();
     for Opened { root, name, .. } in opened {
         let Some(root) = root else { continue };
         if let Some(other) = seen.insert(root, name) {
+            let key = if root.scheme() == "git" { "name" } else { "mount" };
             return Err(advice(
                 format!("`{other}` and `{name}` would both be `{root}`"),
-                "give one of them another `mount` in a configuration file",
+                format!("give one of them another `{key}` in a configuration file"),
             ));
         }
     }

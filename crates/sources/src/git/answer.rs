@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gix::ObjectId;
+use gix::objs::tree::EntryKind;
 use libris_core::{Cache, Content, Contents, Error, Proof, Result, Uri};
 use serde_json::Value;
 
@@ -111,17 +112,20 @@ impl Answer<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The path of a parameter, as it is written in a repository.
-    fn path(&self) -> Result<Option<String>> {
+    /// The path of a parameter, as it is written in a repository. What is there is looked up in these trees.
+    fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
         if !names.iter().all(|name| is_name(name)) || names.len() > DEPTH {
             return Err(Error::invalid("`path` is a path within the repository, such as `src/main.rs`"));
         }
+        let mut directory = path.ends_with('/');
+        for tree in trees {
+            directory |= self.objects.at(*tree, &names)?.is_some_and(|entry| entry.kind == EntryKind::Tree);
+        }
         // What is not shown does not exist, not even as something that never changed.
-        if !self.inner.filter.shows_all(&names, path.ends_with('/'))
-            && !self.inner.filter.shows_all(&names, true)
-        {
+        let shows = |directory| self.inner.filter.shows_all(&names, directory);
+        if !shows(true) || !(directory || shows(false)) {
             return Err(self.not_found());
         }
         Ok(Some(path))
@@ -136,7 +140,7 @@ impl Answer<'_> {
                 })?
             }
         };
-        let (path, format) = (self.path()?, self.asked.format()?);
+        let (path, format) = (self.path(&[self.objects.node(from)?.tree])?, self.asked.format()?);
         let names = path.as_deref().map(names);
         let mut log = Log::new(self.objects, from, names.as_deref())?;
         let (mut commits, mut more, mut shallow) = (Vec::new(), false, false);
@@ -169,9 +173,9 @@ impl Answer<'_> {
     }
 
     fn diff(&self, base: ObjectId, head: ObjectId) -> Result<Content> {
-        let path = self.path()?;
-        let within = path.as_deref().map(names).unwrap_or_default();
         let (old, new) = (self.objects.node(base)?.tree, self.objects.node(head)?.tree);
+        let path = self.path(&[new, old])?;
+        let within = path.as_deref().map(names).unwrap_or_default();
         let limit = self.inner.config.max_size;
         let too_large = |size| Error::TooLarge {
             uri: self.uri.clone(),

@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use gix::objs::tree::EntryKind;
+use jiff::Timestamp;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
     Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
@@ -129,7 +130,9 @@ impl Drop for Waiting {
 
 fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
     let shown = shown.display();
-    let why = if !path.exists() {
+    let why = if shown.to_string().contains("//") && !path.exists() {
+        "it is not a folder of this machine; hint: clone it first".to_owned()
+    } else if !path.exists() {
         "there is no such folder".to_owned()
     } else if !path.join(".git").exists() && !path.join("HEAD").exists() {
         "it is no git repository; hint: name the folder that has `.git` in it, or a bare repository"
@@ -225,13 +228,11 @@ impl Inner {
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let patience = Patience::new(inner.config.timeout, gone);
-            let result = work(&inner, &inner.repo.objects(patience));
-            match result {
-                Err(Error::Failed { .. }) if !inner.repo.own().exists() => {
-                    Err(Error::Unavailable(format!("the repository `{}` is not there now", inner.name)))
-                }
-                result => result,
+            // One that is gone is not an empty one.
+            if !inner.repo.own().join("HEAD").exists() {
+                return Err(Error::Unavailable(format!("the repository `{}` is not there now", inner.name)));
             }
+            work(&inner, &inner.repo.objects(patience))
         });
         match task.await {
             Ok(result) => result,
@@ -244,6 +245,8 @@ impl Inner {
         let seen = seen::Seen::of(objects, LISTED);
         let resolved = rev::resolve(objects, LISTED)?;
         page.proof = seen.prove();
+        let node = resolved.as_ref().map(|resolved| objects.node(resolved.commit)).transpose()?;
+        let time = node.as_ref().and_then(|node| Timestamp::from_second(node.time).ok());
         let is_after = |uri: &Uri| after.is_none_or(|after| uri > after);
         let pages = [
             self.space.log(LISTED).filter(|_| resolved.is_some()).map(|uri| (uri, "log", "Log")),
@@ -253,6 +256,7 @@ impl Inner {
             let mut resource = Resource::new(uri, name);
             resource.title = Some(format!("{title} of {}", self.title()));
             resource.mime = Some(answer::MARKDOWN.into());
+            resource.annotations.last_modified = time.filter(|_| name == "log");
             page.resources.push(resource);
         }
         if page.resources.len() > limit {
@@ -260,7 +264,7 @@ impl Inner {
             page.more = true;
             return Ok(page);
         }
-        let Some(resolved) = resolved else { return Ok(page) };
+        let (Some(resolved), Some(node)) = (resolved, node) else { return Ok(page) };
         let Some(root) = self.space.place(LISTED, "") else { return Ok(page) };
         let after = match after.map(Uri::as_str) {
             Some(after) => match after.strip_prefix(root.as_str()) {
@@ -270,8 +274,7 @@ impl Inner {
             },
             None => None,
         };
-        let tree = objects.node(resolved.commit)?.tree;
-        let mut walk = Walk::new(objects, &self.filter, tree, after)?;
+        let mut walk = Walk::new(objects, &self.filter, node.tree, after)?;
         let mut items = Vec::new();
         while let Some(item) = walk.step()? {
             if page.resources.len() + items.len() == limit {

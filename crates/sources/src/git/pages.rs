@@ -62,6 +62,11 @@ impl Commit {
         subject(&self.message)
     }
 
+    /// When it was committed.
+    pub(super) fn time(&self) -> &str {
+        &self.committer.time
+    }
+
     fn json(&self) -> Value {
         let person =
             |person: &Person| json!({ "name": person.name, "email": person.email, "time": person.time });
@@ -262,8 +267,7 @@ pub(super) fn refs_markdown(space: &Space, name: &str, refs: &Refs) -> String {
         for (name, one) in shown {
             let rev = libris_core::Uri::encode_segment(one.short().as_bytes());
             let (tree, log) = (link("files", space.place(&rev, "")), link("log", space.log(&rev)));
-            let date = time(one.time.map(|seconds| gix::date::Time::new(seconds, 0)));
-            let date = date.get(..10).unwrap_or_default();
+            let date = one.time.get(..10).unwrap_or_default();
             let _ = writeln!(
                 out,
                 "- {} `{}` {date} {} ({tree}, {log})",
@@ -286,7 +290,7 @@ pub(super) fn refs_json(refs: &Refs) -> Value {
             "ref": one.short(),
             "commit": one.commit.to_string(),
             "tag": one.tag.map(|tag| tag.to_string()),
-            "time": one.time.map(|seconds| time(Some(gix::date::Time::new(seconds, 0)))),
+            "time": one.time,
             "subject": one.subject,
         })
     });

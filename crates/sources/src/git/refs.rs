@@ -27,7 +27,8 @@ pub(super) struct Ref {
     pub(super) commit: ObjectId,
     /// The tag object, where there is one.
     pub(super) tag: Option<ObjectId>,
-    pub(super) time: Option<i64>,
+    /// When its commit was made.
+    pub(super) time: String,
     pub(super) subject: String,
     /// Whether another ref has the same short name and goes before it.
     hidden: bool,
@@ -88,7 +89,7 @@ impl Refs {
             refs.push(Ref {
                 commit,
                 tag: (*id != commit).then_some(*id),
-                time: Some(objects.node(commit)?.time),
+                time: read.time().to_owned(),
                 subject: read.subject(),
                 hidden: first.as_ref() != Some(name),
                 name: name.clone(),

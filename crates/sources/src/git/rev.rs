@@ -144,10 +144,10 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
 /// The objects with ids that begin so.
 pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
-    let Ok(prefix) = gix::hash::Prefix::from_hex(part) else { return Ok(found) };
-    if part.len() > objects.object_hash().len_in_hex() {
-        return Ok(found);
-    }
+    // Filled up, since a part alone does not tell what kind of id it is of.
+    let whole = format!("{part:0<length$}", length = objects.object_hash().len_in_hex());
+    let prefix = ObjectId::from_hex(whole.as_bytes()).and_then(|id| gix::hash::Prefix::new(&id, part.len()));
+    let Ok(prefix) = prefix else { return Ok(found) };
     objects.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
     if found.len() > ALIKE {
         return Err(Error::invalid(format!("too many ids begin with `{part}`: write more of it")));

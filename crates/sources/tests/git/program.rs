@@ -1,0 +1,173 @@
+//! What is read agrees with what the `git` program prints, for this very repository.
+
+use std::path::{Path, PathBuf};
+
+use libris_core::Uri;
+use libris_sources::Git;
+
+use crate::sandbox::{Sandbox, bytes, config, json, listed, run, text, uri};
+
+/// How far back is compared.
+const BACK: usize = 8;
+
+/// This repository, or one made here where the sources stand in none, as in an archive of them.
+struct This {
+    root: PathBuf,
+    _made: Option<Sandbox>,
+}
+
+impl This {
+    fn find() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        if root.join(".git").exists() {
+            return Self { root, _made: None };
+        }
+        let made = Sandbox::with(&[("README.md", "# One\n"), ("src/lib.rs", "fn a() {}\n")]);
+        for number in 0..BACK + 2 {
+            made.write("src/lib.rs", format!("fn a() {{}}\n\nfn b() {{\n    {number}\n}}\n").as_bytes());
+            made.write(&format!("more/{number}.txt"), b"more\n");
+            made.commit(&format!("change {number}"));
+        }
+        Self { root: made.work.clone(), _made: Some(made) }
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        String::from_utf8(run(&self.root, arguments)).unwrap()
+    }
+
+    fn open(&self) -> Git {
+        Git::open(config(&self.root)).unwrap()
+    }
+
+    /// How many first parents of `HEAD` there are, up to so many.
+    fn depth(&self) -> usize {
+        let count = format!("--max-count={}", BACK + 1);
+        self.git(&["rev-list", "--first-parent", &count, "HEAD"]).lines().count() - 1
+    }
+}
+
+fn escaped(path: &str) -> String {
+    path.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect::<Vec<_>>().join("/")
+}
+
+#[tokio::test]
+async fn the_list_is_that_of_ls_tree() {
+    let this = This::find();
+    let printed = this.git(&["ls-tree", "-r", "-t", "-z", "--long", "HEAD"]);
+    let mut expected: Vec<(String, Option<u64>)> = printed
+        .split_terminator('\0')
+        .map(|line| {
+            let (facts, path) = line.split_once('\t').unwrap();
+            let size = facts.split_whitespace().nth(3).unwrap().parse().ok();
+            let slash = if facts.contains(" tree ") { "/" } else { "" };
+            (format!("git://repo/tree/HEAD/{}{slash}", escaped(path)), size)
+        })
+        .collect();
+    expected.push(("git://repo/tree/HEAD/".into(), None));
+    expected.sort();
+    let found: Vec<(String, Option<u64>)> = listed(&this.open())
+        .await
+        .into_iter()
+        .filter(|resource| resource.uri.path().starts_with("/tree/"))
+        .map(|resource| (resource.uri.to_string(), resource.size))
+        .collect();
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn files_are_those_of_show() {
+    let this = This::find();
+    let source = this.open();
+    for back in [0, 1, this.depth()] {
+        let back = back.min(this.depth());
+        let names = this.git(&["ls-tree", "-r", "-z", "--name-only", &format!("HEAD~{back}")]);
+        for path in names.split_terminator('\0').filter(|path| !path.contains("/tests/")) {
+            let shown = run(&this.root, &["show", &format!("HEAD~{back}:{path}")]);
+            let read = bytes(&source, &format!("blob/HEAD~{back}/{}", escaped(path))).await;
+            assert_eq!(read, shown, "{path} at HEAD~{back}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_log_is_that_of_log() {
+    let this = This::find();
+    let source = this.open();
+    let format = "--format=%H%x1f%P%x1f%an%x1f%ae%x1f%aI%x1f%cI%x1f%s";
+    for (rest, arguments) in [
+        ("log/HEAD?format=json&limit=200", &["log", "--max-count=200", format, "HEAD"][..]),
+        (
+            "log/HEAD?format=json&limit=30&path=README.md",
+            &["log", "--max-count=30", format, "HEAD", "--", "README.md"],
+        ),
+        ("log/HEAD?format=json&path=crates%2F", &["log", "--max-count=50", format, "HEAD", "--", "crates/"]),
+    ] {
+        let log = json(&source, rest).await;
+        let mut found = String::new();
+        for commit in log["commits"].as_array().unwrap() {
+            let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+            let parents: Vec<_> = commit["parents"].as_array().unwrap().iter().map(text).collect();
+            let (author, committer) = (&commit["author"], &commit["committer"]);
+            let fields = [
+                text(&commit["id"]),
+                parents.join(" "),
+                text(&author["name"]),
+                text(&author["email"]),
+                text(&author["time"]),
+                text(&committer["time"]),
+                text(&commit["subject"]),
+            ];
+            found.push_str(&format!("{}\n", fields.join("\u{1f}")));
+        }
+        // The program writes `Z` for an offset of none.
+        let printed = this.git(arguments).replace("Z\u{1f}", "+00:00\u{1f}");
+        assert_eq!(found, printed, "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn diffs_are_those_of_diff() {
+    let this = This::find();
+    let source = this.open();
+    let diff = |base: &str, head: &str, path: &str| {
+        let mut arguments =
+            vec!["diff", "--no-renames", "--full-index", "--no-ext-diff", "--no-color", base, head];
+        arguments.extend((!path.is_empty()).then_some("--"));
+        arguments.extend((!path.is_empty()).then_some(path));
+        run(&this.root, &arguments)
+    };
+    let depth = this.depth();
+    for back in 0..depth {
+        let (base, head) = (format!("HEAD~{}", back + 1), format!("HEAD~{back}"));
+        let found = bytes(&source, &format!("diff/{base}/{head}")).await;
+        same(&found, &diff(&base, &head, ""), &format!("{base} {head}"));
+    }
+    let base = format!("HEAD~{depth}");
+    same(&bytes(&source, &format!("diff/{base}/HEAD")).await, &diff(&base, "HEAD", ""), "all");
+    let found = bytes(&source, &format!("diff/{base}/HEAD?path=README.md")).await;
+    same(&found, &diff(&base, "HEAD", "README.md"), "README.md");
+    assert_eq!(text(&source, "diff/HEAD/HEAD").await, "");
+}
+
+/// Compares line by line, to show the first that differs.
+fn same(found: &[u8], printed: &[u8], what: &str) {
+    let (found, printed) = (String::from_utf8_lossy(found), String::from_utf8_lossy(printed));
+    for (number, (one, other)) in found.lines().zip(printed.lines()).enumerate() {
+        assert_eq!(one, other, "line {number} of the diff of {what}");
+    }
+    assert_eq!(found.len(), printed.len(), "the diff of {what}");
+}
+
+#[tokio::test]
+async fn a_file_last_changed_when_log_says() {
+    let this = This::find();
+    for resource in
+        listed(&this.open()).await.iter().filter(|resource| resource.mime.as_deref() == Some("text/markdown"))
+    {
+        let Some(path) = resource.uri.path().strip_prefix("/tree/HEAD/") else { continue };
+        let printed = this.git(&["log", "--max-count=1", "--format=%ct", "HEAD", "--", path]);
+        let seconds: i64 = printed.trim().parse().unwrap();
+        assert_eq!(resource.annotations.last_modified.unwrap().as_second(), seconds, "{path}");
+    }
+    assert!(uri("refs").as_str().starts_with("git://repo/"));
+}
