@@ -17,7 +17,7 @@ use super::pages::{
 use super::patch::Patch;
 use super::read::Reader;
 use super::refs::Refs;
-use super::repo::{Objects, is_name};
+use super::repo::{Objects, fault, is_name};
 use super::rev::{self, Resolved};
 use super::walk::DEPTH;
 use crate::media;
@@ -78,11 +78,11 @@ impl Answer<'_> {
             }
             What::Log { rev } => {
                 let resolved = self.resolve(rev)?;
-                (vec![self.log(rev, resolved.commit)?], basis(resolved))
+                (vec![self.log(rev, resolved.commit)?], self.history(resolved)?)
             }
             What::Commit { rev } => {
                 let resolved = self.resolve(rev)?;
-                (vec![self.commit(resolved.commit)?], basis(resolved))
+                (vec![self.commit(resolved.commit)?], self.history(resolved)?)
             }
             What::Diff { base: one, head: other } => {
                 let (one, other) = (self.resolve(one)?, self.resolve(other)?);
@@ -94,6 +94,14 @@ impl Answer<'_> {
         };
         let cache = basis.fixed.then_some(Cache { ttl: YEAR, scope: self.inner.config.scope });
         Ok(Contents { parts, cache, proof: basis.proof })
+    }
+
+    /// What an answer about the past depends on: in a shallow clone, more of it may come.
+    fn history(&self, resolved: Resolved) -> Result<Basis> {
+        match self.objects.is_shallow().map_err(fault)? {
+            true => Ok(Basis { fixed: false, proof: None }),
+            false => Ok(basis(resolved)),
+        }
     }
 
     fn not_found(&self) -> Error {
@@ -143,17 +151,19 @@ impl Answer<'_> {
         let (path, format) = (self.path(&[self.objects.node(from)?.tree])?, self.asked.format()?);
         let names = path.as_deref().map(names);
         let mut log = Log::new(self.objects, from, names.as_deref())?;
-        let (mut commits, mut more, mut shallow) = (Vec::new(), false, false);
+        let (mut commits, mut size, mut more, mut shallow) = (Vec::new(), 0, false, false);
         while let Some(id) = log.step()? {
-            if commits.len() == limit {
+            if commits.len() == limit || size > self.inner.config.max_size {
                 more = true;
                 break;
             }
             shallow |= self.objects.is_boundary(id)?;
-            commits.push(Commit::read(self.objects, id)?);
+            let commit = Commit::read(self.objects, id)?;
+            size += commit.size() as u64;
+            commits.push(commit);
         }
         let rev = rev::decode(rev)?;
-        let title = Title { rev: &rev, path: path.as_deref(), more, shallow };
+        let title = Title { rev: &rev, path: path.as_deref(), more, most: MOST_COMMITS, shallow };
         Ok(match format {
             Format::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
             Format::Json => self.json(&log_json(&title, &commits)),

@@ -60,8 +60,7 @@ impl Compare<'_> {
         old: Option<ObjectId>,
         new: Option<ObjectId>,
     ) -> Result<bool> {
-        let entries =
-            |tree: Option<ObjectId>| tree.map_or(Ok(Vec::new()), |tree| Ok(self.objects.tree(tree)?.0));
+        let entries = |tree: Option<ObjectId>| tree.map_or(Ok(Vec::new()), |tree| self.objects.tree(tree));
         let (old, new): (Vec<Named>, Vec<Named>) = (entries(old)?, entries(new)?);
         let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
         loop {

@@ -165,8 +165,8 @@ fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
         for (name, _) in all.iter().filter(|(name, _)| name.starts_with(kind)) {
             let short = shortest(name);
             // Of those with the same short name, git takes one; the others keep their kind.
-            let first =
-                rev::candidates(short).into_iter().find(|full| all.iter().any(|(other, _)| other == full));
+            let is_there = |full: &String| all.binary_search_by(|(other, _)| other.cmp(full)).is_ok();
+            let first = rev::candidates(short).into_iter().find(is_there);
             revs.push(if first.as_deref() == Some(name) { short } else { name }.to_owned());
         }
     }

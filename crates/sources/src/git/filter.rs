@@ -22,6 +22,11 @@ impl Filter {
         })
     }
 
+    /// One that shows everything.
+    pub(super) fn open() -> Self {
+        Self { include: Gitignore::empty(), exclude: Gitignore::empty() }
+    }
+
     /// Whether everything is shown.
     pub(super) fn is_open(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()

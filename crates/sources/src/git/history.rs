@@ -4,16 +4,17 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use gix::ObjectId;
-use gix::objs::tree::EntryKind;
 use libris_core::Result;
 
-use super::repo::{Entry, Node, Objects};
+use super::compare::{Compare, Difference};
+use super::filter::Filter;
+use super::repo::{Node, Objects};
 
-/// How many bytes of trees are looked at to tell when the files of a page last changed.
-const LOOKED_AT: usize = 4 * 1024 * 1024;
-
-/// How many commits are, at most.
+/// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
+const LOOKED_AT: u64 = 4 * 1024 * 1024;
 const COMMITS: usize = 10_000;
+const PATHS: usize = 100_000;
+const CHANGES: usize = 10_000;
 
 /// Commits from the newest on, as `git log` shows them: by the time they were committed, each after at least one
 /// of its children.
@@ -107,107 +108,81 @@ impl<'a> Log<'a> {
     }
 }
 
-/// When each of these paths last changed before `from`, in seconds: the time of the first commit that `git log`
-/// shows for it. One for which that takes too long gets the time of the oldest commit that was looked at, since
-/// which it has not changed.
-pub(super) fn last_changed(objects: &Objects<'_>, from: ObjectId, paths: &[&[u8]]) -> Result<Vec<i64>> {
-    let split: Vec<Vec<&[u8]>> = paths
-        .iter()
-        .map(|path| path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect())
-        .collect();
-    let mut look = Look { objects, paths: &split, left: LOOKED_AT };
-    let mut times = vec![0; paths.len()];
-    let mut queue = Queue::new();
-    let node = objects.node(from)?;
-    queue.push(from, node.time, (node, (0..paths.len()).collect::<Vec<_>>()));
-    for count in 0.. {
-        let Some((_, (node, mut waiting))) = queue.pop() else { break };
-        // All that wait have this time at least; it is right for those that differ from all parents.
-        for &path in &waiting {
-            times[path] = node.time;
-        }
-        if count == COMMITS || look.left == 0 {
-            for path in queue.values.into_values().flat_map(|(_, waiting)| waiting) {
-                times[path] = node.time;
-            }
-            break;
-        }
-        for parent in &node.parents {
-            if waiting.is_empty() {
+/// When the files of a commit last changed, as far as that can be told soon.
+pub(super) struct Window {
+    /// By path, in seconds.
+    times: HashMap<Vec<u8>, i64>,
+    /// The time of the oldest commit that was looked at. What is not in `times` has not changed since.
+    oldest: i64,
+}
+
+impl Window {
+    /// Looks back from a commit. A path last changed with the newest commit that made it what it is now.
+    pub(super) fn read(objects: &Objects<'_>, from: ObjectId) -> Result<Self> {
+        let first = objects.node(from)?;
+        let tree = first.tree;
+        let mut window = Self { times: HashMap::new(), oldest: first.time };
+        let mut queue = Queue::new();
+        let mut seen = HashSet::from([from]);
+        queue.push(from, first.time, first);
+        let limit = objects.decoded() + LOOKED_AT;
+        for _ in 0..COMMITS {
+            let Some((_, node)) = queue.pop() else { break };
+            window.oldest = window.oldest.min(node.time);
+            if objects.decoded() > limit || window.times.len() > PATHS {
                 break;
             }
-            let before = objects.node(*parent)?;
-            let Some(differ) = look.differ(node.tree, before.tree, &waiting, 0)? else { break };
-            let (rest, same): (Vec<_>, Vec<_>) = waiting.iter().partition(|path| differ.contains(path));
-            if !same.is_empty() {
-                match queue.values.get_mut(parent) {
-                    Some((_, others)) => others.extend(same),
-                    None => queue.push(*parent, before.time, (before, same)),
+            let mut parents = Vec::new();
+            for id in &node.parents {
+                let parent = objects.node(*id)?;
+                parents.push(parent.tree);
+                if seen.insert(*id) {
+                    queue.push(*id, parent.time, parent);
                 }
             }
-            waiting = rest;
+            if !window.look(objects, tree, &node, &parents)? {
+                break;
+            }
         }
+        Ok(window)
     }
-    Ok(times)
-}
 
-struct Look<'a> {
-    objects: &'a Objects<'a>,
-    paths: &'a [Vec<&'a [u8]>],
-    /// How many bytes may still be looked at.
-    left: usize,
-}
-
-impl Look<'_> {
-    /// Those of some paths that differ between two trees at this depth; `None` where that takes too long.
-    fn differ(
+    /// Notes what a commit made as it is in `tree`; false where it changed too much to tell.
+    fn look(
         &mut self,
-        one: ObjectId,
-        other: ObjectId,
-        paths: &[usize],
-        depth: usize,
-    ) -> Result<Option<HashSet<usize>>> {
-        let mut differ = HashSet::new();
-        if one == other {
-            return Ok(Some(differ));
+        objects: &Objects<'_>,
+        tree: ObjectId,
+        node: &Node,
+        parents: &[ObjectId],
+    ) -> Result<bool> {
+        // A first commit made all that is left, and a merge that took all from one side made nothing.
+        let Some((first, others)) = parents.split_first() else { return Ok(true) };
+        if parents.contains(&node.tree) {
+            return Ok(true);
         }
-        // Paths with the same name here, by that name.
-        let mut groups: HashMap<&[u8], Vec<usize>> = HashMap::new();
-        for &path in paths {
-            match self.paths[path].get(depth) {
-                Some(name) => groups.entry(name).or_default().push(path),
-                None => {
-                    differ.insert(path);
-                }
+        let compare = Compare { objects, filter: &Filter::open(), within: &[], limit: CHANGES };
+        let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
+        if node.tree == tree {
+            self.times.entry(Vec::new()).or_insert(node.time);
+        }
+        for Difference { path, new, .. } in differences {
+            if new.is_none() || self.times.contains_key(&path) {
+                continue;
+            }
+            let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+            let mut made = objects.at(tree, &names)? == new;
+            for other in others {
+                made &= objects.at(*other, &names)? != new;
+            }
+            if made {
+                self.times.insert(path, node.time);
             }
         }
-        let names: Vec<&[u8]> = groups.keys().copied().collect();
-        let (Some(one), Some(other)) = (self.entries(one, &names)?, self.entries(other, &names)?) else {
-            return Ok(None);
-        };
-        for ((name, one), other) in names.iter().zip(one).zip(other).filter(|((_, one), other)| one != other)
-        {
-            let group = &groups[name];
-            let trees = |entry: Option<Entry>| {
-                entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id)
-            };
-            match (trees(one), trees(other)) {
-                (Some(one), Some(other)) => match self.differ(one, other, group, depth + 1)? {
-                    Some(below) => differ.extend(below),
-                    None => return Ok(None),
-                },
-                _ => differ.extend(group),
-            }
-        }
-        Ok(Some(differ))
+        Ok(true)
     }
 
-    fn entries(&mut self, tree: ObjectId, names: &[&[u8]]) -> Result<Option<Vec<Option<Entry>>>> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        let (entries, size) = self.objects.entries_named(tree, names)?;
-        self.left = self.left.saturating_sub(size);
-        Ok(Some(entries))
+    /// When a path last changed, or a time since which it did not.
+    pub(super) fn time(&self, path: &[u8]) -> i64 {
+        self.times.get(path).copied().unwrap_or(self.oldest)
     }
 }

@@ -277,6 +277,10 @@ impl Inner {
         let mut walk = Walk::new(objects, &self.filter, node.tree, after)?;
         let mut items = Vec::new();
         while let Some(item) = walk.step()? {
+            // One whose URI would be too long cannot be asked for.
+            if self.space.place(LISTED, &item.key).is_none() {
+                continue;
+            }
             if page.resources.len() + items.len() == limit {
                 page.more = true;
                 break;
@@ -312,7 +316,8 @@ impl Inner {
         let mut page = Page { proof: resolved.proof, ..Page::default() };
         for (key, entry) in &directory.entries()[first..] {
             let item = Item { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
-            if !self.filter.shows(&item.path, entry.kind == EntryKind::Tree) {
+            let shown = self.filter.shows(&item.path, entry.kind == EntryKind::Tree);
+            if !shown || self.space.place(rev, &item.key).is_none() {
                 continue;
             }
             if items.len() == limit {
@@ -332,17 +337,16 @@ impl Inner {
         commit: gix::ObjectId,
         items: Vec<Item>,
     ) -> Result<Vec<Resource>> {
-        let paths: Vec<&[u8]> = items.iter().map(|item| &*item.path).collect();
-        let times = history::last_changed(objects, commit, &paths)?;
+        let window = objects.window(commit)?;
         let mut describe = Describe::new(objects);
         let mut resources = Vec::with_capacity(items.len());
-        for (item, time) in items.iter().zip(times) {
+        for item in &items {
             let Some(uri) = self.space.place(rev, &item.key) else { continue };
             let name = match &*item.path {
                 b"" => self.name.as_bytes(),
                 path => path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
             };
-            let mut resource = describe.resource(uri, name, item.entry, time)?;
+            let mut resource = describe.resource(uri, name, item.entry, window.time(&item.path))?;
             if item.path.is_empty() {
                 resource.title.clone_from(&self.config.title);
                 resource.description.clone_from(&self.config.description);

@@ -62,6 +62,11 @@ impl Commit {
         subject(&self.message)
     }
 
+    /// How many bytes it has, about.
+    pub(super) fn size(&self) -> usize {
+        self.message.len() + self.author.name.len() + self.committer.name.len()
+    }
+
     /// When it was committed.
     pub(super) fn time(&self) -> &str {
         &self.committer.time
@@ -132,8 +137,9 @@ fn link(text: &str, uri: Option<libris_core::Uri>) -> String {
 pub(super) struct Title<'a> {
     pub(super) rev: &'a str,
     pub(super) path: Option<&'a str>,
-    /// Whether there are more commits.
+    /// Whether there are more commits, and how many may be asked for.
     pub(super) more: bool,
+    pub(super) most: usize,
     /// Whether the history ends because the clone is shallow.
     pub(super) shallow: bool,
 }
@@ -153,7 +159,11 @@ pub(super) fn log_markdown(space: &Space, title: &Title<'_>, commits: &[Commit])
         out.push_str("No commits.\n");
     }
     if title.more {
-        let _ = writeln!(out, "\nThere are more: ask for them with `limit={}`.", commits.len() * 2);
+        let _ = writeln!(
+            out,
+            "\nThere are more: ask for them with `limit={}`.",
+            (commits.len() * 2).min(title.most)
+        );
     }
     if title.shallow {
         out.push_str("\nThis is a shallow clone: what came before is not in it.\n");

@@ -1,6 +1,6 @@
 //! The repository itself: opened once, without the environment and without programs, with bounded memory.
 
-use std::collections::HashMap;
+use std::cell::Cell;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use gix::objs::{CommitRefIter, Kind as ObjectKind, TreeRefIter};
+use gix::odb::pack::cache::lru::MemoryCappedHashmap;
 use libris_core::{Error, Result, Uri};
 
 use super::directory::{Directory, Weight};
+use super::history::Window;
 
 /// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
 const OBJECTS: usize = 8 * 1024 * 1024;
@@ -20,6 +22,10 @@ const DELTAS: usize = 8 * 1024 * 1024;
 
 /// How many entries of directories are kept.
 const ENTRIES: u64 = 200_000;
+
+/// Of how many commits it is kept when their files last changed, and how many ancestors are.
+const WINDOWS: usize = 4;
+const ANCESTORS: usize = 1000;
 
 /// The most that one object may make the library reserve.
 const RESERVED: usize = 256 * 1024 * 1024;
@@ -32,6 +38,10 @@ pub(super) struct Repo {
     /// Handles that nobody uses now, with what they remember.
     idle: Mutex<Vec<gix::Repository>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
+    /// When the files of some commits last changed.
+    windows: quick_cache::sync::Cache<ObjectId, Arc<Window>>,
+    /// What is so many first parents before a commit.
+    ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
 impl Repo {
@@ -47,6 +57,8 @@ impl Repo {
             remote,
             idle: Mutex::default(),
             directories: quick_cache::sync::Cache::with_weighter(1000, ENTRIES, Weight),
+            windows: quick_cache::sync::Cache::new(WINDOWS),
+            ancestors: quick_cache::sync::Cache::new(ANCESTORS),
         })
     }
 
@@ -66,12 +78,10 @@ impl Repo {
         let handle = idle.unwrap_or_else(|| {
             let mut handle = self.shared.to_thread_local();
             handle.object_cache_size(OBJECTS);
-            handle
-                .objects
-                .set_pack_cache(|| Box::new(gix::odb::pack::cache::lru::StaticLinkedList::<64>::new(DELTAS)));
+            handle.objects.set_pack_cache(|| Box::new(MemoryCappedHashmap::new(DELTAS)));
             handle
         });
-        Objects { handle: Some(handle), repo: self, patience }
+        Objects { handle: Some(handle), repo: self, patience, decoded: Cell::new(0) }
     }
 }
 
@@ -109,6 +119,7 @@ pub(super) struct Objects<'r> {
     handle: Option<gix::Repository>,
     repo: &'r Repo,
     pub(super) patience: Patience,
+    decoded: Cell<u64>,
 }
 
 impl Drop for Objects<'_> {
@@ -180,17 +191,12 @@ impl Objects<'_> {
     /// Whether a shallow clone ends at this commit.
     pub(super) fn is_boundary(&self, id: ObjectId) -> Result<bool> {
         let shallow = self.shallow_commits().map_err(fault)?;
-        Ok(shallow.is_some_and(|commits| commits.iter().any(|commit| *commit == id)))
+        Ok(shallow.is_some_and(|commits| commits.binary_search(&id).is_ok()))
     }
 
-    /// The entries of a tree in the order of git, without those whose names lead elsewhere, and how many bytes
-    /// they took.
-    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<Named>, usize)> {
-        self.patience.check()?;
-        let object = self.find_object(id).map_err(fault)?;
-        if object.kind != ObjectKind::Tree {
-            return Err(damaged("a tree is something else"));
-        }
+    /// The entries of a tree in the order of git, without those whose names lead elsewhere.
+    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<Named>> {
+        let object = self.tree_object(id)?;
         let mut entries = Vec::new();
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
@@ -199,31 +205,34 @@ impl Objects<'_> {
                 entries.push((entry.filename.to_vec(), found));
             }
         }
-        Ok((entries, object.data.len()))
+        Ok(entries)
     }
 
-    /// The entries of some names in a tree, without making a list of all, and how many bytes were looked at.
-    pub(super) fn entries_named(&self, id: ObjectId, names: &[&[u8]]) -> Result<(Vec<Option<Entry>>, usize)> {
+    /// The entry of a name in a tree, without making a list of all.
+    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<Entry>> {
+        let object = self.tree_object(id)?;
+        for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
+            let entry = entry.map_err(fault)?;
+            if *entry.filename == *name {
+                return Ok(Some(Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn tree_object(&self, id: ObjectId) -> Result<gix::Object<'_>> {
         self.patience.check()?;
         let object = self.find_object(id).map_err(fault)?;
         if object.kind != ObjectKind::Tree {
             return Err(damaged("a tree is something else"));
         }
-        let places: HashMap<&[u8], usize> = names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let mut found = vec![None; names.len()];
-        let mut missing = places.len();
-        for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
-            let entry = entry.map_err(fault)?;
-            let Some(&at) = places.get(&**entry.filename) else { continue };
-            if found[at].is_none() {
-                found[at] = Some(Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() });
-                missing -= 1;
-            }
-            if missing == 0 {
-                break;
-            }
-        }
-        Ok((found, object.data.len()))
+        self.decoded.set(self.decoded.get() + object.data.len() as u64);
+        Ok(object)
+    }
+
+    /// How many bytes of trees were looked at so far.
+    pub(super) fn decoded(&self) -> u64 {
+        self.decoded.get()
     }
 
     /// The entries of a tree in the order of URIs.
@@ -231,9 +240,35 @@ impl Objects<'_> {
         if let Some(kept) = self.repo.directories.get(&id) {
             return Ok(kept);
         }
-        let directory = Arc::new(Directory::new(self.tree(id)?.0));
+        let directory = Arc::new(Directory::new(self.tree(id)?));
         self.repo.directories.insert(id, Arc::clone(&directory));
         Ok(directory)
+    }
+
+    /// When the files of a commit last changed.
+    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<Window>> {
+        if let Some(kept) = self.repo.windows.get(&commit) {
+            return Ok(kept);
+        }
+        let window = Arc::new(Window::read(self, commit)?);
+        self.repo.windows.insert(commit, Arc::clone(&window));
+        Ok(window)
+    }
+
+    /// The commit that is so many first parents before another.
+    pub(super) fn ancestor(&self, commit: ObjectId, back: u32) -> Result<Option<ObjectId>> {
+        if let Some(kept) = self.repo.ancestors.get(&(commit, back)) {
+            return Ok(Some(kept));
+        }
+        let mut id = commit;
+        for _ in 0..back {
+            match self.node(id)?.parents.first() {
+                Some(parent) => id = *parent,
+                None => return Ok(None),
+            }
+        }
+        self.repo.ancestors.insert((commit, back), id);
+        Ok(Some(id))
     }
 
     /// What is at a path below a tree; the tree itself where the path is empty.
@@ -243,7 +278,7 @@ impl Objects<'_> {
             if found.kind != EntryKind::Tree || !is_name(name) {
                 return Ok(None);
             }
-            match self.entries_named(found.id, &[name])?.0[0] {
+            match self.entry(found.id, name)? {
                 Some(entry) => found = entry,
                 None => return Ok(None),
             }

@@ -174,20 +174,10 @@ pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<Obj
 }
 
 fn walk(objects: &Objects<'_>, from: ObjectId, step: Step) -> Result<Option<ObjectId>> {
-    let parent = |id, number: u32| Ok(objects.node(id)?.parents.get(number as usize - 1).copied());
     match step {
         Step::Parent(0) => Ok(Some(from)),
-        Step::Parent(number) => parent(from, number),
-        Step::Back(count) => {
-            let mut id = from;
-            for _ in 0..count {
-                match parent(id, 1)? {
-                    Some(before) => id = before,
-                    None => return Ok(None),
-                }
-            }
-            Ok(Some(id))
-        }
+        Step::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
+        Step::Back(count) => objects.ancestor(from, count),
     }
 }
 

@@ -43,6 +43,7 @@ impl Seen {
         let next = held.as_deref().and_then(|line| line.strip_prefix(b"ref: ")).map(<[u8]>::trim_ascii);
         if let Some(Ok(next)) = next.map(std::str::from_utf8)
             && links > 0
+            && next.starts_with("refs/")
             && !next.split('/').any(|part| part == "..")
         {
             self.look(own, common, next, links - 1);

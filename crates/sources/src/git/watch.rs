@@ -61,24 +61,18 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
             }
             let (was, mut beating) = (state.clone(), std::mem::take(&mut pulse));
             let looked = inner.blocking(Arc::default(), move |inner, objects| {
-                let news = match beating.beats(inner) {
-                    true => {
-                        State::read(objects).and_then(|now| Ok(Some((was.until(&now, inner, objects)?, now))))
-                    }
-                    false => Ok(None),
-                };
-                Ok((beating, news))
-            });
-            let news = match looked.await {
-                Ok((beating, news)) => {
-                    pulse = beating;
-                    news
+                if !beating.beats(inner) {
+                    return Ok((beating, None));
                 }
-                Err(cause) => Err(cause),
-            };
-            match news {
-                Ok(None) => {}
-                Ok(Some((changes, now))) => {
+                let now = State::read(objects)?;
+                // What takes too long to tell is lost, rather than tried again and again.
+                let changes = was.until(&now, inner, objects).unwrap_or_else(|_| vec![Change::Lost]);
+                Ok((beating, Some((changes, now))))
+            });
+            match looked.await {
+                Ok((beating, None)) => pulse = beating,
+                Ok((beating, Some((changes, now)))) => {
+                    pulse = beating;
                     state = now;
                     for change in changes {
                         if send.send(change).await.is_err() {
@@ -156,8 +150,8 @@ impl State {
     fn read(objects: &Objects<'_>) -> Result<Self> {
         let refs = refs::all(objects)?.into_iter().collect();
         let head = match refs::head(objects)? {
-            Some(branch) => Head::Branch(branch),
-            None => Head::Detached(super::rev::by_name(objects, LISTED)?),
+            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
+            _ => Head::Detached(super::rev::by_name(objects, LISTED)?),
         };
         Ok(Self { head, refs })
     }

@@ -84,3 +84,31 @@ async fn pages_are_proven_until_the_branch_moves() {
     sandbox.commit("second");
     assert!(!page.holds() && !read.holds());
 }
+
+#[tokio::test]
+async fn a_merged_file_changed_where_it_was_written() {
+    let sandbox = Sandbox::with(&[
+        ("main.txt", "a"),
+        ("side.txt", "a"),
+        ("old.txt", "a"),
+        ("folder/both.txt", "1\n2\n3\n"),
+    ]);
+    sandbox.git(&["checkout", "--quiet", "-b", "side"]);
+    sandbox.write("side.txt", b"b");
+    sandbox.write("folder/both.txt", b"1\n2\n3\nside\n");
+    sandbox.commit("on the side");
+    sandbox.git(&["checkout", "--quiet", "main"]);
+    sandbox.write("main.txt", b"b");
+    sandbox.write("folder/both.txt", b"main\n1\n2\n3\n");
+    sandbox.commit("on main");
+    sandbox.git(&["merge", "--quiet", "--no-commit", "side"]);
+    sandbox.commit("both");
+    for resource in listed(&sandbox.open()).await {
+        let Some(path) = resource.uri.path().strip_prefix("/tree/HEAD/").filter(|path| !path.is_empty())
+        else {
+            continue;
+        };
+        let printed = sandbox.git(&["log", "--max-count=1", "--format=%ct", "HEAD", "--", path]);
+        assert_eq!(resource.annotations.last_modified.unwrap().as_second().to_string(), printed, "{path}");
+    }
+}
