@@ -116,6 +116,7 @@ fn computing(server: &mut OverStdio, uri: impl Fn(usize) -> String) -> Result<f6
 fn whole(binary: &Binary, repository: &Path, report: &mut Report) -> Result<()> {
     eprintln!("listing everything …");
     let mut server = serve(binary, repository)?;
+    ask(&mut server, &Era::Modern.request("resources/templates/list", serde_json::json!({})))?;
     let before = megabytes(&server)?;
     let begun = Instant::now();
     let mut request = Era::Modern.list(None);

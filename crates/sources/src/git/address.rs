@@ -2,6 +2,8 @@
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
+use crate::range::Range;
+
 /// The space of URIs of one repository.
 pub(super) struct Space {
     /// What all of them begin with: `git://<name>/`.
@@ -95,7 +97,7 @@ impl Space {
             ("refs", "") if path == "refs" => (What::Refs, &["format"]),
             ("blob" | "tree", rest) if !rest.is_empty() => {
                 let (rev, path) = rest.split_once('/').unwrap_or((rest, ""));
-                (What::Place { rev, path }, &["lines", "bytes"])
+                (What::Place { rev, path }, &[])
             }
             ("log", rev) if is_segment(rev) => (What::Log { rev }, &["path", "limit", "format"]),
             ("commit", rev) if is_segment(rev) => (What::Commit { rev }, &["format"]),
@@ -106,8 +108,13 @@ impl Space {
             }
             _ => return None,
         };
-        let known = |pair: &str| keys.contains(&pair.split('=').next().unwrap_or_default());
-        query.split('&').filter(|pair| !pair.is_empty()).all(known).then_some(Asked { what, query })
+        let known =
+            |pair: &str| pair.is_empty() || keys.contains(&pair.split('=').next().unwrap_or_default());
+        let meant = match what {
+            What::Place { .. } => Range::is_meant(query),
+            _ => query.split('&').all(known),
+        };
+        meant.then_some(Asked { what, query })
     }
 
     /// The URI of a path, as it stands in a URI, at a revision, as it stands in a URI.

@@ -130,7 +130,7 @@ impl<'a> Patch<'a> {
             let before = first.before.start - lead..last.before.end + trail;
             let after = first.after.start - lead..last.after.end + trail;
             for at in (searched..before.start).rev() {
-                if let Some(found) = function(lines.old(at)) {
+                if let Some(found) = function(lines.old_line(at)) {
                     heading = Some(found);
                     break;
                 }
@@ -161,12 +161,12 @@ impl<'a> Patch<'a> {
     fn group(&mut self, lines: &Lines<'_, '_>, group: &[Hunk], before: Range<u32>) {
         let mut at = before.start;
         for hunk in group {
-            (at..hunk.before.start).for_each(|at| self.source(b' ', lines.old(at)));
-            hunk.before.clone().for_each(|at| self.source(b'-', lines.old(at)));
-            hunk.after.clone().for_each(|at| self.source(b'+', lines.new(at)));
+            (at..hunk.before.start).for_each(|at| self.source(b' ', lines.old_line(at)));
+            hunk.before.clone().for_each(|at| self.source(b'-', lines.old_line(at)));
+            hunk.after.clone().for_each(|at| self.source(b'+', lines.new_line(at)));
             at = hunk.before.end;
         }
-        (at..before.end).for_each(|at| self.source(b' ', lines.old(at)));
+        (at..before.end).for_each(|at| self.source(b' ', lines.old_line(at)));
     }
 
     fn source(&mut self, sign: u8, line: &[u8]) {
@@ -192,11 +192,11 @@ impl<'i, 'd> Lines<'i, 'd> {
         self.input.before.len() as u32
     }
 
-    fn old(&self, at: u32) -> &'d [u8] {
+    fn old_line(&self, at: u32) -> &'d [u8] {
         self.input.interner[self.input.before[at as usize]]
     }
 
-    fn new(&self, at: u32) -> &'d [u8] {
+    fn new_line(&self, at: u32) -> &'d [u8] {
         self.input.interner[self.input.after[at as usize]]
     }
 }

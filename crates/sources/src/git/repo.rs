@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use gix::objs::{CommitRefIter, Kind as ObjectKind, TreeRefIter};
-use gix::odb::pack::cache::lru::MemoryCappedHashmap;
+use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Error, Result, Uri};
 
 use super::directory::{Directory, Weight};
@@ -78,7 +78,7 @@ impl Repo {
         let handle = idle.unwrap_or_else(|| {
             let mut handle = self.shared.to_thread_local();
             handle.object_cache_size(OBJECTS);
-            handle.objects.set_pack_cache(|| Box::new(MemoryCappedHashmap::new(DELTAS)));
+            handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTAS)));
             handle
         });
         Objects { handle: Some(handle), repo: self, patience, decoded: Cell::new(0) }
