@@ -11,7 +11,7 @@ use super::filter::Filter;
 use super::repo::{Node, Objects};
 
 /// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
-const LOOKED_AT: u64 = 4 * 1024 * 1024;
+const LOOKED_AT: u64 = 2 * 1024 * 1024;
 const COMMITS: usize = 10_000;
 const PATHS: usize = 100_000;
 const CHANGES: usize = 10_000;

@@ -3,7 +3,7 @@
 //! The refs are looked at every so often, and only where the folders they are in have changed. That costs a few
 //! system calls, needs no support of the system, and works for whatever writes the repository.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -216,12 +216,20 @@ impl Told<'_> {
             (Some(log), true, _, None) => self.changes.push(Change::Removed(log)),
             (log, ..) => self.changes.extend(log.map(Change::Updated)),
         }
-        if !differences.is_empty() || old.is_none() || new.is_none() {
+        // A folder changes when something directly in it does.
+        let touched: HashSet<&[u8]> = differences
+            .iter()
+            .filter(|difference| !stayed(difference))
+            .map(|difference| parent(&difference.path))
+            .collect();
+        if touched.contains(&b""[..]) || old.is_none() || new.is_none() {
             let root = self.inner.space.place(&rev, "");
             self.changes.extend(root.map(|root| presence(listed, old.is_some(), new.is_some(), root)));
         }
         for difference in &differences {
-            self.differs(&rev, listed, difference);
+            if !stayed(difference) || touched.contains(&*difference.path) {
+                self.differs(&rev, listed, difference);
+            }
         }
         if listed && let Some(root) = self.inner.space.place(&rev, "") {
             // Whatever else changed, files now say other times.
@@ -238,6 +246,16 @@ impl Told<'_> {
         let (old, new) = (difference.old.is_some(), difference.new.is_some());
         self.changes.extend(uri.map(|uri| presence(listed, old, new, uri)));
     }
+}
+
+/// Whether this is a directory that was there before and still is.
+fn stayed(difference: &Difference) -> bool {
+    difference.is_directory() && difference.old.is_some() && difference.new.is_some()
+}
+
+/// The path of the directory that a path is in.
+fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
 /// What happened to a resource that was there or not before, and is there or not now. Only what is listed is added

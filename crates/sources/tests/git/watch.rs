@@ -108,6 +108,23 @@ async fn a_branch_that_is_moved_by_force() {
 }
 
 #[tokio::test]
+async fn a_folder_changes_when_something_directly_in_it_does() {
+    let sandbox = Sandbox::with(&[("a/b/c.txt", "c"), ("a/d.txt", "d")]);
+    let subscribed = ["tree/main/", "tree/main/a/", "tree/main/a/b/"];
+    let source = sandbox.open();
+    let deep = told(&source, &subscribed, "log/main", || {
+        sandbox.write("a/b/c.txt", b"cc");
+        sandbox.commit("deep");
+    });
+    assert_eq!(deep.await, set(&["tree/main/a/b/"]));
+    let made = told(&source, &subscribed, "log/main", || {
+        sandbox.write("a/e/f.txt", b"f");
+        sandbox.commit("a folder");
+    });
+    assert_eq!(made.await, set(&["tree/main/a/"]));
+}
+
+#[tokio::test]
 async fn a_tag_that_comes_and_goes() {
     let sandbox = Sandbox::with(&FILES);
     let source = sandbox.open();
