@@ -104,7 +104,7 @@ fn check_shows_a_repository() {
     }
     assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
     exit: 0
-    git:project: 6 resources, 36 B
+    git:project: 6 resources, 34 B
       git://project/log/HEAD  text/markdown  Log of project
       git://project/refs  text/markdown  Refs of project
       git://project/tree/HEAD/  inode/directory

@@ -118,8 +118,12 @@ async fn an_answer_may_not_take_for_ever() {
     let sandbox = Sandbox::with(&[("a.txt", "a\n")]);
     let mut config = config(&sandbox.work);
     config.timeout = Duration::ZERO;
-    let source = Git::open(config).err();
-    assert!(matches!(source, None | Some(Error::Unavailable(_))));
+    let source = Git::open(config).unwrap();
+    for rest in ["blob/HEAD/a.txt", "log/HEAD", "commit/HEAD", "diff/HEAD/HEAD", "tree/HEAD/"] {
+        let Err(Error::Unavailable(said)) = ask(&source, rest).await else { panic!("{rest}") };
+        assert!(said.contains("took longer than"), "{said}");
+    }
+    assert!(matches!(source.list(None, 10).await, Err(Error::Unavailable(_))));
 }
 
 #[tokio::test]
