@@ -1,6 +1,7 @@
 //! The configuration file, and the sources it or the command line names.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Inline, Sql, files, inline, sql};
+use libris_sources::{Files, Git, Inline, Sql, files, git, inline, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -19,9 +20,10 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders, and databases as `sqlite:FILE`, `postgres://…` or `mysql://…`
+    /// What to serve: paths of folders, git repositories as `git:PATH`, and databases as `sqlite:FILE`,
+    /// `postgres://…` or `mysql://…`
     #[arg(value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<OsString>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -41,6 +43,8 @@ pub(crate) struct Config {
     files: Vec<files::Config>,
     /// Databases.
     sql: Vec<sql::Config>,
+    /// Git repositories.
+    git: Vec<git::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -119,6 +123,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 enum Configured {
     Files(files::Config),
     Sql { config: Box<sql::Config>, folder: PathBuf },
+    Git(git::Config),
     Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
 }
 
@@ -134,13 +139,14 @@ pub(crate) struct Opened {
 }
 
 impl Configured {
-    /// The source that an argument of the command line means.
-    fn named(argument: &Path) -> Self {
-        match argument.to_str() {
+    /// What a SOURCE of the command line stands for: a folder, unless it begins like something else.
+    fn named(source: &OsStr) -> Self {
+        match source.to_str() {
             Some(text) if sql::Url::is_meant(text) => {
                 Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() }
             }
-            _ => Self::Files(files::Config::new(argument)),
+            Some(text) if text.starts_with("git:") => Self::Git(git::Config::new(&text["git:".len()..])),
+            _ => Self::Files(files::Config::new(source)),
         }
     }
 
@@ -148,6 +154,7 @@ impl Configured {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
             Self::Sql { config, .. } => config.shown(),
+            Self::Git(config) => format!("git:{}", config.path.display()),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -159,6 +166,10 @@ impl Configured {
             Self::Sql { config, folder } => {
                 let sql = Sql::open((**config).clone(), folder).with_context(failed)?;
                 (Some(sql.root().clone()), Arc::new(sql))
+            }
+            Self::Git(config) => {
+                let git = Git::open(config.clone()).with_context(failed)?;
+                (Some(git.root().clone()), Arc::new(git))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -194,7 +205,7 @@ impl What {
         let (_, wanted) = self.wanted()?;
         let databases = wanted.into_iter().filter_map(|configured| match configured {
             Configured::Sql { config, folder } => Some((config, folder)),
-            Configured::Files(_) | Configured::Inline { .. } => None,
+            _ => None,
         });
         databases
             .map(|(config, folder)| {
@@ -219,7 +230,13 @@ impl What {
         for sql in std::mem::take(&mut config.sql) {
             wanted.push(Configured::Sql { config: Box::new(sql), folder: folder.clone() });
         }
-        wanted.extend(self.sources.iter().map(|argument| Configured::named(argument)));
+        for mut git in std::mem::take(&mut config.git) {
+            if !git.path.as_os_str().is_empty() {
+                git.path = folder.join(&git.path);
+            }
+            wanted.push(Configured::Git(git));
+        }
+        wanted.extend(self.sources.iter().map(|source| Configured::named(source)));
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();

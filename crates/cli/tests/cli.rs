@@ -87,6 +87,50 @@ fn check_prints_json_for_scripts() {
     "#);
 }
 
+#[test]
+fn check_shows_a_repository() {
+    let folder = folder(&[
+        ("project/README.md", "---\ntitle: First\n---\n"),
+        ("project/src/main.rs", "fn main() {}\n"),
+    ]);
+    let project = folder.path().join("project");
+    for arguments in
+        [&["init", "--quiet"][..], &["add", "--all"], &["commit", "--quiet", "--message", "first"]]
+    {
+        let identity =
+            ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgSign=false"];
+        let made = Command::new("git").args(identity).args(arguments).current_dir(&project).status();
+        assert!(made.unwrap().success(), "{arguments:?}");
+    }
+    assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
+    exit: 0
+    git:project: 6 resources, 34 B
+      git://project/log/HEAD  text/markdown  Log of project
+      git://project/refs  text/markdown  Refs of project
+      git://project/tree/HEAD/  inode/directory
+      git://project/tree/HEAD/README.md  text/markdown  First
+      git://project/tree/HEAD/src/  inode/directory
+      git://project/tree/HEAD/src/main.rs  text/x-rust
+      template git://project/blob/{ref}/{+path}{?lines,bytes}
+      template git://project/commit/{id}{?format}
+      template git://project/diff/{base}/{head}{?path}
+      template git://project/log/{ref}{?path,limit,format}
+      template git://project/refs{?format}
+      template git://project/tree/{ref}/{+path}{?lines,bytes}
+    ok
+    ");
+}
+
+#[test]
+fn what_is_no_repository_is_explained() {
+    let folder = folder(&[("docs/a.md", "")]);
+    assert_snapshot!(libris(folder.path(), &["serve", "git:docs"]), @"
+    exit: 1
+    error: could not serve `git:docs`
+      because: the repository `docs` cannot be opened: it is no git repository; hint: name the folder that has `.git` in it, or a bare repository
+    ");
+}
+
 #[cfg(unix)]
 #[test]
 fn names_do_not_command_the_terminal() {

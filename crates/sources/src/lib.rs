@@ -5,20 +5,34 @@
 
 #[cfg(feature = "files")]
 pub mod files;
+#[cfg(feature = "git")]
+pub mod git;
 #[cfg(feature = "inline")]
 pub mod inline;
 #[cfg(feature = "database")]
 pub mod sql;
 
-#[cfg(any(feature = "files", feature = "inline", feature = "database"))]
+#[cfg(any(feature = "files", feature = "git", feature = "inline", feature = "database"))]
 mod duration;
+#[cfg(any(feature = "files", feature = "git"))]
+mod front_matter;
 #[cfg(feature = "media")]
 mod media;
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
+mod part;
+#[cfg(any(feature = "files", feature = "git"))]
+mod path;
+#[cfg(any(feature = "files", feature = "git"))]
+mod patterns;
+#[cfg(any(feature = "files", feature = "git"))]
 mod range;
+#[cfg(all(target_os = "linux", any(feature = "files", feature = "git")))]
+mod remote;
 
 #[cfg(feature = "files")]
 pub use files::Files;
+#[cfg(feature = "git")]
+pub use git::Git;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
 #[cfg(feature = "database")]

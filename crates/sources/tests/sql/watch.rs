@@ -23,7 +23,8 @@ pub(crate) struct Subscriber {
 impl Subscriber {
     pub(crate) async fn to(shop: &Shop, uris: &[Uri]) -> Self {
         let changes = shop.sql.watch().await.unwrap().unwrap();
-        let uris = uris.iter().map(|uri| shop.sql.subject(uri)).collect();
+        let uris: Vec<_> = uris.iter().map(|uri| shop.sql.subject(uri)).collect();
+        uris.iter().for_each(|uri| shop.sql.follow(uri));
         Self { changes, uris }
     }
 
