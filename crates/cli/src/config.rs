@@ -140,13 +140,23 @@ pub(crate) struct Opened {
 
 impl Configured {
     /// What a SOURCE of the command line stands for: a folder, unless it begins like something else.
-    fn named(source: &OsStr) -> Self {
-        match source.to_str() {
-            Some(text) if sql::Url::is_meant(text) => {
-                Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() }
-            }
-            Some(text) if text.starts_with("git:") => Self::Git(git::Config::new(&text["git:".len()..])),
-            _ => Self::Files(files::Config::new(source)),
+    fn named(source: &OsStr) -> Result<Self> {
+        let files = || Self::Files(files::Config::new(source));
+        let Some(text) = source.to_str() else { return Ok(files()) };
+        if sql::Url::is_meant(text) {
+            return Ok(Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() });
+        }
+        if let Some(path) = text.strip_prefix("git:") {
+            return Ok(Self::Git(git::Config::new(path)));
+        }
+        match text.split_once("://") {
+            // The rest may hold a password.
+            Some((scheme, _)) if !Path::new(text).exists() => Err(advice(
+                format!("`{scheme}://` is no source that can be served"),
+                "name a folder by its path, a git repository as `git:PATH`, or a database as `sqlite:FILE`, \
+                 `postgres://…` or `mysql://…`",
+            )),
+            _ => Ok(files()),
         }
     }
 
@@ -236,7 +246,9 @@ impl What {
             }
             wanted.push(Configured::Git(git));
         }
-        wanted.extend(self.sources.iter().map(|source| Configured::named(source)));
+        for source in &self.sources {
+            wanted.push(Configured::named(source)?);
+        }
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();

@@ -57,7 +57,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let (config, opened) = options.what.open(&[])?;
     let catalog = Arc::new(Catalog::new(opened.iter().map(|opened| opened.source.clone()).collect()));
     let name = config.server.name.clone();
-    let serve = Serve::from(catalog.clone()).config(libris::Config {
+    let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
         name: name.clone(),
         title: config.server.title,
         description: config.server.description,

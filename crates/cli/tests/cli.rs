@@ -280,3 +280,13 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let status = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).status().unwrap();
     assert!(status.success());
 }
+
+#[test]
+fn a_misspelt_address_does_not_show_its_password() {
+    let folder = folder(&[]);
+    assert_snapshot!(libris(folder.path(), &["check", "postgress://user:sekrit@host/db"]), @"
+    exit: 1
+    error: `postgress://` is no source that can be served
+    hint: name a folder by its path, a git repository as `git:PATH`, or a database as `sqlite:FILE`, `postgres://…` or `mysql://…`
+    ");
+}

@@ -54,7 +54,7 @@ pub use libris_core::{
 };
 pub use libris_wire as wire;
 pub use live::Live;
-pub use serve::{Serve, serve};
+pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
 
 #[cfg(feature = "macros")]

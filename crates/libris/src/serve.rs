@@ -35,12 +35,14 @@ pub struct Serve {
     config: Config,
     http: http::Config,
     allow_remote: bool,
+    /// When to stop; nothing where a signal says so.
+    stop: Option<CancellationToken>,
 }
 
 impl From<Arc<Catalog>> for Serve {
     fn from(catalog: Arc<Catalog>) -> Self {
         let (config, http) = (Config::default(), http::Config::default());
-        Self { catalog, config, http, allow_remote: false }
+        Self { catalog, config, http, allow_remote: false, stop: None }
     }
 }
 
@@ -103,12 +105,18 @@ impl Serve {
         Self { allow_remote: true, ..self }
     }
 
+    /// Until this future ends, and not until the process is told to stop.
+    pub fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { stop: Some(cancelled(stop)), ..self }
+    }
+
     /// Speaks over standard input and output until the client leaves or the process is told to stop.
     pub async fn stdio(self) -> Result<()> {
         let server = Arc::new(self.server().await?);
         let failed = |cause| Error::failed("use standard input and output", cause);
         let (input, output) = stdio::standard().map_err(failed)?;
-        stdio::serve(server, Limits::default(), input, output, interrupted()).await.map_err(failed)
+        let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
+        stdio::serve(server, Limits::default(), input, output, stop).await.map_err(failed)
     }
 
     /// Speaks HTTP on this address, as in `127.0.0.1:8080`, until the process is told to stop. Port 0 takes
@@ -125,17 +133,22 @@ impl Serve {
                  127.0.0.1 instead, or say `allow_remote` if that is what you want"
             )));
         }
+        let serve = match self.stop {
+            Some(_) => self,
+            None => self.until(interrupted()),
+        };
         let failed = |cause: io::Error| Error::failed("listen", cause);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         eprintln!("listening on http://{}/mcp", listener.local_addr().map_err(failed)?);
-        self.listen(listener).await
+        serve.listen(listener).await
     }
 
     /// Speaks HTTP to whoever comes to this listener, until the process is told to stop.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
         let endpoint = self.endpoint().await?;
         let failed = |cause| Error::failed("serve HTTP", cause);
-        http::serve(listener, endpoint, interrupted()).await.map_err(failed)
+        let stop = self.stop.unwrap_or_else(|| cancelled(interrupted()));
+        http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
     /// Everything under `/mcp`, to be merged or nested into the router of an application of yours.
@@ -211,28 +224,35 @@ async fn instructions(source: &dyn Source) -> Result<String> {
     Ok(text)
 }
 
-/// Cancelled once the process is told to stop.
-fn interrupted() -> CancellationToken {
-    let stop = CancellationToken::new();
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        signal().await;
-        stopped.cancel();
-    });
-    stop
-}
-
-#[cfg(unix)]
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
+/// Ends once the process is told to stop: by Ctrl-C, or on Unix by SIGTERM. From the moment this returns, such a
+/// signal does not end the process by itself any more.
+pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok());
+        async move {
+            let waits = signals.into_iter().flatten().map(async |mut signal| signal.recv().await);
+            let waits: Vec<_> = waits.map(Box::pin).collect();
+            if waits.is_empty() {
+                return std::future::pending().await;
+            }
+            futures_util::future::select_all(waits).await;
+        }
+    }
+    #[cfg(not(unix))]
+    async {
+        let _ = tokio::signal::ctrl_c().await;
     }
 }
 
-#[cfg(not(unix))]
-async fn signal() {
-    let _ = tokio::signal::ctrl_c().await;
+/// Cancelled once a future ends.
+fn cancelled(stop: impl Future<Output = ()> + Send + 'static) -> CancellationToken {
+    let token = CancellationToken::new();
+    let stopped = token.clone();
+    tokio::spawn(async move {
+        stop.await;
+        stopped.cancel();
+    });
+    token
 }

@@ -34,6 +34,15 @@ impl Dialect {
         format!("t.{}", self.quote(&column.name))
     }
 
+    /// A column of the key, as what pages go by. MySQL orders these by a number and compares them as text.
+    pub(super) fn ordered(self, column: &Column) -> String {
+        let name = self.column(column);
+        match (self, &*column.base) {
+            (Self::Mysql, "enum" | "set") => format!("CAST({name} AS CHAR)"),
+            _ => name,
+        }
+    }
+
     /// The place of the value with this number, counted from 1.
     pub(super) fn place(self, number: usize) -> String {
         match self {

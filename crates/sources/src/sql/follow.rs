@@ -74,6 +74,10 @@ impl Followed {
         std::mem::take(&mut state.full)
     }
 
+    pub(super) fn forget(&self, uri: &Uri) {
+        self.lock().digests.remove(uri);
+    }
+
     pub(super) fn all(&self) -> Vec<(Uri, Option<u64>)> {
         self.lock().digests.iter().map(|(uri, digest)| (uri.clone(), *digest)).collect()
     }

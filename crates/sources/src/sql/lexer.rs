@@ -149,6 +149,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn comment(&mut self) -> Result<(), String> {
+        if self.dialect == Dialect::Mysql && ["/*!", "/*M!"].iter().any(|sign| self.rest.starts_with(sign)) {
+            return Err("its `sql` must not have comments that are run".to_owned());
+        }
         let mut depth = 0;
         loop {
             if self.rest.starts_with("/*") && (depth == 0 || self.dialect == Dialect::Postgres) {
@@ -271,6 +274,8 @@ mod tests {
             (Mysql, "SELECT 1; SELECT 2"),
             (Mysql, "SELECT 'a\\'"),
             (Mysql, "SELECT 1 INTO OUTFILE '/tmp/x'"),
+            (Mysql, "SELECT 1 /*!INTO OUTFILE '/tmp/x'*/"),
+            (Mysql, "SELECT 1 /*M!100000 INTO OUTFILE '/tmp/x'*/"),
         ];
         for (dialect, sql) in cases {
             assert!(pieces(sql, dialect).is_err(), "{sql}");

@@ -101,7 +101,7 @@ impl Rows<'_> {
         let Self { dialect, table, most } = self;
         let selected: Vec<_> =
             columns.iter().chain(&table.key).map(|column| dialect.select(column, *most)).collect();
-        let order: Vec<_> = table.key.iter().map(|column| dialect.column(column)).collect();
+        let order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
         let schema = dialect.quote(&table.name().schema);
         let mut sql = format!(
             "SELECT {} FROM {schema}.{} AS t",
@@ -123,7 +123,7 @@ impl Rows<'_> {
     fn beyond(&self, key: Vec<Bind>) -> Condition {
         let columns = &self.table.key;
         if self.dialect != Dialect::Mysql || columns.len() == 1 {
-            let names: Vec<_> = columns.iter().map(|column| self.dialect.column(column)).collect();
+            let names: Vec<_> = columns.iter().map(|column| self.dialect.ordered(column)).collect();
             let places: Vec<_> = columns
                 .iter()
                 .enumerate()
@@ -153,7 +153,7 @@ impl Rows<'_> {
 
     fn compared(&self, column: &Column, sign: &str, value: Bind, before: usize) -> Condition {
         let place = self.dialect.compared(before + 1, column);
-        Condition { text: format!("{} {sign} {place}", self.dialect.column(column)), binds: vec![value] }
+        Condition { text: format!("{} {sign} {place}", self.dialect.ordered(column)), binds: vec![value] }
     }
 
     /// A value of the key.
@@ -163,7 +163,13 @@ impl Rows<'_> {
             return Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Integer));
         }
         let wrong = |wanted| unfit(variable, &format!("{wanted} for the column `{}`", column.name), text);
-        parse(column.kind, text).map_err(wrong)
+        parse(column.kind, text).or_else(|wanted| match self.dialect {
+            // Only what a row is known by is sure to be of its type; other columns take anything.
+            Dialect::Sqlite if !column.base.eq_ignore_ascii_case("integer") => {
+                Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Number))
+            }
+            _ => Err(wrong(wanted)),
+        })
     }
 }
 

@@ -136,19 +136,20 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<Bind, &'static str> {
             .or_else(|_| text.parse().map(Bind::Unsigned))
             .map_err(|_| "a whole number"),
         Kind::Number => match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => Ok(Bind::Number(number)),
+            Ok(number) if !number.is_nan() => Ok(Bind::Number(number)),
             _ => Err("a number"),
         },
-        Kind::Decimal if is_decimal(text) => Ok(as_text()),
+        Kind::Decimal if is_decimal(text) || is_infinite(text) => Ok(as_text()),
         Kind::Decimal => Err("a number"),
         Kind::Boolean => match text {
             "true" | "1" => Ok(Bind::Integer(1)),
             "false" | "0" => Ok(Bind::Integer(0)),
             _ => Err("`true` or `false`"),
         },
+        Kind::Date | Kind::Timestamp if is_infinite(text) || is_before_christ(text) => Ok(as_text()),
         Kind::Date if text.parse::<jiff::civil::Date>().is_ok() => Ok(as_text()),
         Kind::Date => Err("a date such as `2026-07-28`"),
-        Kind::Time if text.parse::<jiff::civil::Time>().is_ok() => Ok(as_text()),
+        Kind::Time if text.parse::<jiff::civil::Time>().is_ok() || is_span(text) => Ok(as_text()),
         Kind::Time => Err("a time such as `12:30:00`"),
         Kind::Timestamp => timestamp(text).map(Bind::Text).ok_or("a time such as `2026-07-28T12:30:00Z`"),
         Kind::Uuid if is_uuid(text) => Ok(as_text()),
@@ -175,6 +176,25 @@ fn is_decimal(text: &str) -> bool {
     let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
     let all = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all(whole) && all(part)
+}
+
+/// What PostgreSQL writes for what is later or more than anything.
+fn is_infinite(text: &str) -> bool {
+    text.strip_prefix('-').unwrap_or(text).eq_ignore_ascii_case("infinity")
+}
+
+/// What PostgreSQL writes for days and moments before the year 1.
+fn is_before_christ(text: &str) -> bool {
+    let written = |letter: char| letter.is_ascii_digit() || "-:. +".contains(letter);
+    text.strip_suffix(" BC").is_some_and(|rest| !rest.is_empty() && rest.chars().all(written))
+}
+
+/// What MySQL calls a time: up to 838 hours, which may be negative.
+fn is_span(text: &str) -> bool {
+    let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
+    let digits =
+        |part: &&str| (1..=6).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    (3..=4).contains(&parts.len()) && parts.iter().all(|part| digits(part))
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -214,6 +234,9 @@ mod tests {
             (Kind::Date, "2026-07-28", Bind::Text("2026-07-28".into())),
             (Kind::Timestamp, "2026-07-28T12:00:00+02:00", Bind::Text("2026-07-28 10:00:00".into())),
             (Kind::Timestamp, "2026-07-28 12:00:00.5", Bind::Text("2026-07-28 12:00:00.5".into())),
+            (Kind::Date, "-infinity", Bind::Text("-infinity".into())),
+            (Kind::Timestamp, "0044-03-15 12:00:00 BC", Bind::Text("0044-03-15 12:00:00 BC".into())),
+            (Kind::Time, "-838:59:59", Bind::Text("-838:59:59".into())),
             (Kind::Bytes, "_-8", Bind::Bytes(vec![255, 239])),
             (Kind::Bytes, "/+8=", Bind::Bytes(vec![255, 239])),
             (Kind::Json, "{\"a\": 1}", Bind::Text("{\"a\": 1}".into())),
@@ -231,6 +254,9 @@ mod tests {
             (Kind::Boolean, "yes"),
             (Kind::Date, "2026-13-01"),
             (Kind::Timestamp, "now()"),
+            (Kind::Timestamp, "now() BC"),
+            (Kind::Time, "1:2"),
+            (Kind::Time, "1:2:3;"),
             (Kind::Uuid, "550e8400e29b41d4a716446655440000"),
             (Kind::Json, "{"),
             (Kind::Bytes, "'"),

@@ -286,7 +286,15 @@ impl Watch {
             if !concerned {
                 continue;
             }
-            let Some(digest) = digest_of(inner.read(&uri).await) else { return Err(Away) };
+            let Some(digest) = digest_of(inner.read(&uri).await) else {
+                if inner.driver.version().await.is_err() {
+                    return Err(Away);
+                }
+                // It would keep the others waiting each time.
+                tracing::warn!(%uri, "takes too long to be looked at, and is not followed any more");
+                inner.followed.forget(&uri);
+                continue;
+            };
             if before != Some(digest) {
                 inner.followed.set(&uri, digest);
                 // Of rows that triggers named, it was told at once.

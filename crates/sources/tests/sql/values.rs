@@ -128,6 +128,9 @@ async fn keys_of_every_type() {
         (Engine::Sqlite, "BOOLEAN", "1"),
         (Engine::Sqlite, "", "'text'"),
         (Engine::Sqlite, "DECIMAL(10, 2)", "1.25"),
+        (Engine::Sqlite, "INT", "'abc'"),
+        (Engine::Sqlite, "INT", "2.5"),
+        (Engine::Sqlite, "REAL", "1e999"),
         (Engine::Postgres, "text", "'it''s, \"so\"'"),
         (Engine::Postgres, "bytea", "'\\x00ff10'"),
         (Engine::Postgres, "numeric", "1.50"),
@@ -136,6 +139,10 @@ async fn keys_of_every_type() {
         (Engine::Postgres, "timestamptz", "'2026-07-28 12:00:00.123456+02'"),
         (Engine::Postgres, "date", "'2026-07-28'"),
         (Engine::Postgres, "bool", "true"),
+        (Engine::Postgres, "date", "'-infinity'"),
+        (Engine::Postgres, "date", "'0044-03-15 BC'"),
+        (Engine::Postgres, "timestamptz", "'infinity'"),
+        (Engine::Postgres, "float8", "'-Infinity'"),
         (Engine::Postgres, "char(5)", "'ab'"),
         (Engine::Postgres, "inet", "'10.0.0.1'"),
         (Engine::Postgres, "int4range", "'[1,5)'"),
@@ -146,6 +153,8 @@ async fn keys_of_every_type() {
         (Engine::Mysql, "date", "'2026-07-28'"),
         (Engine::Mysql, "datetime(6)", "'2026-07-28 12:00:00.123456'"),
         (Engine::Mysql, "time", "'12:30:00'"),
+        (Engine::Mysql, "time", "'-26:00:01'"),
+        (Engine::Mysql, "uuid", "'550e8400-e29b-41d4-a716-446655440000'"),
         (Engine::Mysql, "enum('a', 'b')", "'b'"),
         (Engine::Mysql, "boolean", "1"),
         (Engine::Mysql, "double", "0.1"),
@@ -169,5 +178,37 @@ async fn keys_of_every_type() {
             let found = row(&shop, &format!("k{at}/rows/{key}")).await;
             assert_eq!(found["part"], 2, "{engine:?} {kind}: {key}");
         }
+    }
+}
+
+/// MySQL orders the values of an enumeration by their place in it, not by what they say.
+#[tokio::test]
+async fn pages_go_through_enumerations() {
+    let database = Database::new(Engine::Mysql).await;
+    let sql = "CREATE TABLE e (s enum('open', 'closed', 'archived'), id int, PRIMARY KEY (s, id));
+               INSERT INTO e VALUES ('open', 1), ('open', 2), ('closed', 1), ('archived', 1), ('archived', 2)";
+    database.execute(sql).await;
+    let shop = database.source("");
+    let mut page = row(&shop, "e/rows?limit=2").await;
+    let mut seen = page["rows"].as_array().unwrap().len();
+    while let Some(next) = page["next"].as_str() {
+        let text = shop.text(&libris_core::Uri::parse(next).unwrap()).await.unwrap();
+        page = serde_json::from_str(&text).unwrap();
+        seen += page["rows"].as_array().unwrap().len();
+        assert!(seen <= 5, "a row was seen twice");
+    }
+    assert_eq!(seen, 5);
+}
+
+#[tokio::test]
+async fn a_broken_view_hides_nothing_else() {
+    let database = Database::new(Engine::Sqlite).await;
+    database
+        .execute("CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE VIEW broken AS SELECT * FROM gone")
+        .await;
+    let shop = database.source("");
+    for path in ["schema", "", "broken/schema", "a/schema"] {
+        let text = shop.text(&shop.uri(path)).await;
+        assert!(text.is_ok(), "{path}: {text:?}");
     }
 }

@@ -136,20 +136,21 @@ async fn describe(
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    let columns = match ask(driver, asked.columns, only).await {
-        // A view of something that is gone has no columns, but is still there.
-        Err(Problem::Missing(_)) if driver.dialect() == Dialect::Sqlite => Vec::new(),
-        columns => columns?,
+    // A view of something that is gone has no columns, but is still there.
+    let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
+    let known = |answer: Result<Vec<_>, Problem>| match answer {
+        Err(Problem::Missing(_) | Problem::Failed(_)) if broken => Ok(Vec::new()),
+        answer => answer,
     };
-    for row in columns {
+    for row in known(ask(driver, asked.columns, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.columns.push(column(driver.dialect(), &row));
     }
-    for row in ask(driver, asked.indexes, only).await? {
+    for row in known(ask(driver, asked.indexes, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.add_index(&row);
     }
-    for row in ask(driver, asked.references, only).await? {
+    for row in known(ask(driver, asked.references, only).await)? {
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.add_reference(&row);
     }

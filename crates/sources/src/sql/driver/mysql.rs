@@ -170,7 +170,7 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<Kind>) -> Result<Cell, sqlx::erro
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" | "GEOMETRY" => {
             match kind {
                 // What was cut or converted is text even if it does not say so.
-                Some(Kind::Text | Kind::Json | Kind::Other) if text().is_some() => {
+                Some(Kind::Text | Kind::Json | Kind::Uuid | Kind::Other) if text().is_some() => {
                     Cell::of_text(kind.unwrap_or_default(), text().unwrap_or_default())
                 }
                 _ => Cell::Bytes(bytes.to_vec()),
