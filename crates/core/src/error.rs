@@ -1,5 +1,9 @@
 //! Why something could not be had.
 
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+
 use crate::Uri;
 
 /// The result of asking a source for something.
@@ -61,4 +65,34 @@ impl Error {
     pub fn invalid(why: impl Into<String>) -> Self {
         Self::Invalid(why.into())
     }
+
+    /// The same error for one more of those who waited for the same thing.
+    pub fn again(error: &Arc<Self>) -> Self {
+        match &**error {
+            Self::NotFound(uri) => Self::NotFound(uri.clone()),
+            Self::Denied(uri) => Self::Denied(uri.clone()),
+            Self::Invalid(why) => Self::Invalid(why.clone()),
+            Self::NotDirectory(uri) => Self::NotDirectory(uri.clone()),
+            Self::TooLarge { uri, size, limit, hint } => {
+                Self::TooLarge { uri: uri.clone(), size: *size, limit: *limit, hint: hint.clone() }
+            }
+            Self::Unavailable(why) => Self::Unavailable(why.clone()),
+            Self::Failed { doing, .. } => Self::failed(doing, Cause(error.clone())),
+        }
+    }
 }
+
+/// The cause of an error that several callers get.
+#[derive(Debug)]
+struct Cause(Arc<Error>);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.source() {
+            Some(cause) => write!(f, "{cause}"),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+impl std::error::Error for Cause {}

@@ -9,6 +9,7 @@ mod content;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
+mod flights;
 mod proof;
 mod resource;
 mod source;
@@ -18,6 +19,7 @@ pub mod uri_template;
 pub use change::Change;
 pub use content::{Body, Cache, Content, Contents, Scope};
 pub use error::{Error, Result};
+pub use flights::{Flight, Flights};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
 pub use source::{Completion, Context, Identity, Page, Partial, Progress, Source, Templates};

@@ -1,0 +1,127 @@
+//! Work that is done once for all who ask for it at the same time.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared, WeakShared, ready};
+
+/// Work under way, by what it is for.
+///
+/// Nobody but those who wait keeps it going: when the last of them leaves, it is dropped.
+pub struct Flights<K, T> {
+    under_way: Arc<Mutex<Map<K, T>>>,
+}
+
+/// Work that several wait for.
+pub type Flight<T> = Shared<BoxFuture<'static, T>>;
+
+type Map<K, T> = HashMap<K, Numbered<T>>;
+
+struct Numbered<T> {
+    number: u64,
+    flight: WeakShared<BoxFuture<'static, T>>,
+}
+
+impl<K, T> Default for Flights<K, T> {
+    fn default() -> Self {
+        Self { under_way: Arc::default() }
+    }
+}
+
+impl<K, T> Flights<K, T>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    T: Clone + Send + Sync + 'static,
+{
+    /// The work under way for `key`, or else what `start` begins.
+    ///
+    /// What was done since the caller last looked is told by `done`, so that it is not done twice: the work
+    /// leaves what it made there before it ends.
+    pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let mut under_way = lock(&self.under_way);
+        let (number, left) = match under_way.get(key) {
+            Some(found) => match found.flight.upgrade() {
+                Some(flight) => return flight,
+                None => (found.number + 1, true),
+            },
+            None => (0, false),
+        };
+        if !left && let Some(done) = done() {
+            return ready(done).boxed().shared();
+        }
+        let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
+        let work = start();
+        let work = async move {
+            let _place = place;
+            work.await
+        };
+        let flight = work.boxed().shared();
+        if let Some(weak) = flight.downgrade() {
+            under_way.insert(key.clone(), Numbered { number, flight: weak });
+        }
+        flight
+    }
+
+    /// Whether nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.under_way).is_empty()
+    }
+}
+
+fn lock<K, T>(map: &Mutex<Map<K, T>>) -> MutexGuard<'_, Map<K, T>> {
+    map.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The place of work among what is under way, which it leaves when it ends, however it ends.
+struct Place<K: Eq + Hash, T> {
+    under_way: Arc<Mutex<Map<K, T>>>,
+    key: K,
+    number: u64,
+}
+
+impl<K: Eq + Hash, T> Drop for Place<K, T> {
+    fn drop(&mut self) {
+        let mut under_way = lock(&self.under_way);
+        if under_way.get(&self.key).is_some_and(|found| found.number == self.number) {
+            under_way.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Flights;
+    use std::future::pending;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[tokio::test]
+    async fn who_asks_together_is_answered_together() {
+        let flights = Flights::<&str, u32>::default();
+        let begun = Arc::new(AtomicU32::new(0));
+        let count = || {
+            let begun = begun.clone();
+            move || async move { begun.fetch_add(1, Ordering::Relaxed) }
+        };
+        let (one, other) = (flights.join(&"a", || None, count()), flights.join(&"a", || None, count()));
+        let elsewhere = flights.join(&"b", || None, count());
+        assert_eq!((one.await, other.await, elsewhere.await), (0, 0, 1));
+        assert!(flights.is_empty());
+        assert_eq!(flights.join(&"a", || Some(7), count()).await, 7);
+        assert_eq!(flights.join(&"a", || None, count()).await, 2);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_dropped() {
+        let flights = Flights::<&str, u32>::default();
+        let left = flights.join(&"a", || None, pending);
+        drop(left);
+        assert!(flights.is_empty());
+        assert_eq!(flights.join(&"a", || None, || async { 1 }).await, 1);
+    }
+}
