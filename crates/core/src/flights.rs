@@ -54,8 +54,8 @@ where
         if !left && let Some(done) = done() {
             return ready(done).boxed().shared();
         }
-        let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
         let work = start();
+        let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
         let work = async move {
             let _place = place;
             work.await

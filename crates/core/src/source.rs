@@ -1,6 +1,8 @@
 //! The trait that every place resources come from implements.
 
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +64,13 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
+    /// Somebody subscribes to `uri`, and does so for as long as what this returns is kept. For sources that
+    /// must ask for changes, and so want to know which are waited for: once this returns, no change of
+    /// `uri` is missed while the source is watched.
+    async fn subscribed(&self, _uri: &Uri) -> Interest {
+        Interest::default()
+    }
+
     /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -107,8 +116,29 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).subject(uri)
     }
 
+    async fn subscribed(&self, uri: &Uri) -> Interest {
+        (**self).subscribed(uri).await
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
+    }
+}
+
+/// What a source holds on to while somebody subscribes. Dropping it ends the interest.
+#[derive(Default)]
+pub struct Interest(Option<Box<dyn Any + Send + Sync>>);
+
+impl Interest {
+    /// An interest that lasts as long as `held` is kept.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(held)))
+    }
+}
+
+impl fmt::Debug for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Interest").field(&self.0.is_some()).finish()
     }
 }
 

@@ -5,10 +5,12 @@
 
 #[cfg(feature = "files")]
 pub mod files;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
 
-#[cfg(any(feature = "files", feature = "inline"))]
+#[cfg(any(feature = "files", feature = "http", feature = "inline"))]
 mod duration;
 #[cfg(feature = "media")]
 mod media;
@@ -17,5 +19,7 @@ mod range;
 
 #[cfg(feature = "files")]
 pub use files::Files;
+#[cfg(feature = "http")]
+pub use http::{Http, OpenApi};
 #[cfg(feature = "inline")]
 pub use inline::Inline;

@@ -1,0 +1,3 @@
+//! OpenAPI.
+/// x
+pub struct OpenApi;
