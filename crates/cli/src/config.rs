@@ -1,6 +1,7 @@
 //! The configuration file, and the sources it or the command line names.
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Inline, files, inline};
+use libris_sources::http::openapi;
+use libris_sources::{Files, Http, Inline, files, http, inline};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -19,9 +21,9 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders
+    /// What to serve: paths of folders, and APIs as `openapi:FILE` or `openapi:URL`
     #[arg(value_name = "SOURCE")]
-    sources: Vec<PathBuf>,
+    sources: Vec<OsString>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -36,9 +38,13 @@ pub(crate) struct Config {
     /// How changes are told.
     pub(crate) live: Live,
     /// How HTTP is served.
-    pub(crate) http: Http,
+    pub(crate) listen: Listen,
     /// Folders.
     files: Vec<files::Config>,
+    /// HTTP APIs.
+    http: Vec<http::Config>,
+    /// HTTP APIs that an OpenAPI document describes.
+    openapi: Vec<openapi::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -91,7 +97,7 @@ impl Default for Live {
 /// How HTTP is served.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Http {
+pub(crate) struct Listen {
     /// Host names, beside `localhost` and IP addresses, under which the server may be asked.
     pub(crate) allow_hosts: Vec<String>,
     /// Origins, beside local ones and the server's own, whose pages may ask.
@@ -116,7 +122,17 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
-    Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
+    Http(Box<http::Config>),
+    /// With the document as it was read, so that one that has changed is opened again.
+    OpenApi {
+        config: Box<openapi::Config>,
+        document: String,
+    },
+    Inline {
+        config: inline::Config,
+        folder: PathBuf,
+        file: PathBuf,
+    },
 }
 
 /// A source that is open.
@@ -131,9 +147,30 @@ pub(crate) struct Opened {
 }
 
 impl Configured {
+    /// What a SOURCE of the command line stands for: a folder, unless it begins like something else.
+    fn named(source: &OsStr) -> Result<Self> {
+        match source.to_str().and_then(|text| text.split_once(':')) {
+            Some(("openapi", document)) => Self::openapi(openapi::Config::new(document), Path::new("")),
+            _ => Ok(Self::Files(files::Config::new(source))),
+        }
+    }
+
+    fn openapi(config: openapi::Config, folder: &Path) -> Result<Self> {
+        // Nothing else is to be done before it is known what is to be served.
+        let document = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(openapi::read(&config, folder))
+        });
+        let document = document.with_context(|| format!("could not read `openapi:{}`", config.document))?;
+        Ok(Self::OpenApi { config: Box::new(config), document })
+    }
+
     fn open(self) -> Result<Opened> {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
+            Self::Http(config) => {
+                config.name.clone().or(config.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
+            }
+            Self::OpenApi { config, .. } => format!("openapi:{}", config.document),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -141,6 +178,11 @@ impl Configured {
             Self::Files(config) => {
                 let files = Files::open(config.clone()).with_context(failed)?;
                 (Some(files.root().clone()), Arc::new(files))
+            }
+            Self::Http(config) => (None, Arc::new(Http::new((**config).clone()).with_context(failed)?)),
+            Self::OpenApi { config, document } => {
+                let config = openapi::derive(config, document).with_context(failed)?;
+                (None, Arc::new(Http::new(config).with_context(failed)?))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -171,7 +213,15 @@ impl What {
             }
             wanted.push(Configured::Files(files));
         }
-        wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
+        wanted.extend(
+            std::mem::take(&mut config.http).into_iter().map(|http| Configured::Http(Box::new(http))),
+        );
+        for openapi in std::mem::take(&mut config.openapi) {
+            wanted.push(Configured::openapi(openapi, &folder)?);
+        }
+        for source in &self.sources {
+            wanted.push(Configured::named(source)?);
+        }
         let inline = std::mem::take(&mut config.inline);
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
             let file = file.unwrap_or_default();

@@ -20,6 +20,6 @@ mod range;
 #[cfg(feature = "files")]
 pub use files::Files;
 #[cfg(feature = "http")]
-pub use http::{Http, OpenApi};
+pub use http::Http;
 #[cfg(feature = "inline")]
 pub use inline::Inline;

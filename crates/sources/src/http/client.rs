@@ -84,7 +84,7 @@ impl Client {
             };
             let request = self.client.request(method, url.clone());
             let request = request.headers(endpoint.headers.clone()).headers(beside.clone());
-            let response = request.send().await.map_err(|cause| unreachable(cause, &url))?;
+            let response = request.send().await.map_err(|cause| failure(cause, &url))?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return self.receive(endpoint, &url, response).await;
@@ -120,7 +120,7 @@ impl Client {
                 return too_large(size);
             }
             // What was packed comes unpacked here, a piece at a time.
-            while let Some(piece) = response.chunk().await.map_err(|cause| unreachable(cause, url))? {
+            while let Some(piece) = response.chunk().await.map_err(|cause| failure(cause, url))? {
                 data.extend_from_slice(&piece);
                 if data.len() as u64 > limit {
                     return too_large(data.len() as u64);
@@ -183,7 +183,7 @@ fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-fn unreachable(error: reqwest::Error, url: &Url) -> Fault {
+fn failure(error: reqwest::Error, url: &Url) -> Fault {
     let error = error.without_url();
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
@@ -196,7 +196,7 @@ fn unreachable(error: reqwest::Error, url: &Url) -> Fault {
         cause = inner.source();
     }
     tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
-    Fault::Unreachable
+    if error.is_connect() { Fault::Unreachable } else { Fault::Failed }
 }
 
 /// Certificates are checked as the system does, where there are any to check.

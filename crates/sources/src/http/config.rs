@@ -27,7 +27,7 @@ use super::guard::Network;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What to call it in the log and in `libris check`. The host where it is not said.
+    /// What to call it, as `libris check` does. The `base` where it is not said.
     pub name: Option<String>,
     /// The URL that those of the entries are relative to.
     pub base: Option<String>,

@@ -31,8 +31,15 @@ pub(super) struct Instances {
     made: Mutex<Option<(Arc<Answer>, Listed)>>,
 }
 
-/// Resources by their URIs, with the values that their template has for each.
-pub(super) type Listed = Arc<BTreeMap<Uri, (Resource, BTreeMap<String, String>)>>;
+/// The resources of a list by their URIs.
+pub(super) type Listed = Arc<BTreeMap<Uri, Instance>>;
+
+/// A resource of a list.
+pub(super) struct Instance {
+    pub(super) resource: Resource,
+    /// The values that its template has for it.
+    pub(super) values: BTreeMap<String, String>,
+}
 
 impl Instances {
     pub(super) fn new(place: Place, listing: Listing) -> Self {
@@ -40,7 +47,12 @@ impl Instances {
     }
 
     /// The resources that an answer lists.
-    pub(super) fn of(&self, answer: &Arc<Answer>, template: &Template) -> Result<Listed, Fault> {
+    pub(super) fn of(
+        &self,
+        answer: &Arc<Answer>,
+        template: &Template,
+        endpoint: &Endpoint,
+    ) -> Result<Listed, Fault> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((from, listed)) = &*made
             && Arc::ptr_eq(from, answer)
@@ -48,23 +60,20 @@ impl Instances {
             return Ok(listed.clone());
         }
         let items = items(answer.json()?, &self.listing.items)?;
-        let listed: Listed = Arc::new(items.filter_map(|item| self.resource(item, template)).collect());
+        let listed: Listed =
+            Arc::new(items.filter_map(|item| self.instance(item, template, endpoint)).collect());
         *made = Some((answer.clone(), listed.clone()));
         Ok(listed)
     }
 
-    fn resource(
-        &self,
-        item: &Value,
-        template: &Template,
-    ) -> Option<(Uri, (Resource, BTreeMap<String, String>))> {
+    fn instance(&self, item: &Value, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {
         let Listing { values, name, title, description, .. } = &self.listing;
         let values: Option<BTreeMap<String, String>> =
             values.iter().map(|(name, pointer)| Some((name.clone(), text(item, pointer)?))).collect();
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
-        // Values such as `..` make a URI that stands for something else.
-        template.uri.matches(&uri)?;
+        // Values such as `..` make a URI that stands for something else, or for nothing.
+        endpoint.url(&uri, template.uri.matches(&uri)?).ok()?;
         let at = |pointer: &Option<String>| pointer.as_ref().and_then(|pointer| text(item, pointer));
         let resource = Resource {
             name: at(name).filter(|name| !name.is_empty()).unwrap_or_else(|| super::last_segment(&uri)),
@@ -75,10 +84,10 @@ impl Instances {
             annotations: template.annotations.clone(),
             ..Resource::new(uri.clone(), "")
         };
-        Some((uri, (resource, values)))
+        Some((uri, Instance { resource, values }))
     }
 
-    /// Whether it tells this variable, and where its name for people is.
+    /// Whether it tells the values of this variable.
     pub(super) fn tells(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }

@@ -33,7 +33,6 @@ pub use config::{
     Caching, Choice, Choices, Config, Entry, Found, Limits, Link, Listing, Method, Secret, Text,
 };
 pub use guard::Network;
-pub use openapi::OpenApi;
 
 use endpoint::Endpoint;
 use fault::Fault;
@@ -51,7 +50,6 @@ pub struct Http {
 }
 
 struct Inner {
-    name: String,
     store: Arc<Store>,
     poll: Duration,
     scope: Scope,
@@ -87,11 +85,6 @@ impl Http {
     /// Checks the configuration. Nothing is asked yet.
     pub fn new(config: Config) -> Result<Self> {
         Ok(Self { inner: Arc::new(open::open(config)?) })
-    }
-
-    /// What to call it.
-    pub fn name(&self) -> &str {
-        &self.inner.name
     }
 }
 
@@ -191,13 +184,15 @@ impl Inner {
     /// The resources of a list.
     async fn instances(&self, number: usize, want: Want) -> Result<Listed> {
         let template = &self.listed[number];
-        let filled = self.templates.get(template).filter(|filled| filled.instances.is_some());
+        let filled = self.templates.get(template);
         let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
         else {
             return Ok(Listed::default());
         };
         let hit = self.found(&instances.place, template, Variables::new(), want).await?;
-        instances.of(&hit.answer, &filled.template).map_err(|fault| fault.of_list(template.as_str()))
+        instances
+            .of(&hit.answer, &filled.template, &filled.endpoint)
+            .map_err(|fault| fault.of_list(template.as_str()))
     }
 
     /// What is at the place of a list that a template needs.
@@ -231,7 +226,8 @@ impl Inner {
         let mut resources: Vec<Resource> = own.map(|(_, held)| held.resource.clone()).collect();
         for number in self.lists() {
             let listed = self.instances(number, Want::Fresh).await?;
-            resources.extend(listed.range::<Uri, _>(from).take(most).map(|(_, (found, _))| found.clone()));
+            resources
+                .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
         }
         // The sort is stable, so of equals the one that stands in the configuration stays.
         resources.sort_by(|one, other| one.uri.cmp(&other.uri));
@@ -275,9 +271,10 @@ impl Inner {
                 name == asked.variable || values.get(name).is_none_or(|value| value == known)
             })
         };
-        let choices = listed.values().filter(|(_, values)| fits(values)).filter_map(|(resource, values)| {
-            let value = values.get(asked.variable)?.clone();
-            Some(Choice::Labelled { value, label: resource.title.as_ref().unwrap_or(&resource.name).clone() })
+        let choices = listed.values().filter(|found| fits(&found.values)).filter_map(|found| {
+            let value = found.values.get(asked.variable)?.clone();
+            let label = found.resource.title.as_ref().unwrap_or(&found.resource.name).clone();
+            Some(Choice::Labelled { value, label })
         });
         Ok(list::offer(choices, asked.typed))
     }

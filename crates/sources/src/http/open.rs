@@ -25,7 +25,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     let guard =
         Guard { allow_private: config.limits.allow_private, networks: config.limits.networks.clone() };
     let parsed = sources_of_lists(&templates);
-    let mut opening = Opening { config: &config, guard: &guard, origins: Vec::new(), count: 0 };
+    let mut opening = Opening { config: &config, guard: &guard, secure: false, count: 0 };
 
     let mut held = BTreeMap::new();
     for entry in resources {
@@ -55,12 +55,9 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
         filled.push((uri, opened));
     }
-    let origins = opening.origins;
-    let secure = origins.iter().any(|origin| origin.starts_with("https:"));
+    let secure = opening.secure;
     let client = Client::new(&config.limits, guard, secure)?;
-    let name = config.name.or(origins.into_iter().next()).unwrap_or_else(|| "links".into());
     let inner = Inner {
-        name,
         store: Arc::new(Store::new(client, config.cache.clone())),
         poll: config.poll,
         scope: config.cache.scope,
@@ -116,8 +113,8 @@ fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
 struct Opening<'a> {
     config: &'a Config,
     guard: &'a Guard,
-    /// Of all endpoints.
-    origins: Vec<String>,
+    /// Whether something is asked over TLS.
+    secure: bool,
     count: usize,
 }
 
@@ -125,7 +122,7 @@ impl Opening<'_> {
     fn endpoint(&mut self, written: Written<'_>) -> Result<Arc<Endpoint>, String> {
         let endpoint = Endpoint::new(written, self.count, self.config, self.guard)?;
         self.count += 1;
-        self.origins.push(endpoint.origin().to_owned());
+        self.secure |= endpoint.origin().starts_with("https:");
         Ok(Arc::new(endpoint))
     }
 

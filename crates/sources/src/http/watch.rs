@@ -141,10 +141,10 @@ impl Watch {
             }
             let gone = before.keys().filter(|uri| !now.contains_key(*uri));
             self.changes.extend(gone.map(|uri| Change::Removed(uri.clone())));
-            for (uri, (resource, _)) in &*now {
+            for (uri, found) in &*now {
                 match before.get(uri) {
                     None => self.changes.push_back(Change::Added(uri.clone())),
-                    Some((other, _)) if other != resource => {
+                    Some(other) if other.resource != found.resource => {
                         self.changes.push_back(Change::Described(uri.clone()));
                     }
                     Some(_) => {}
