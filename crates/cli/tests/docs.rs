@@ -135,7 +135,7 @@ fn configurations_are_valid() {
         let folder = furnished(&block.text);
         let output = run("libris check --config libris.toml", folder.path());
         let said = said(&output);
-        let unasked = block.kind == "toml,upstream" && said.starts_with("error: could not list");
+        let unasked = block.kind == "toml,upstream" && said.contains("error: could not list");
         assert!(output.status.success() || unasked, "{}:\n{said}", block.place);
     }
 }

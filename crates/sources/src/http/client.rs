@@ -41,8 +41,9 @@ pub(super) struct Reply {
 impl Client {
     /// One that is `secure` speaks TLS, and needs the certificates of the system.
     pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
-        let failed = |cause: Box<dyn std::error::Error + Send + Sync>| Error::failed("set up HTTP", cause);
-        let builder = reqwest::Client::builder()
+        let tls = tls(secure)
+            .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
+        let client = reqwest::Client::builder()
             .user_agent(concat!("libris/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .no_proxy()
@@ -50,8 +51,9 @@ impl Client {
             .dns_resolver(guard)
             .connect_timeout(limits.connect)
             .http1_max_headers(HEADERS)
-            .tls_backend_preconfigured(tls(secure).map_err(|cause| failed(cause.into()))?);
-        let client = builder.build().map_err(|cause| failed(cause.into()))?;
+            .tls_backend_preconfigured(tls)
+            .build()
+            .map_err(|cause| Error::failed("set up HTTP", cause))?;
         let turns = Semaphore::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
