@@ -120,10 +120,11 @@ fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> Body {
     if wrong || text.contains('\0') { Body::Bytes(data.into()) } else { Body::Text(text.into_owned()) }
 }
 
-/// Headers as JSON. Cookies are nobody's business.
+/// Headers as JSON, without those that tell of the message alone. Cookies are nobody's business.
 fn headers(headers: &HeaderMap) -> String {
+    const LEFT_OUT: [&str; 5] = ["age", "connection", "date", "keep-alive", "set-cookie"];
     let mut map = serde_json::Map::new();
-    for name in headers.keys().filter(|name| !name.as_str().starts_with("set-cookie")) {
+    for name in headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
         let values: Vec<_> =
             headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         map.insert(name.to_string(), values.join(", ").into());

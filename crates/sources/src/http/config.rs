@@ -139,7 +139,7 @@ impl Default for Caching {
 
 /// A text of the configuration, or one of the environment.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or `{ env = \"NAME\" }` with perhaps a `prefix`")]
 pub enum Text {
     /// This text.
     Plain(String),
@@ -247,7 +247,10 @@ impl<U> Entry<U> {
 
 /// What to offer for a variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a list of values, or a table with `url` or `from`, `items`, `value` and `label`"
+)]
 pub enum Choices {
     /// These.
     Fixed(Vec<Choice>),
@@ -257,7 +260,7 @@ pub enum Choices {
 
 /// A value to offer.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or `{ value = \"…\", label = \"…\" }`")]
 pub enum Choice {
     /// A value that says what it is.
     Plain(String),

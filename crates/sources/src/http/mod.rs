@@ -204,7 +204,14 @@ impl Inner {
         want: Want,
     ) -> Result<Hit> {
         let got = match place {
-            Place::From(from) => self.get(&Uri::parse(&from.expand(&variables))?, want).await,
+            Place::From(from) => {
+                let uri = Uri::parse(&from.expand(&variables))?;
+                // A value such as `..` would lead to another resource.
+                match from.matches(&uri) {
+                    Some(_) => self.get(&uri, want).await,
+                    None => Err(Ok(Fault::Values)),
+                }
+            }
             Place::Endpoint(endpoint) => {
                 let uri = Uri::parse("list:")?;
                 match endpoint.url(&uri, variables) {

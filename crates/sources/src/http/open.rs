@@ -22,6 +22,9 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         std::mem::take(&mut config.links),
     );
     check(&config)?;
+    if resources.is_empty() && templates.is_empty() && links.is_empty() {
+        return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
+    }
     let guard =
         Guard { allow_private: config.limits.allow_private, networks: config.limits.networks.clone() };
     let parsed = sources_of_lists(&templates);
@@ -134,6 +137,11 @@ impl Opening<'_> {
     ) -> Result<Arc<Endpoint>, String> {
         if entry.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
             return Err("its `priority` must be from 0 to 1".into());
+        }
+        if entry.method == Method::HEAD
+            && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
+        {
+            return Err("what `HEAD` gives is `application/json`".into());
         }
         let known = |name: &&String| !variables.contains(&name.as_str());
         if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {

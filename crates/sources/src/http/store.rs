@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
 use libris_core::{Cache, Flights, Scope};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache as Map;
+use quick_cache::sync::{Cache as Map, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use reqwest::header::{CACHE_CONTROL, EXPIRES, HeaderMap, PRAGMA};
 use reqwest::{StatusCode, Url};
 
@@ -23,7 +23,7 @@ const EXPECTED: usize = 64;
 const OVERHEAD: usize = 2048;
 
 /// How many times its size an answer takes when it is taken apart as JSON.
-const PARSED: usize = 8;
+const PARSED: usize = 4;
 
 /// What is asked: by which endpoint, at which URL.
 type Key = (usize, Arc<str>);
@@ -44,6 +44,8 @@ struct Kept {
     /// Whether it says itself for how long it is fresh.
     says: bool,
     scope: Scope,
+    /// Whether it must not be given once it is fresh no more.
+    strict: bool,
     parsed: bool,
 }
 
@@ -77,7 +79,15 @@ pub(super) enum Want {
 
 impl Store {
     pub(super) fn new(client: Client, config: Caching) -> Self {
-        let kept = Map::with_weighter(EXPECTED, config.bytes, Bytes);
+        let options = OptionsBuilder::new()
+            // Each part of the map has a share of the bytes, which no answer may exceed.
+            .shards(1)
+            .estimated_items_capacity(EXPECTED)
+            .weight_capacity(config.bytes)
+            .build()
+            .expect("both capacities are given");
+        let kept =
+            Map::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
         Self { client, config, kept, under_way: Flights::default() }
     }
 
@@ -146,8 +156,10 @@ impl Store {
                 (Arc::new(Answer::new(&endpoint, url.path(), reply)?), policy, says)
             }
         };
-        let scope = scope(&response).max(self.config.scope);
-        let kept = Arc::new(Kept { answer, policy, at, says, scope, parsed: endpoint.parsed });
+        let private = if directs(&response, "private") { Scope::Private } else { Scope::Public };
+        let scope = private.max(self.config.scope);
+        let strict = directs(&response, "must-revalidate") || directs(&response, "no-cache");
+        let kept = Arc::new(Kept { answer, policy, at, says, scope, strict, parsed: endpoint.parsed });
         if kept.policy.is_storable() {
             self.kept.insert(key, kept.clone());
         } else {
@@ -168,7 +180,7 @@ impl Store {
 
     fn may_be_stale(&self, kept: &Kept) -> bool {
         let age = SystemTime::now().duration_since(kept.at).unwrap_or_default();
-        age < self.left(kept, kept.at).saturating_add(self.config.stale_if_error)
+        !kept.strict && age < self.left(kept, kept.at).saturating_add(self.config.stale_if_error)
     }
 
     fn hit(&self, kept: &Kept, stale: Option<Duration>) -> Hit {
@@ -211,11 +223,11 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
     conditions
 }
 
-/// Who may share an answer, by what it says.
-fn scope(response: &http::Response<()>) -> Scope {
+/// Whether an answer has this directive.
+fn directs(response: &http::Response<()>, directive: &str) -> bool {
     let said = response.headers().get_all(CACHE_CONTROL);
-    let private = said.iter().filter_map(|value| value.to_str().ok()).any(|value| {
-        value.split(',').any(|directive| directive.trim().to_ascii_lowercase().starts_with("private"))
-    });
-    if private { Scope::Private } else { Scope::Public }
+    said.iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        let mut names = value.split(',').filter_map(|said| said.split('=').next());
+        names.any(|name| name.trim().eq_ignore_ascii_case(directive))
+    })
 }

@@ -80,6 +80,20 @@ async fn what_was_known_is_given_while_the_service_fails() {
         assert_eq!(contents.cache.unwrap().ttl, Duration::ZERO);
         assert!(refusal(&strict, "a://b").await.starts_with("unavailable: "), "{failure}");
     }
+    // One that must be asked about again is not given without an answer.
+    for directive in ["must-revalidate", "no-cache"] {
+        let failing = Arc::new(AtomicU16::new(200));
+        let said = failing.clone();
+        let strict = Server::start(move |_| match said.load(Ordering::SeqCst) {
+            200 => Answer::json("[1]").with("cache-control", directive),
+            failure => Answer::status(failure),
+        })
+        .await;
+        let refused = source(&strict, ONE);
+        assert_eq!(read(&refused, "a://b").await.unwrap(), "[1]");
+        failing.store(500, Ordering::SeqCst);
+        assert!(refusal(&refused, "a://b").await.starts_with("unavailable: "), "{directive}");
+    }
     status.store(200, Ordering::SeqCst);
     assert!(lasting.read(&uri("a://b"), &Context::default()).await.unwrap().parts[0].meta.is_none());
     // What is gone is gone.

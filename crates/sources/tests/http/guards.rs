@@ -133,6 +133,7 @@ async fn configurations_that_cannot_work_are_refused() {
             "`a://{b}`: it has no variable `c`",
         ),
         ("[[link]]\nuri = \"file:///x\"", "`file:///x`: a link is an `https://` URI"),
+        ("", "it has no `resource`, no `template` and no `link`"),
         ("poll = \"0s\"", "`poll` must be more than nothing"),
     ] {
         assert_eq!(Http::new(config(text)).err().unwrap().to_string(), expected);
@@ -141,6 +142,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ("[[resource]]\nuri = \"a://b\"\nurl = \"b\"\nmethod = \"POST\"", "unknown variant `POST`"),
         ("limits = { networks = [\"10.0.0.0/99\"] }", "is not a network such as"),
         ("timeout = \"1s\"", "unknown field `timeout`"),
+        ("headers = { x = { enc = \"NAME\" } }", "expected a text, or `{ env = \"NAME\" }`"),
     ] {
         let error = toml::from_str::<libris_sources::http::Config>(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

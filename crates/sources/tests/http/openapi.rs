@@ -135,6 +135,8 @@ fn odd_paths_become_uris() {
         assert_eq!(found.as_deref(), Some(expected), "{written}");
         Http::new(config).unwrap();
     }
+    let twice = "openapi: 3.0.0\npaths: { '/{id}': { get: { parameters: [{ name: id, in: query }] } } }";
+    assert_eq!(derived(twice).unwrap().templates[0].uri.as_str(), "api://{id}{?id_}");
     for wrong in ["x", "/a/{b", "/a b"] {
         assert!(derived(&path(wrong)).is_err(), "{wrong}");
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::{Error, Result};
+use libris_core::{Error, Result, Uri};
 use reqwest::Url;
 use serde_json::Value;
 
@@ -110,7 +110,8 @@ impl Document {
                 tracing::warn!(reference, "a reference out of the OpenAPI document is not followed");
                 return None;
             };
-            value = self.0.pointer(pointer)?;
+            let pointer = String::from_utf8(Uri::decode_segment(pointer)?).ok()?;
+            value = self.0.pointer(&pointer)?;
         }
         tracing::warn!("references in the OpenAPI document lead too far");
         None

@@ -62,6 +62,12 @@ impl Operation<'_> {
         let Some(path) = self.path_template(&mut in_path) else {
             return skipped("its path cannot be a part of a URI");
         };
+        for parameter in &mut in_query {
+            // The same name may stand in the path too, and mean something else there.
+            while in_path.iter().any(|other| other.name == parameter.name) {
+                parameter.name.push('_');
+            }
+        }
         let queried = |name: fn(&Parameter) -> &str| match &*in_query {
             [] => String::new(),
             all => {
