@@ -1,8 +1,8 @@
 //! The built program in front of HTTP APIs, which are small servers here.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read as _, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -17,12 +17,17 @@ struct Api {
 }
 
 impl Api {
-    /// Serves on a free port for as long as the test runs, and says where.
-    fn start(holds: &[(&str, Value)]) -> (Self, String) {
+    fn new(holds: &[(&str, Value)]) -> Self {
         let api = Self::default();
         for (target, value) in holds {
             api.put(target, value.clone());
         }
+        api
+    }
+
+    /// Serves on a free port for as long as the test runs, and says where.
+    fn start(holds: &[(&str, Value)]) -> (Self, String) {
+        let api = Self::new(holds);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let served = api.clone();
@@ -44,16 +49,43 @@ impl Api {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    fn serve(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(stream.try_clone().unwrap());
-        let mut stream = stream;
+    /// The same over TLS, with this certificate and its key.
+    #[cfg(target_os = "linux")]
+    fn start_secure(self, certified: &rcgen::CertifiedKey<rcgen::KeyPair>) -> String {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certified.cert.der().clone()], key)
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (api, config) = (self.clone(), config.clone());
+                std::thread::spawn(move || {
+                    let connection = rustls::ServerConnection::new(config).unwrap();
+                    api.serve(rustls::StreamOwned::new(connection, stream));
+                });
+            }
+        });
+        url
+    }
+
+    fn serve(&self, mut stream: impl Read + Write) {
         loop {
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                if reader.read_line(&mut head).unwrap_or(0) == 0 {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                if stream.read(&mut byte).unwrap_or(0) == 0 {
                     return;
                 }
+                head.push(byte[0]);
             }
+            let head = String::from_utf8(head).unwrap();
             let target = head.split(' ').nth(1).unwrap().to_owned();
             let body = self.holds.lock().unwrap().get(&target).cloned();
             self.asked.lock().unwrap().push(target);
@@ -62,7 +94,7 @@ impl Api {
                 "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
-            if stream.write_all(answer.as_bytes()).is_err() {
+            if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
                 return;
             }
         }
@@ -76,23 +108,23 @@ struct Program {
 }
 
 impl Program {
-    fn serve(arguments: &[&str], folder: &Path) -> Self {
+    /// Opens a session of an old revision, so that there are subscriptions by URI.
+    fn session(arguments: &[&str], folder: &Path) -> Self {
+        Self::with(arguments, folder, &[("WEATHER_TOKEN", "sunshine")])
+    }
+
+    fn with(arguments: &[&str], folder: &Path, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_libris"))
             .arg("serve")
             .args(arguments)
             .current_dir(folder)
-            .env("WEATHER_TOKEN", "sunshine")
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, input, output: BufReader::new(output) }
-    }
-
-    /// Opens a session of an old revision, so that there are subscriptions by URI.
-    fn session(arguments: &[&str], folder: &Path) -> Self {
-        let mut program = Self::serve(arguments, folder);
+        let mut program = Self { child, input, output: BufReader::new(output) };
         let answer = program.ask(
             "initialize",
             json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } }),
@@ -204,6 +236,53 @@ fn a_weather_api_is_listed_completed_read_and_followed() {
     let climbing = program.read("weather://forecast/..%2F..%2Fadmin/today");
     assert_eq!(climbing["error"]["code"], -32002, "{climbing}");
     assert!(!api.asked().iter().any(|target| target.contains("admin")));
+}
+
+#[test]
+fn a_subscription_outlives_a_new_configuration() {
+    let (api, url) = Api::start(&[("/a", json!(1))]);
+    let config = format!(
+        "[[http]]\nbase = \"{url}\"\npoll = \"50ms\"\nlimits = {{ allow_private = true }}\n\
+         [[http.template]]\nuri = \"a://{{x}}\"\nurl = \"{{/x}}\"\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libris.toml");
+    std::fs::write(&file, &config).unwrap();
+    let mut program = Program::session(&[], folder.path());
+    program.ask("resources/subscribe", json!({ "uri": "a://a" }));
+    std::fs::write(&file, config + "[[http.resource]]\nuri = \"b://b\"\nurl = \"b\"\n").unwrap();
+    // What is subscribed to may be something else now, and is told once; what changes later is told again.
+    assert_eq!(program.hears("notifications/resources/updated"), json!({ "uri": "a://a" }));
+    assert_eq!(program.read("a://a"), json!(1));
+    api.put("/a", json!(2));
+    assert_eq!(program.hears("notifications/resources/updated"), json!({ "uri": "a://a" }));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_certificate_that_nobody_vouches_for_is_refused() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let url = Api::new(&[("/a", json!(1))]).start_secure(&certified);
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[[http]]\nlimits = {{ allow_private = true }}\n[[http.resource]]\nuri = \"a://a\"\nurl = \"{url}/a\"\n"
+    );
+    std::fs::write(folder.path().join("libris.toml"), config).unwrap();
+    let own = folder.path().join("own.pem");
+    let pem = |der: &[u8]| {
+        let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, der);
+        format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    };
+    std::fs::write(&own, pem(certified.cert.der())).unwrap();
+    let other = folder.path().join("other.pem");
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(&other, pem(stranger.cert.der())).unwrap();
+
+    let mut program = Program::with(&[], folder.path(), &[("SSL_CERT_FILE", own.to_str().unwrap())]);
+    assert_eq!(program.read("a://a"), json!(1));
+    let mut program = Program::with(&[], folder.path(), &[("SSL_CERT_FILE", other.to_str().unwrap())]);
+    let message = "the service behind `a://a` cannot be reached now; try again later";
+    assert_eq!(program.read("a://a")["error"]["message"], message);
 }
 
 #[test]
