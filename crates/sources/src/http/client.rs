@@ -212,3 +212,18 @@ fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
     };
     Ok(config.with_no_client_auth())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{PATIENCE, retry_after};
+    use std::time::Duration;
+
+    #[test]
+    fn a_service_asks_for_seconds_or_names_a_date() {
+        assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("99999999"), Some(PATIENCE));
+        assert_eq!(retry_after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(PATIENCE));
+        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon"), None);
+    }
+}

@@ -282,7 +282,8 @@ pub struct Found {
     pub url: Option<String>,
     /// The resource of this source that holds it, such as `weather://stations`.
     pub from: Option<String>,
-    /// Where the list is in the JSON of the answer.
+    /// Where the list is in the JSON of the answer: an array, or an object, of which each item is a pair with a
+    /// `key` and a `value`.
     #[serde(default)]
     pub items: String,
     /// Where the value is in an item.
@@ -300,7 +301,8 @@ pub struct Listing {
     pub url: Option<String>,
     /// The resource of this source that holds it, such as `weather://stations`.
     pub from: Option<String>,
-    /// Where the list is in the JSON of the answer.
+    /// Where the list is in the JSON of the answer: an array, or an object, of which each item is a pair with a
+    /// `key` and a `value`.
     #[serde(default)]
     pub items: String,
     /// Where in an item the value of each variable is, as in `{ city = "/id" }`.

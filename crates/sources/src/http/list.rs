@@ -1,11 +1,12 @@
 //! Lists in the JSON of an answer: resources to list, and values to offer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::config::{Choice, Listing};
@@ -60,8 +61,8 @@ impl Instances {
             return Ok(listed.clone());
         }
         let items = items(answer.json()?, &self.listing.items)?;
-        let listed: Listed =
-            Arc::new(items.filter_map(|item| self.instance(item, template, endpoint)).collect());
+        let instances = items.iter().filter_map(|item| self.instance(item, template, endpoint));
+        let listed: Listed = Arc::new(instances.collect());
         *made = Some((answer.clone(), listed.clone()));
         Ok(listed)
     }
@@ -93,14 +94,15 @@ impl Instances {
     }
 }
 
-/// The items at a place in JSON: the elements of an array or the values of an object.
-pub(super) fn items<'a>(
-    json: &'a Value,
-    pointer: &str,
-) -> Result<Box<dyn Iterator<Item = &'a Value> + Send + 'a>, Fault> {
-    let (count, items): (_, Box<dyn Iterator<Item = &'a Value> + Send + 'a>) = match json.pointer(pointer) {
-        Some(Value::Array(array)) => (array.len(), Box::new(array.iter())),
-        Some(Value::Object(object)) => (object.len(), Box::new(object.values())),
+/// The items at a place in JSON: the elements of an array, or the pairs of an object, each with its `key` and
+/// its `value`.
+pub(super) fn items<'a>(json: &'a Value, pointer: &str) -> Result<Vec<Cow<'a, Value>>, Fault> {
+    let (count, items): (_, Vec<_>) = match json.pointer(pointer) {
+        Some(Value::Array(array)) => (array.len(), array.iter().take(ITEMS).map(Cow::Borrowed).collect()),
+        Some(Value::Object(object)) => {
+            let pair = |(key, value): (&String, &Value)| Cow::Owned(json!({ "key": key, "value": value }));
+            (object.len(), object.iter().take(ITEMS).map(pair).collect())
+        }
         _ => {
             tracing::warn!(pointer, "an answer has no list where the configuration says there is one");
             return Err(Fault::Failed);
@@ -109,7 +111,7 @@ pub(super) fn items<'a>(
     if count > ITEMS {
         tracing::warn!(count, "only the first {ITEMS} items of a list are taken");
     }
-    Ok(Box::new(items.take(ITEMS)))
+    Ok(items)
 }
 
 /// What is at a place in an item, as text.

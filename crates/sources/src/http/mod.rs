@@ -254,7 +254,7 @@ impl Inner {
                 let hit = self.found(place, asked.template, variables, Want::Fresh).await?;
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
                 let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
-                let choices = items.filter_map(|item| {
+                let choices = items.iter().filter_map(|item| {
                     let value = list::text(item, value)?;
                     let label = label.as_ref().and_then(|label| list::text(item, label)).unwrap_or_default();
                     Some(Choice::Labelled { value, label })

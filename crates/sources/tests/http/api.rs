@@ -132,6 +132,12 @@ url = "hotels/{hotel}"
 [template.complete]
 hotel = { url = "find{?typed}", items = "/found", value = "/key" }
 
+[[template]]
+uri = "money://{currency}"
+url = "money/{currency}"
+[template.complete]
+currency = { url = "currencies", items = "/rates", value = "/key", label = "/value" }
+
 [[link]]
 uri = "https://travel.example/guide.pdf"
 title = "The guide"
@@ -146,6 +152,7 @@ fn travel(received: &Received) -> Answer {
         "/cities/7/categories" => Answer::json(json!(["museums", "music"])),
         "/cities/7/activities?category=museums" => Answer::json(json!({ "museums": ["Picasso"] })),
         "/flights?from=JFK" => Answer::new(200, "text/csv; charset=iso-8859-1", b"a,caf\xe9\n"),
+        "/currencies" => Answer::json(json!({ "rates": { "EUR": "Euro", "PEN": "Peruvian sol" } })),
         "/find?typed=ritz" => Answer::json(json!({ "found": [{ "key": "h-1" }, { "name": "no key" }] })),
         _ => Answer::status(404),
     }
@@ -161,7 +168,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
         listed,
         [("https://travel.example/guide.pdf", Some("The guide")), ("travel://cities", Some("Cities"))]
     );
-    assert_eq!(source.templates().await.unwrap().templates.len(), 3);
+    assert_eq!(source.templates().await.unwrap().templates.len(), 4);
     assert!(server.received().is_empty(), "a list that stands in the configuration asks nobody");
 
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
@@ -179,6 +186,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
     for typed in ["JFK", "jf", "John", "kennedy", "inter"] {
         assert_eq!(complete(flights, "airport", typed, &[]).await, ["JFK"], "{typed}");
     }
+    assert_eq!(complete("money://{currency}", "currency", "peru", &[]).await, ["PEN"]);
     assert_eq!(complete("hotels://{hotel}", "hotel", "ritz", &[]).await, ["h-1"]);
 
     assert_eq!(read(&source, "travel://activities/7/museums").await.unwrap(), r#"{"museums":["Picasso"]}"#);
@@ -190,7 +198,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
     assert!(!asked.iter().any(|target| target.contains("guide")), "{asked:?}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cold_reads_are_one_request() {
     let server = Server::start(|_| Answer::json("[1]").with("cache-control", "max-age=60")).await;
     let source = Arc::new(source(&server, WEATHER));

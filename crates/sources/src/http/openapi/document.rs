@@ -24,7 +24,12 @@ impl Document {
         let value: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|cause| wrong(cause.to_string()))?
         } else {
-            serde_saphyr::from_str(text).map_err(|cause| wrong(cause.to_string()))?
+            let options = serde_saphyr::options! {
+                // Large APIs are large; what refers to what stays limited as it is.
+                budget: serde_saphyr::budget! { max_events: 4_000_000, max_nodes: 2_000_000 },
+                with_snippet: false,
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|cause| wrong(cause.to_string()))?
         };
         match value.get("openapi").and_then(Value::as_str) {
             Some(version) if version.starts_with("3.") => Ok(Self(value)),
