@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use libris_core::uri_template::{Value, Variables};
-use libris_core::{Error, Result, Uri, UriTemplate};
+use libris_core::{Uri, UriTemplate};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 
 use super::config::{Config, Method, Secret, Text};
+use super::fault::Fault;
 use super::guard::Guard;
 
 /// What is asked for a resource, a template or a list.
@@ -83,7 +84,7 @@ impl Endpoint {
         };
         // What is wrong with the URL itself is wrong with any values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
-        endpoint.filled(&sample).map_err(|_| "its URL has a `.` or `..` between slashes".to_owned())?;
+        endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
         Ok(endpoint)
     }
 
@@ -102,21 +103,21 @@ impl Endpoint {
         self.url.variables().any(|name| variables.value(name).is_none() && !self.url.may_lack(name))
     }
 
-    /// The URL for these values of the variables of `uri`.
-    pub(super) fn url(&self, uri: &Uri, variables: Variables) -> Result<Url> {
+    /// The URL for these values.
+    pub(super) fn url(&self, variables: Variables) -> Result<Url, Fault> {
         if let Some(lacking) = self.required.iter().find(|name| variables.value(name).is_none()) {
-            return Err(Error::invalid(format!("`{uri}` lacks a value for `{lacking}`")));
+            return Err(Fault::Lacking(lacking.clone()));
         }
         let mut named = Variables::new();
         for (name, value) in variables {
             let name = self.renamed.get(&name).cloned().unwrap_or(name);
-            self.check(uri, &name, &value)?;
+            self.check(&name, &value)?;
             named.insert(name, value);
         }
-        self.filled(&named).map_err(|()| Error::NotFound(uri.clone()))
+        self.filled(&named).ok_or(Fault::Missing)
     }
 
-    fn check(&self, uri: &Uri, name: &str, value: &Value) -> Result<()> {
+    fn check(&self, name: &str, value: &Value) -> Result<(), Fault> {
         let texts: Vec<&str> = match value {
             Value::Text(text) => vec![text],
             Value::List(list) => list.iter().map(String::as_str).collect(),
@@ -125,19 +126,19 @@ impl Endpoint {
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
             if text.contains(char::is_control) {
-                return Err(Error::invalid(format!("`{name}` cannot hold a control character")));
+                return Err(Fault::Control(name.to_owned()));
             }
             if in_path && (text.is_empty() || climbs(text)) {
-                return Err(Error::NotFound(uri.clone()));
+                return Err(Fault::Missing);
             }
         }
         Ok(())
     }
 
-    fn filled(&self, variables: &Variables) -> Result<Url, ()> {
+    fn filled(&self, variables: &Variables) -> Option<Url> {
         let mut text = self.url.expand(variables);
         let path_end = text.find('?').unwrap_or(text.len());
-        let path_start = authority(&text).map_err(|_| ())?;
+        let path_start = authority(&text).ok()?;
         let path = match &text[path_start..path_end] {
             "" => "/".to_owned(),
             path => path.to_owned(),
@@ -146,10 +147,10 @@ impl Endpoint {
             text.push(if path_end == text.len() { '?' } else { '&' });
             text.push_str(&self.query);
         }
-        let url = Url::parse(&text).map_err(|_| ())?;
+        let url = Url::parse(&text).ok()?;
         // Whatever the parser makes of it, it must still be what was meant.
         let same = url.path() == path && url.origin().ascii_serialization() == self.origin;
-        if same { Ok(url) } else { Err(()) }
+        same.then_some(url)
     }
 }
 
@@ -274,7 +275,6 @@ fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
 mod tests {
     use super::{Config, Endpoint, Guard, Method, Variables, Written};
     use libris_core::uri_template::Value;
-    use libris_core::{Result, Uri};
     use std::collections::BTreeMap;
 
     fn endpoint(url: &str) -> Result<Endpoint, String> {
@@ -295,9 +295,8 @@ mod tests {
     }
 
     fn url(pattern: &str, a: impl Into<Value>) -> Option<String> {
-        let uri = Uri::parse("x:y").unwrap();
         let variables = Variables::from_iter([("a", a)]);
-        endpoint(pattern).unwrap().url(&uri, variables).ok().map(Into::into)
+        endpoint(pattern).unwrap().url(variables).ok().map(Into::into)
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub(super) enum Fault {
     Credentials,
     /// The values of the variables were not accepted.
     Values,
+    /// This variable has no value, and must have one.
+    Lacking(String),
+    /// The value of this variable has a control character in it.
+    Control(String),
     /// It asks to wait, and says for how long where it does.
     Busy(Option<Duration>),
     /// It failed, or does not do what an API does.
@@ -39,7 +43,8 @@ impl Fault {
         match self {
             Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) => true,
             Self::Elsewhere | Self::Kind { .. } | Self::Malformed => true,
-            Self::Missing | Self::Denied | Self::Credentials | Self::Values | Self::TooLarge { .. } => false,
+            Self::Missing | Self::Denied | Self::Credentials | Self::TooLarge { .. } => false,
+            Self::Values | Self::Lacking(_) | Self::Control(_) => false,
         }
     }
 
@@ -48,6 +53,8 @@ impl Fault {
         match self {
             Self::Missing => Error::NotFound(uri.clone()),
             Self::Denied => Error::Denied(uri.clone()),
+            Self::Lacking(name) => Error::invalid(format!("`{uri}` lacks a value for `{name}`")),
+            Self::Control(name) => Error::invalid(format!("`{name}` cannot hold a control character")),
             Self::Values => Error::invalid(format!("the service behind `{uri}` {}", self.why())),
             Self::TooLarge { size, limit } => Error::TooLarge { uri: uri.clone(), size, limit, hint: None },
             _ => Error::Unavailable(format!("the service behind `{uri}` {}", self.why())),
@@ -65,7 +72,7 @@ impl Fault {
             Self::Denied | Self::Credentials => {
                 "does not accept the credentials of this server; tell whoever runs it".into()
             }
-            Self::Values => "does not accept these values".into(),
+            Self::Values | Self::Lacking(_) | Self::Control(_) => "does not accept these values".into(),
             Self::Busy(Some(wait)) => format!("asks to wait; try again in {}", seconds(*wait)),
             Self::Busy(None) => "asks to wait; try again later".into(),
             Self::Failed => "failed; try again later".into(),

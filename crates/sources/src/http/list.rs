@@ -74,7 +74,7 @@ impl Instances {
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
         // Values such as `..` make a URI that stands for something else, or for nothing.
-        endpoint.url(&uri, template.uri.matches(&uri)?).ok()?;
+        endpoint.url(template.uri.matches(&uri)?).ok()?;
         let at = |pointer: &Option<String>| pointer.as_ref().and_then(|pointer| text(item, pointer));
         let resource = Resource {
             name: at(name).filter(|name| !name.is_empty()).unwrap_or_else(|| super::last_segment(&uri)),

@@ -24,10 +24,9 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Cache, Change, Completion, Content, Contents, Context, Error, Interest, Meta, Page, Partial, Proof,
-    Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    Cache, Change, Completion, Content, Contents, Context, Interest, Meta, Page, Partial, Proof, Resource,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
-use reqwest::Url;
 
 pub use config::{
     Caching, Choice, Choices, Config, Entry, Found, Limits, Link, Listing, Method, Secret, Text,
@@ -124,9 +123,6 @@ impl Source for Http {
     }
 }
 
-/// Why there is no answer: the service, or what was asked.
-type Why = Result<Fault, Error>;
-
 impl Inner {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         if self.resources.contains_key(uri) {
@@ -135,13 +131,7 @@ impl Inner {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    /// What is asked for a URI; `Some(None)` where its values cannot be asked for.
-    fn route(&self, uri: &Uri) -> Option<Option<(Arc<Endpoint>, Url)>> {
-        let (endpoint, variables) = self.endpoint(uri)?;
-        let url = endpoint.url(uri, variables).ok();
-        Some(url.map(|url| (endpoint, url)))
-    }
-
+    /// What is asked for a URI, and with which values.
     fn endpoint(&self, uri: &Uri) -> Option<(Arc<Endpoint>, Variables)> {
         match self.resources.get(uri) {
             Some(held) => Some((held.endpoint.clone()?, Variables::new())),
@@ -152,20 +142,16 @@ impl Inner {
         }
     }
 
-    async fn get(&self, uri: &Uri, want: Want) -> Result<Hit, Why> {
-        let (endpoint, variables) = self.endpoint(uri).ok_or_else(|| Err(Error::NotFound(uri.clone())))?;
-        let url = endpoint.url(uri, variables).map_err(Err)?;
-        self.store.get(&endpoint, url, want).await.map_err(Ok)
+    async fn get(&self, uri: &Uri, want: Want) -> Result<Hit, Fault> {
+        let (endpoint, variables) = self.endpoint(uri).ok_or(Fault::Missing)?;
+        self.store.get(&endpoint, endpoint.url(variables)?, want).await
     }
 
     async fn read(&self, uri: &Uri) -> Result<Contents> {
         if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
             return Ok(link(uri));
         }
-        let hit = self.get(uri, Want::Fresh).await.map_err(|why| match why {
-            Ok(fault) => fault.of(uri),
-            Err(error) => error,
-        })?;
+        let hit = self.get(uri, Want::Fresh).await.map_err(|fault| fault.of(uri))?;
         let meta = hit.stale.map(|known| Meta::from_iter([(STALE.to_owned(), known.as_secs().into())]));
         let content = Content {
             uri: uri.clone(),
@@ -189,41 +175,24 @@ impl Inner {
         else {
             return Ok(Listed::default());
         };
-        let hit = self.found(&instances.place, template, Variables::new(), want).await?;
-        instances
-            .of(&hit.answer, &filled.template, &filled.endpoint)
-            .map_err(|fault| fault.of_list(template.as_str()))
+        let listed = async {
+            let hit = self.found(&instances.place, Variables::new(), want).await?;
+            instances.of(&hit.answer, &filled.template, &filled.endpoint)
+        };
+        listed.await.map_err(|fault| fault.of_list(template.as_str()))
     }
 
-    /// What is at the place of a list that a template needs.
-    async fn found(
-        &self,
-        place: &Place,
-        template: &UriTemplate,
-        variables: Variables,
-        want: Want,
-    ) -> Result<Hit> {
-        let got = match place {
+    /// What is at the place of a list.
+    async fn found(&self, place: &Place, variables: Variables, want: Want) -> Result<Hit, Fault> {
+        match place {
+            Place::Endpoint(endpoint) => self.store.get(endpoint, endpoint.url(variables)?, want).await,
             Place::From(from) => {
-                let uri = Uri::parse(&from.expand(&variables))?;
+                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| Fault::Values)?;
                 // A value such as `..` would lead to another resource.
-                match from.matches(&uri) {
-                    Some(_) => self.get(&uri, want).await,
-                    None => Err(Ok(Fault::Values)),
-                }
+                from.matches(&uri).ok_or(Fault::Values)?;
+                self.get(&uri, want).await
             }
-            Place::Endpoint(endpoint) => {
-                let uri = Uri::parse("list:")?;
-                match endpoint.url(&uri, variables) {
-                    Ok(url) => self.store.get(endpoint, url, want).await.map_err(Ok),
-                    Err(_) => Err(Ok(Fault::Values)),
-                }
-            }
-        };
-        got.map_err(|why| match why {
-            Ok(fault) => fault.of_list(template.as_str()),
-            Err(_) => Fault::Values.of_list(template.as_str()),
-        })
+        }
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
@@ -251,8 +220,8 @@ impl Inner {
             Some(Offered::Fixed(choices)) => Ok(list::offer(choices.iter().cloned(), asked.typed)),
             Some(Offered::Found { place, items, value, label }) => {
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
-                let hit = self.found(place, asked.template, variables, Want::Fresh).await?;
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
+                let hit = self.found(place, variables, Want::Fresh).await.map_err(failed)?;
                 let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
                 let choices = items.iter().filter_map(|item| {
                     let value = list::text(item, value)?;

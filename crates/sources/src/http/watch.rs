@@ -72,7 +72,7 @@ impl Drop for Subscription {
 
 /// Follows a resource for as long as what this returns is kept.
 pub(super) async fn follow(inner: &Arc<Inner>, uri: &Uri) -> Interest {
-    let Some(endpoint) = inner.route(uri) else { return Interest::default() };
+    let Some((endpoint, variables)) = inner.endpoint(uri) else { return Interest::default() };
     let subscription = Subscription { inner: inner.clone(), uri: uri.clone() };
     let first = {
         let mut followed = inner.followed.lock();
@@ -82,7 +82,7 @@ pub(super) async fn follow(inner: &Arc<Inner>, uri: &Uri) -> Interest {
     };
     if first {
         // What anybody knows of it came from here, so news is what differs from that.
-        let kept = endpoint.and_then(|(endpoint, url)| inner.store.kept(&endpoint, &url));
+        let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
         let seen = match kept {
             Some(answer) => Some(Seen::There(answer.digest)),
             None => timeout(WAIT, look(inner, uri, Want::Fresh)).await.ok().flatten(),
@@ -98,8 +98,9 @@ pub(super) async fn follow(inner: &Arc<Inner>, uri: &Uri) -> Interest {
 async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
     match inner.get(uri, want).await {
         Ok(hit) => Some(Seen::There(hit.answer.digest)),
-        Err(Ok(Fault::Missing | Fault::Denied | Fault::Values)) | Err(Err(_)) => Some(Seen::Missing),
-        Err(Ok(_)) => None,
+        Err(Fault::Missing | Fault::Denied | Fault::Values) => Some(Seen::Missing),
+        Err(Fault::Lacking(_) | Fault::Control(_)) => Some(Seen::Missing),
+        Err(_) => None,
     }
 }
 

@@ -89,7 +89,7 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let endpoint = Endpoint::new(written, 0, &http, &guard).map_err(Error::invalid)?;
     let secure = endpoint.origin().starts_with("https:");
     let uri = Uri::parse(&config.document)?;
-    let url = endpoint.url(&uri, Variables::new())?;
+    let url = endpoint.url(Variables::new()).map_err(|fault| fault.of(&uri))?;
     let reply = Client::new(&limits, guard, secure)?.ask(&endpoint, &url, &Default::default()).await;
     Ok(reply.map_err(|fault| fault.of(&uri))?.data)
 }
