@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 use encoding_rs::Encoding;
+use http::header::{CONTENT_TYPE, HeaderMap};
 use libris_core::Body;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
 use super::client::Reply;

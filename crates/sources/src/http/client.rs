@@ -1,15 +1,26 @@
 //! Sending requests, within limits.
 
 use std::collections::HashMap;
-use std::error::Error as _;
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+    USER_AGENT,
+};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Error, Result};
-use reqwest::header::{CONTENT_ENCODING, HeaderMap, LOCATION, RETRY_AFTER};
-use reqwest::{Response, StatusCode, Url, redirect};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::Semaphore;
+use url::Url;
 
 use super::config::{Limits, Method};
 use super::endpoint::Endpoint;
@@ -22,9 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The most headers that an answer may have.
 const HEADERS: usize = 100;
 
+/// How long a connection is kept that is not used.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// Sends requests.
 pub(super) struct Client {
-    client: reqwest::Client,
+    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector<Guard>>, Empty<Bytes>>,
     limits: Limits,
     turns: Semaphore,
     /// Until when an origin wants to be left alone.
@@ -43,17 +57,20 @@ impl Client {
     pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
         let tls = tls(secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("libris/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .referer(false)
-            .dns_resolver(guard)
-            .connect_timeout(limits.connect)
+        let mut connector = HttpConnector::new_with_resolver(guard);
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits.connect));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
             .http1_max_headers(HEADERS)
-            .tls_backend_preconfigured(tls)
-            .build()
-            .map_err(|cause| Error::failed("set up HTTP", cause))?;
+            .build(connector);
         let turns = Semaphore::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
@@ -80,13 +97,11 @@ impl Client {
     async fn follow(&self, endpoint: &Endpoint, mut url: Url, beside: &HeaderMap) -> Result<Reply, Fault> {
         let _turn = self.turns.acquire().await.map_err(|_| Fault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
-            let method = match endpoint.method {
-                Method::GET => reqwest::Method::GET,
-                Method::HEAD => reqwest::Method::HEAD,
-            };
-            let request = self.client.request(method, url.clone());
-            let request = request.headers(endpoint.headers.clone()).headers(beside.clone());
-            let response = request.send().await.map_err(|cause| failure(cause, &url))?;
+            let request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
+            let response = self.client.request(request).await.map_err(|cause| {
+                let reached = !cause.is_connect();
+                failure(&cause, &url, reached)
+            })?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return self.receive(endpoint, &url, response).await;
@@ -104,31 +119,48 @@ impl Client {
         Err(Fault::Elsewhere)
     }
 
-    async fn receive(&self, endpoint: &Endpoint, url: &Url, mut response: Response) -> Result<Reply, Fault> {
-        let (status, headers) = (response.status(), response.headers().clone());
+    async fn receive(
+        &self,
+        endpoint: &Endpoint,
+        url: &Url,
+        response: Response<Incoming>,
+    ) -> Result<Reply, Fault> {
+        let (response, mut body) = response.into_parts();
+        let (status, headers) = (response.status, response.headers);
         if status != StatusCode::NOT_MODIFIED && !status.is_success() {
             return Err(self.refusal(endpoint, url, status, &headers));
         }
-        // What was unpacked does not say any more that it was packed.
-        if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-            tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
-            return Err(Fault::Failed);
-        }
         let limit = self.limits.max_size;
-        let too_large = |size| Err(Fault::TooLarge { size, limit });
-        let mut data = Vec::new();
-        if endpoint.method == Method::GET {
-            if let Some(size) = response.content_length().filter(|size| *size > limit) {
-                return too_large(size);
-            }
-            // What was packed comes unpacked here, a piece at a time.
-            while let Some(piece) = response.chunk().await.map_err(|cause| failure(cause, url))? {
-                data.extend_from_slice(&piece);
-                if data.len() as u64 > limit {
-                    return too_large(data.len() as u64);
+        let mut unpacked = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => {
+                let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+                match said.filter(|size| *size > limit && endpoint.method == Method::GET) {
+                    Some(size) => return Err(Fault::TooLarge { size, limit }),
+                    None => Unpacked::Plain(Room { data: Vec::new(), limit }),
                 }
             }
+            Some(b"gzip" | b"x-gzip") => {
+                Unpacked::Gzip(MultiGzDecoder::new(Room { data: Vec::new(), limit }))
+            }
+            Some(_) => {
+                tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
+                return Err(Fault::Failed);
+            }
+        };
+        let full = |cause: io::Error| match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(Full(size)) => Fault::TooLarge { size: *size, limit },
+            None => failure(&cause, url, true),
+        };
+        let mut empty = true;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|cause| failure(&cause, url, true))?;
+            if let Some(piece) = frame.data_ref() {
+                empty &= piece.is_empty();
+                unpacked.write_all(piece).map_err(full)?;
+            }
         }
+        // Nothing is not packed, whatever the headers say.
+        let data = if empty { Vec::new() } else { unpacked.finish().map_err(full)? };
         Ok(Reply { status, headers, data })
     }
 
@@ -185,12 +217,13 @@ fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-fn failure(error: reqwest::Error, url: &Url) -> Fault {
-    let error = error.without_url();
+/// What is to be told of an error, which is logged.
+fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> Fault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
-        if inner.is::<Refused>() {
+        let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if inner.is::<Refused>() || refused.is_some_and(|refused| refused.is::<Refused>()) {
             tracing::warn!(url = %shown(url), "{inner}");
             return Fault::Unreachable;
         }
@@ -198,8 +231,77 @@ fn failure(error: reqwest::Error, url: &Url) -> Fault {
         cause = inner.source();
     }
     tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
-    if error.is_connect() { Fault::Unreachable } else { Fault::Failed }
+    if reached { Fault::Failed } else { Fault::Unreachable }
 }
+
+fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
+    let mut request = http::Request::new(Empty::new());
+    *request.method_mut() = endpoint.method.into();
+    *request.uri_mut() = url.as_str().parse().ok()?;
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    for (name, value) in endpoint.headers.iter().chain(beside) {
+        headers.insert(name, value.clone());
+    }
+    Some(request)
+}
+
+/// Data that was received, unpacked as it comes.
+enum Unpacked {
+    Plain(Room),
+    Gzip(MultiGzDecoder<Room>),
+}
+
+impl Unpacked {
+    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(room) => room.write_all(piece),
+            Self::Gzip(decoder) => decoder.write_all(piece),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Plain(room) => Ok(room.data),
+            Self::Gzip(decoder) => Ok(decoder.finish()?.data),
+        }
+    }
+}
+
+/// Room for so many bytes.
+struct Room {
+    data: Vec<u8>,
+    limit: u64,
+}
+
+impl Write for Room {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let size = (self.data.len() + piece.len()) as u64;
+        if size > self.limit {
+            return Err(io::Error::other(Full(size)));
+        }
+        self.data.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// There was room for less than these bytes.
+#[derive(Debug)]
+struct Full(u64);
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes are too many", self.0)
+    }
+}
+
+impl std::error::Error for Full {}
 
 /// Certificates are checked as the system does, where there are any to check.
 fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {

@@ -170,6 +170,15 @@ pub enum Method {
     HEAD,
 }
 
+impl From<Method> for http::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::GET => Self::GET,
+            Method::HEAD => Self::HEAD,
+        }
+    }
+}
+
 /// One resource or template.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

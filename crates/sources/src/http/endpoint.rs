@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use libris_core::uri_template::{Value, Variables};
 use libris_core::{Uri, UriTemplate};
-use reqwest::Url;
-use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use super::config::{Config, Method, Secret, Text};
 use super::fault::Fault;

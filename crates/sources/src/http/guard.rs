@@ -4,11 +4,15 @@
 //! another address the next time gains nothing.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::task::{Context, Poll};
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use futures_util::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns::Name;
 use serde::{Deserialize, Deserializer};
+use tower_service::Service;
 
 /// A range of addresses, such as `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +134,25 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
+/// Looks names up.
+impl Service<Name> for Guard {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let guard = self.clone();
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed: Vec<SocketAddr> = found.filter(|address| guard.allows(address.ip())).collect();
             if allowed.is_empty() {
-                return Err(Refused.into());
+                return Err(io::Error::other(Refused));
             }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
+            Ok(allowed.into_iter())
         })
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, EXPIRES, HeaderMap, PRAGMA};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
 use libris_core::{Cache, Flights, Scope};
 use quick_cache::sync::{Cache as Map, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
-use reqwest::header::{CACHE_CONTROL, EXPIRES, HeaderMap, PRAGMA};
-use reqwest::{StatusCode, Url};
+use url::Url;
 
 use super::answer::Answer;
 use super::client::{Client, Reply};
-use super::config::{Caching, Method};
+use super::config::Caching;
 use super::endpoint::Endpoint;
 use super::fault::Fault;
 
@@ -191,10 +192,7 @@ impl Store {
 
 fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
     let mut request = http::Request::new(());
-    *request.method_mut() = match endpoint.method {
-        Method::GET => http::Method::GET,
-        Method::HEAD => http::Method::HEAD,
-    };
+    *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().unwrap_or_default();
     *request.headers_mut() = endpoint.headers.clone();
     request
@@ -209,7 +207,7 @@ fn response(reply: &Reply) -> http::Response<()> {
 
 /// The headers that ask only for what has changed.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
-    use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
     // It is asked as if much later, since one that is fresh would not be asked for.
     let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
     let mut conditions = HeaderMap::new();

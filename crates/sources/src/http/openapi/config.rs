@@ -57,7 +57,7 @@ impl Config {
     /// The document at this path or URL. A host that is named here may be asked, also on this machine.
     pub fn new(document: impl Into<String>) -> Self {
         let mut config = Self { document: document.into(), ..Self::default() };
-        let named = reqwest::Url::parse(&config.document).ok();
+        let named = url::Url::parse(&config.document).ok();
         let host = named.as_ref().filter(|_| config.is_remote()).and_then(|url| url.host_str());
         let host = host.map(|host| host.trim_matches(['[', ']']));
         config.limits.networks = match host {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use libris_core::{Error, Result, Uri};
-use reqwest::Url;
 use serde_json::Value;
+use url::Url;
 
 use super::operation::Operation;
 
