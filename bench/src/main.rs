@@ -8,6 +8,7 @@
 mod chart;
 mod compare;
 mod drive;
+mod git;
 mod growth;
 mod http;
 mod limit;
@@ -55,6 +56,7 @@ use crate::tree::Trees;
   cargo run --release -p bench -- --json all.json --markdown all.md --svg all.svg
                                                            and the numbers in files
   cargo run --release -p bench -- live                     everything about live resources
+  cargo run --release -p bench -- git                      a large git repository, beside `git`
 
 The server is built by `cargo build --release -p libris-cli` before it is measured. Name another one in
 the environment variable LIBRIS_BIN, and that one is measured as it is."
@@ -96,6 +98,8 @@ enum What {
     Start,
     /// What operations and resources cost from a thousand resources to a million
     Growth,
+    /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
+    Git,
     Live(live::Options),
     #[command(flatten)]
     Serve(Serve),
@@ -137,6 +141,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut report = Report::new(binary.version()?);
     let outcome = match &arguments.what {
         Some(What::Live(options)) => runtime()?.block_on(live::run(options, &binary, &mut report)),
+        Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
     // What was measured before something failed is worth a look too.

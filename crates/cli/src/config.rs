@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
 use libris_sources::http::openapi;
-use libris_sources::{Files, Http, Inline, files, http, inline};
+use libris_sources::{Files, Git, Http, Inline, Sql, files, git, http, inline, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -21,7 +21,8 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders, and APIs as `openapi:FILE` or `openapi:URL`
+    /// What to serve: paths of folders, git repositories as `git:PATH`, databases as `sqlite:FILE`,
+    /// `postgres://…` or `mysql://…`, and APIs as `openapi:FILE` or `openapi:URL`
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
@@ -41,6 +42,10 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     /// Folders.
     files: Vec<files::Config>,
+    /// Databases.
+    sql: Vec<sql::Config>,
+    /// Git repositories.
+    git: Vec<git::Config>,
     /// HTTP APIs.
     http: Vec<http::Config>,
     /// HTTP APIs that an OpenAPI document describes.
@@ -122,6 +127,11 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
+    Sql {
+        config: Box<sql::Config>,
+        folder: PathBuf,
+    },
+    Git(git::Config),
     Http(Box<http::Config>),
     /// With the document as it was read, so that one that has changed is opened again.
     OpenApi {
@@ -149,10 +159,16 @@ pub(crate) struct Opened {
 impl Configured {
     /// What a SOURCE of the command line stands for: a folder, unless it begins like something else.
     fn named(source: &OsStr) -> Result<Self> {
-        match source.to_str().and_then(|text| text.split_once(':')) {
-            Some(("openapi", document)) => Self::openapi(openapi::Config::new(document), Path::new("")),
-            _ => Ok(Self::Files(files::Config::new(source))),
-        }
+        Ok(match source.to_str() {
+            Some(text) if sql::Url::is_meant(text) => {
+                Self::Sql { config: Box::new(sql::Config::new(text)), folder: PathBuf::new() }
+            }
+            Some(text) if text.starts_with("git:") => Self::Git(git::Config::new(&text["git:".len()..])),
+            Some(text) if text.starts_with("openapi:") => {
+                Self::openapi(openapi::Config::new(&text["openapi:".len()..]), Path::new(""))?
+            }
+            _ => Self::Files(files::Config::new(source)),
+        })
     }
 
     fn openapi(config: openapi::Config, folder: &Path) -> Result<Self> {
@@ -167,6 +183,8 @@ impl Configured {
     fn open(self) -> Result<Opened> {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
+            Self::Sql { config, .. } => config.shown(),
+            Self::Git(config) => format!("git:{}", config.path.display()),
             Self::Http(config) => {
                 config.name.clone().or(config.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
             }
@@ -178,6 +196,14 @@ impl Configured {
             Self::Files(config) => {
                 let files = Files::open(config.clone()).with_context(failed)?;
                 (Some(files.root().clone()), Arc::new(files))
+            }
+            Self::Sql { config, folder } => {
+                let sql = Sql::open((**config).clone(), folder).with_context(failed)?;
+                (Some(sql.root().clone()), Arc::new(sql))
+            }
+            Self::Git(config) => {
+                let git = Git::open(config.clone()).with_context(failed)?;
+                (Some(git.root().clone()), Arc::new(git))
             }
             Self::Http(config) => (None, Arc::new(Http::new((**config).clone()).with_context(failed)?)),
             Self::OpenApi { config, document } => {
@@ -203,6 +229,33 @@ impl What {
     /// Reads the configuration and opens the sources. What is in `open` and configured as it was is
     /// kept as it is.
     pub(crate) fn open(&self, open: &[Opened]) -> Result<(Config, Vec<Opened>)> {
+        let (config, wanted) = self.wanted()?;
+        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
+        let opened = wanted
+            .into_iter()
+            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
+            .collect::<Result<Vec<_>>>()?;
+        check_mounts(&opened)?;
+        Ok((config, opened))
+    }
+
+    /// The databases among the sources.
+    pub(crate) fn databases(&self) -> Result<Vec<Sql>> {
+        let (_, wanted) = self.wanted()?;
+        let databases = wanted.into_iter().filter_map(|configured| match configured {
+            Configured::Sql { config, folder } => Some((config, folder)),
+            _ => None,
+        });
+        databases
+            .map(|(config, folder)| {
+                let shown = config.shown();
+                Sql::open(*config, &folder).with_context(|| format!("could not open `{shown}`"))
+            })
+            .collect()
+    }
+
+    /// Reads the configuration, and says what it and the command line name.
+    fn wanted(&self) -> Result<(Config, Vec<Configured>)> {
         let file = self.file();
         let mut config = file.as_deref().map(read).transpose()?.unwrap_or_default();
         let folder = file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
@@ -212,6 +265,15 @@ impl What {
                 files.path = folder.join(&files.path);
             }
             wanted.push(Configured::Files(files));
+        }
+        for sql in std::mem::take(&mut config.sql) {
+            wanted.push(Configured::Sql { config: Box::new(sql), folder: folder.clone() });
+        }
+        for mut git in std::mem::take(&mut config.git) {
+            if !git.path.as_os_str().is_empty() {
+                git.path = folder.join(&git.path);
+            }
+            wanted.push(Configured::Git(git));
         }
         wanted.extend(
             std::mem::take(&mut config.http).into_iter().map(|http| Configured::Http(Box::new(http))),
@@ -230,28 +292,23 @@ impl What {
         if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",
-                format!("name a folder, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
+                format!("name a folder or a database, as in `libris serve ./docs`, or write a `{DEFAULT}`"),
             ));
         }
-        let kept = |configured: &Configured| open.iter().find(|opened| opened.configured == *configured);
-        let opened = wanted
-            .into_iter()
-            .map(|configured| kept(&configured).cloned().map_or_else(|| configured.open(), Ok))
-            .collect::<Result<Vec<_>>>()?;
-        check_mounts(&opened)?;
-        Ok((config, opened))
+        Ok((config, wanted))
     }
 }
 
-/// Two folders of one name would show as one, with files of both.
+/// Two sources of one name would show as one, with resources of both.
 fn check_mounts(opened: &[Opened]) -> Result<()> {
     let mut seen = HashMap::new();
     for Opened { root, name, .. } in opened {
         let Some(root) = root else { continue };
         if let Some(other) = seen.insert(root, name) {
+            let key = if root.scheme() == "file" { "mount" } else { "name" };
             return Err(advice(
                 format!("`{other}` and `{name}` would both be `{root}`"),
-                "give one of them another `mount` in a configuration file",
+                format!("give one of them another `{key}` in a configuration file"),
             ));
         }
     }

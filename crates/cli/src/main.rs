@@ -6,12 +6,14 @@ mod log;
 mod reload;
 mod serve;
 mod terminal;
+mod triggers;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Your data as MCP resources: point it at a folder, and any MCP client can list, complete and read it.
+/// Your data as MCP resources: point it at a folder or a database, and any MCP client can list, complete
+/// and read it.
 #[derive(Debug, Parser)]
 #[command(name = "libris", version, max_term_width = 100)]
 struct Arguments {
@@ -25,6 +27,7 @@ struct Arguments {
 enum Command {
     Serve(serve::Options),
     Check(check::Options),
+    Triggers(triggers::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await,
             Command::Check(options) => check::run(options).await,
+            Command::Triggers(options) => triggers::run(options).await,
         }
     });
     // A read of standard input cannot be interrupted, so nothing waits for it.

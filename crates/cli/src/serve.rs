@@ -25,6 +25,8 @@ const ADDRESS: &str = "127.0.0.1:4747";
 #[command(after_help = "Examples:
   libris serve ./docs                          a folder, in the terminal: over HTTP
   libris serve ./docs --stdio                  a folder, run by an MCP client
+  libris serve sqlite:shop.db                  a database
+  libris serve git:./project                   a git repository: its files, history and diffs
   libris serve openapi:api.yaml                an HTTP API, by its OpenAPI document
   libris serve --config libris.toml            what a configuration file says
   libris serve ./docs --http 127.0.0.1:0       over HTTP on a free port")]

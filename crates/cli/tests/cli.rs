@@ -87,6 +87,50 @@ fn check_prints_json_for_scripts() {
     "#);
 }
 
+#[test]
+fn check_shows_a_repository() {
+    let folder = folder(&[
+        ("project/README.md", "---\ntitle: First\n---\n"),
+        ("project/src/main.rs", "fn main() {}\n"),
+    ]);
+    let project = folder.path().join("project");
+    for arguments in
+        [&["init", "--quiet"][..], &["add", "--all"], &["commit", "--quiet", "--message", "first"]]
+    {
+        let identity =
+            ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgSign=false"];
+        let made = Command::new("git").args(identity).args(arguments).current_dir(&project).status();
+        assert!(made.unwrap().success(), "{arguments:?}");
+    }
+    assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
+    exit: 0
+    git:project: 6 resources, 34 B
+      git://project/log/HEAD  text/markdown  Log of project
+      git://project/refs  text/markdown  Refs of project
+      git://project/tree/HEAD/  inode/directory
+      git://project/tree/HEAD/README.md  text/markdown  First
+      git://project/tree/HEAD/src/  inode/directory
+      git://project/tree/HEAD/src/main.rs  text/x-rust
+      template git://project/blob/{ref}/{+path}{?lines,bytes}
+      template git://project/commit/{id}{?format}
+      template git://project/diff/{base}/{head}{?path}
+      template git://project/log/{ref}{?path,limit,format}
+      template git://project/refs{?format}
+      template git://project/tree/{ref}/{+path}{?lines,bytes}
+    ok
+    ");
+}
+
+#[test]
+fn what_is_no_repository_is_explained() {
+    let folder = folder(&[("docs/a.md", "")]);
+    assert_snapshot!(libris(folder.path(), &["serve", "git:docs"]), @"
+    exit: 1
+    error: could not serve `git:docs`
+      because: the repository `docs` cannot be opened: it is no git repository; hint: name the folder that has `.git` in it, or a bare repository
+    ");
+}
+
 #[cfg(unix)]
 #[test]
 fn names_do_not_command_the_terminal() {
@@ -107,7 +151,7 @@ fn nothing_to_serve_says_what_to_do() {
     assert_snapshot!(libris(folder.path(), &["serve"]), @"
     exit: 1
     error: there is nothing to serve
-    hint: name a folder, as in `libris serve ./docs`, or write a `libris.toml`
+    hint: name a folder or a database, as in `libris serve ./docs`, or write a `libris.toml`
     ");
 }
 
@@ -154,6 +198,60 @@ fn two_folders_of_one_name_are_refused() {
     exit: 1
     error: `a/docs` and `b/docs` would both be `file:///docs/`
     hint: give one of them another `mount` in a configuration file
+    ");
+}
+
+#[test]
+fn two_databases_of_one_name_are_refused() {
+    let folder = folder(&[("a/shop.db", ""), ("b/shop.db", "")]);
+    assert_snapshot!(libris(folder.path(), &["check", "sqlite:a/shop.db", "sqlite:b/shop.db"]), @"
+    exit: 1
+    error: `sqlite:a/shop.db` and `sqlite:b/shop.db` would both be `sqlite://shop/`
+    hint: give one of them another `name` in a configuration file
+    ");
+}
+
+#[test]
+fn a_database_is_configured() {
+    let config = "
+        [[sql]]
+        url = \"sqlite:data/shop.db\"
+        [[sql.query]]
+        uri = \"db://answer\"
+        sql = \"SELECT 42 AS answer\"
+    ";
+    let folder = folder(&[("libris.toml", config), ("data/shop.db", "")]);
+    assert_snapshot!(libris(folder.path(), &["check"]), @"
+    exit: 0
+    sqlite:data/shop.db: 3 resources, 0 B
+      db://answer  application/json
+      sqlite://shop/  inode/directory
+      sqlite://shop/schema  text/markdown  Schema of shop
+      template db://answer{?format}
+      template sqlite://shop/{table}/schema{?format}
+      template sqlite://shop/{table}/rows{?limit,after,format}
+      template sqlite://shop/{table}/rows/{key}{?format}
+    ok
+    ");
+}
+
+#[test]
+fn passwords_are_not_printed() {
+    let folder = folder(&[("shop.db", "")]);
+    for url in [
+        "postgres://ada:s3cret@127.0.0.1:9/shop",
+        "mysql://ada:s3cret@127.0.0.1:9/shop",
+        "mysql://ada:s3cret@h",
+    ] {
+        for command in ["check", "triggers"] {
+            let said = libris(folder.path(), &[command, url, "--log", "trace"]);
+            assert!(said.starts_with("exit: 1\n") && !said.contains("s3cret"), "{said}");
+        }
+    }
+    assert_snapshot!(libris(folder.path(), &["triggers", "sqlite:shop.db"]), @"
+    exit: 1
+    error: there is no PostgreSQL database among the sources
+    hint: name one, as in `libris triggers postgres://localhost/shop`
     ");
 }
 

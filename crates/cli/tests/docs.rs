@@ -157,11 +157,15 @@ fn every_block_is_of_a_kind_that_is_tested() {
     }
 }
 
-/// A folder with `docs` in it and this configuration; a plain one where it is empty.
+/// A folder with `docs`, `shop.db` and a repository `project` in it and this configuration; a plain one where it is
+/// empty.
 fn furnished(config: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("docs")).unwrap();
     std::fs::write(folder.path().join("docs/start.md"), "# Start\n").unwrap();
+    std::fs::copy(root().join("examples/shop.db"), folder.path().join("shop.db")).unwrap();
+    let made = Command::new("git").args(["init", "--quiet", "project"]).current_dir(folder.path()).status();
+    assert!(made.unwrap().success());
     std::fs::copy(root().join("examples/openapi/library.yaml"), folder.path().join("docs/api.yaml")).unwrap();
     let config = if config.is_empty() { "[[files]]\npath = \"docs\"\n" } else { config };
     std::fs::write(folder.path().join("libris.toml"), config).unwrap();

@@ -69,6 +69,14 @@ impl Error {
     /// The same error for one more of those who waited for the same thing.
     pub fn again(error: &Arc<Self>) -> Self {
         match &**error {
+            Self::Failed { doing, .. } => Self::failed(doing, Cause(error.clone())),
+            told => told.told_again().unwrap_or_else(|| Self::failed("do it", Cause(error.clone()))),
+        }
+    }
+
+    /// The same error, if it is one that callers are told; nothing for [`Error::Failed`].
+    pub fn told_again(&self) -> Option<Self> {
+        Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
             Self::Invalid(why) => Self::Invalid(why.clone()),
@@ -77,8 +85,8 @@ impl Error {
                 Self::TooLarge { uri: uri.clone(), size: *size, limit: *limit, hint: hint.clone() }
             }
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
-            Self::Failed { doing, .. } => Self::failed(doing, Cause(error.clone())),
-        }
+            Self::Failed { .. } => return None,
+        })
     }
 }
 

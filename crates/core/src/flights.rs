@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Shared, WeakShared, ready};
+use futures_util::future::{BoxFuture, Map as Mapped, Shared, WeakShared, ready};
 
 /// Work under way, by what it is for.
 ///
@@ -14,14 +15,21 @@ pub struct Flights<K, T> {
     under_way: Arc<Mutex<Map<K, T>>>,
 }
 
-/// Work that several wait for.
-pub type Flight<T> = Shared<BoxFuture<'static, T>>;
+/// Work that several wait for. It panics for all of them if it panics.
+pub type Flight<T> = Mapped<Shared<Work<T>>, fn(Option<T>) -> T>;
+
+/// Nothing where it panicked: `Shared` would not wake those who wait.
+type Work<T> = BoxFuture<'static, Option<T>>;
 
 type Map<K, T> = HashMap<K, Numbered<T>>;
 
 struct Numbered<T> {
     number: u64,
-    flight: WeakShared<BoxFuture<'static, T>>,
+    flight: WeakShared<Work<T>>,
+}
+
+fn landed<T>(made: Option<T>) -> T {
+    made.expect("what several waited for panicked")
 }
 
 impl<K, T> Default for Flights<K, T> {
@@ -46,25 +54,25 @@ where
         let mut under_way = lock(&self.under_way);
         let (number, left) = match under_way.get(key) {
             Some(found) => match found.flight.upgrade() {
-                Some(flight) => return flight,
+                Some(flight) => return flight.map(landed),
                 None => (found.number + 1, true),
             },
             None => (0, false),
         };
         if !left && let Some(done) = done() {
-            return ready(done).boxed().shared();
+            return ready(Some(done)).boxed().shared().map(landed);
         }
-        let work = start();
         let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
+        let work = start();
         let work = async move {
             let _place = place;
-            work.await
+            AssertUnwindSafe(work).catch_unwind().await.ok()
         };
         let flight = work.boxed().shared();
         if let Some(weak) = flight.downgrade() {
             under_way.insert(key.clone(), Numbered { number, flight: weak });
         }
-        flight
+        flight.map(landed)
     }
 
     /// Whether nothing is under way.
@@ -114,6 +122,24 @@ mod tests {
         assert!(flights.is_empty());
         assert_eq!(flights.join(&"a", || Some(7), count()).await, 7);
         assert_eq!(flights.join(&"a", || None, count()).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_for_all_who_wait() {
+        let flights = Arc::new(Flights::<&str, u32>::default());
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let work = || async {
+                    tokio::task::yield_now().await;
+                    panic!("on purpose")
+                };
+                tokio::spawn(flights.join(&"a", || None, work))
+            })
+            .collect();
+        for one in waiting {
+            assert!(one.await.unwrap_err().is_panic());
+        }
+        assert_eq!(flights.join(&"a", || None, || async { 1 }).await, 1);
     }
 
     #[tokio::test]

@@ -1,8 +1,6 @@
 //! The trait that every place resources come from implements.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,12 +62,9 @@ pub trait Source: Send + Sync + 'static {
         uri.clone()
     }
 
-    /// Somebody subscribes to `uri`, and does so for as long as what this returns is kept. For sources that
-    /// must ask for changes, and so want to know which are waited for: once this returns, no change of
-    /// `uri` is missed while the source is watched.
-    async fn subscribed(&self, _uri: &Uri) -> Interest {
-        Interest::default()
-    }
+    /// Somebody wants to hear of changes of this subject from now on, while there is a watch. A source that
+    /// cannot look at everything it has looks at these. It may be told the same again.
+    fn follow(&self, _subject: &Uri) {}
 
     /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
     /// Dropping the stream stops the watch.
@@ -116,29 +111,12 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).subject(uri)
     }
 
-    async fn subscribed(&self, uri: &Uri) -> Interest {
-        (**self).subscribed(uri).await
+    fn follow(&self, subject: &Uri) {
+        (**self).follow(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
-    }
-}
-
-/// What a source holds on to while somebody subscribes. Dropping it ends the interest.
-#[derive(Default)]
-pub struct Interest(Option<Box<dyn Any + Send + Sync>>);
-
-impl Interest {
-    /// An interest that lasts as long as `held` is kept.
-    pub fn new(held: impl Any + Send + Sync) -> Self {
-        Self(Some(Box::new(held)))
-    }
-}
-
-impl fmt::Debug for Interest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Interest").field(&self.0.is_some()).finish()
     }
 }
 

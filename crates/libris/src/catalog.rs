@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Interest, Page, Partial, Proof, Resource, Result,
-    Source, Template, Templates, Uri,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri,
 };
 use tokio::sync::watch;
 
@@ -175,14 +175,10 @@ impl Source for Catalog {
             .map_or_else(|| uri.clone(), |source| source.subject(uri))
     }
 
-    async fn subscribed(&self, uri: &Uri) -> Interest {
-        // Whichever has it: a read also goes on to the next where it is not found.
-        let candidates = Self::candidates(&self.sources(), uri);
-        let mut interests = Vec::with_capacity(candidates.len());
-        for source in candidates {
-            interests.push(source.subscribed(uri).await);
+    fn follow(&self, subject: &Uri) {
+        if let Some(source) = Self::candidates(&self.sources(), subject).first() {
+            source.follow(subject);
         }
-        Interest::new(interests)
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

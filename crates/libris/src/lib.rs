@@ -70,11 +70,9 @@ pub mod __private {
 
     pub use crate::functions::Routes;
 
-    /// A variable that may be filled in already, where another one is completed.
-    pub fn known<T: crate::Variable>(
-        known: &BTreeMap<String, String>,
-        name: &str,
-    ) -> crate::Result<Option<T>> {
-        known.get(name).map(|text| T::read(name, text)).transpose()
+    /// A variable that may be filled in already, where another one is completed. One that makes no sense yet
+    /// is not known.
+    pub fn known<T: crate::Variable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
+        known.get(name).and_then(|text| T::read(name, text).ok())
     }
 }

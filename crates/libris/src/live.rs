@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use libris_core::{Change, Error, Interest, Result, Source, Uri};
+use libris_core::{Change, Error, Result, Source, Uri};
 use libris_wire::{Failure, Listener, News};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -67,20 +67,11 @@ struct Shared {
 struct Listeners {
     last: u64,
     all: HashMap<u64, Arc<Owed>>,
-    /// By the subject of what was subscribed to.
-    subscribed: HashMap<Uri, Subscribed>,
+    /// By the subject of what was subscribed to: who did, and how they named it.
+    subscribed: HashMap<Uri, HashMap<u64, HashSet<Arc<str>>>>,
     /// Those who follow the list, and how often it has changed.
     list: HashSet<u64>,
     lists: u64,
-}
-
-/// What somebody subscribed to.
-#[derive(Default)]
-struct Subscribed {
-    /// Who did, and how they named it.
-    by: HashMap<u64, HashSet<Arc<str>>>,
-    /// Kept for the source, which ends its own when this is dropped.
-    interest: Interest,
 }
 
 /// What one listener has not been told yet.
@@ -154,8 +145,7 @@ impl Hub {
     /// How many listen, to how much, and whether there is a watch for them.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         let listeners = lock(&self.shared.listeners);
-        let names =
-            listeners.subscribed.values().flat_map(|subscribed| subscribed.by.values()).map(HashSet::len);
+        let names = listeners.subscribed.values().flat_map(HashMap::values).map(HashSet::len);
         vec![
             ("listeners", listeners.all.len()),
             ("subscriptions", names.sum()),
@@ -184,7 +174,7 @@ impl Shared {
     }
 
     /// Tells everybody what changes, until nobody has listened for a while.
-    async fn tell(self: Arc<Self>, mut changes: BoxStream<'static, Change>) {
+    async fn tell(&self, mut changes: BoxStream<'static, Change>) {
         let mut gathered = Gathered {
             list: None,
             described: None,
@@ -233,7 +223,7 @@ impl Shared {
     }
 
     /// Notes a change that somebody may want to hear of.
-    fn gather(self: &Arc<Self>, gathered: &mut Gathered, change: Change) {
+    fn gather(&self, gathered: &mut Gathered, change: Change) {
         let due = Instant::now() + self.config.window;
         let uri = match change {
             Change::Described(_) => {
@@ -251,8 +241,9 @@ impl Shared {
                 gathered.list.get_or_insert(due);
                 gathered.updates_due.get_or_insert(due);
                 let subjects: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
-                gathered.updated.extend(subjects.iter().cloned());
-                tokio::spawn(self.clone().subscribe_again(subjects));
+                // One of the sources may be new and follow nothing yet.
+                subjects.iter().for_each(|subject| self.source.follow(subject));
+                gathered.updated.extend(subjects);
                 return;
             }
         };
@@ -260,16 +251,6 @@ impl Shared {
         if lock(&self.listeners).subscribed.contains_key(&subject) {
             gathered.updates_due.get_or_insert(due);
             gathered.updated.insert(subject);
-        }
-    }
-
-    /// There may be another source that does not know yet what is subscribed to.
-    async fn subscribe_again(self: Arc<Self>, subjects: Vec<Uri>) {
-        for subject in subjects {
-            let interest = self.source.subscribed(&subject).await;
-            if let Some(subscribed) = lock(&self.listeners).subscribed.get_mut(&subject) {
-                subscribed.interest = interest;
-            }
         }
     }
 
@@ -284,8 +265,7 @@ impl Shared {
     fn tell_updated(&self, subjects: impl Iterator<Item = Uri>) {
         let listeners = lock(&self.listeners);
         for subject in subjects {
-            for (number, names) in listeners.subscribed.get(&subject).into_iter().flat_map(|found| &found.by)
-            {
+            for (number, names) in listeners.subscribed.get(&subject).into_iter().flatten() {
                 let Some(owed) = listeners.all.get(number) else { continue };
                 for name in names {
                     owed.put(News::Updated(name.clone()));
@@ -384,35 +364,21 @@ impl Listener for Ear {
         // In this order a subscription is either in force or not there, even if the client gives up.
         self.shared.watched().await.map_err(explain)?;
         let subject = self.shared.source.subject(&uri);
-        let mut interest = None;
-        loop {
-            let known = lock(&self.shared.listeners).subscribed.contains_key(&subject);
-            if !known && interest.is_none() {
-                interest = Some(self.shared.source.subscribed(&subject).await);
-            }
-            let mut subscriptions = lock(&self.subscriptions);
-            if subscriptions.contains_key(name) {
-                return Ok(());
-            }
-            if subscriptions.len() >= self.shared.config.subscriptions {
-                let most = self.shared.config.subscriptions;
-                let message = format!("one client may subscribe to {most} resources at most");
-                return Err(Failure::Internal { message, data: None });
-            }
-            let mut listeners = lock(&self.shared.listeners);
-            if interest.is_none() && !listeners.subscribed.contains_key(&subject) {
-                // Whoever was interested has just left.
-                continue;
-            }
-            let name: Arc<str> = name.into();
-            subscriptions.insert(name.clone(), subject.clone());
-            let subscribed = listeners.subscribed.entry(subject).or_default();
-            subscribed.by.entry(self.number).or_default().insert(name);
-            if let Some(interest) = interest {
-                subscribed.interest = interest;
-            }
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.contains_key(name) {
             return Ok(());
         }
+        if subscriptions.len() >= self.shared.config.subscriptions {
+            let most = self.shared.config.subscriptions;
+            let message = format!("one client may subscribe to {most} resources at most");
+            return Err(Failure::Internal { message, data: None });
+        }
+        let name: Arc<str> = name.into();
+        subscriptions.insert(name.clone(), subject.clone());
+        self.shared.source.follow(&subject);
+        let mut listeners = lock(&self.shared.listeners);
+        listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
+        Ok(())
     }
 
     fn unsubscribe(&self, name: &str) {
@@ -446,8 +412,8 @@ impl Listener for Ear {
 impl Listeners {
     /// Ends one subscription, or all of one listener to `subject`.
     fn leave(&mut self, subject: &Uri, number: u64, name: Option<&str>) {
-        let Some(subscribed) = self.subscribed.get_mut(subject) else { return };
-        if let Some(names) = subscribed.by.get_mut(&number) {
+        let Some(listeners) = self.subscribed.get_mut(subject) else { return };
+        if let Some(names) = listeners.get_mut(&number) {
             match name {
                 Some(name) => {
                     names.remove(name);
@@ -455,10 +421,10 @@ impl Listeners {
                 None => names.clear(),
             }
             if names.is_empty() {
-                subscribed.by.remove(&number);
+                listeners.remove(&number);
             }
         }
-        if subscribed.by.is_empty() {
+        if listeners.is_empty() {
             self.subscribed.remove(subject);
         }
     }

@@ -29,7 +29,6 @@ pub fn serve(source: impl Source) -> Serve {
 }
 
 /// A server being set up; see [`serve`].
-#[derive(Clone)]
 #[must_use = "it serves once it is awaited"]
 pub struct Serve {
     catalog: Arc<Catalog>,
@@ -46,7 +45,8 @@ impl From<Arc<Catalog>> for Serve {
 }
 
 impl Serve {
-    /// With another source beside those it has. Where both have a URI, the earlier one is read.
+    /// With another source beside those it has. Where several have a URI, the one that means it most closely is
+    /// read, and of equals the earlier one.
     pub fn and(self, source: impl Source) -> Self {
         self.catalog.add(Arc::new(source));
         self
@@ -115,7 +115,8 @@ impl Serve {
     /// a free one. The endpoint is `/mcp`; where it is, is written to standard error.
     pub async fn http(self, address: impl AsRef<str>) -> Result<()> {
         let address = address.as_ref();
-        let address: SocketAddr = address.parse().map_err(|_| {
+        let local = address.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+        let address: SocketAddr = local.as_deref().unwrap_or(address).parse().map_err(|_| {
             Error::invalid(format!("`{address}` is not an IP address and a port, as in `127.0.0.1:8080`"))
         })?;
         if !address.ip().is_loopback() && !self.allow_remote {
@@ -155,31 +156,30 @@ impl Serve {
     pub fn router(self) -> axum::Router {
         use axum::http::StatusCode;
         use axum::response::IntoResponse as _;
-        let endpoint = Arc::new(tokio::sync::OnceCell::<Arc<Endpoint>>::new());
-        let answer = async move |request: axum::extract::Request| match endpoint
-            .get_or_try_init(|| self.clone().endpoint())
-            .await
-        {
-            Ok(endpoint) => endpoint.clone().handle(request).await.into_response(),
-            Err(error) => {
-                tracing::error!(%error, "could not serve");
-                StatusCode::SERVICE_UNAVAILABLE.into_response()
+        let made = Arc::new((self, tokio::sync::OnceCell::<Arc<Endpoint>>::new()));
+        let answer = async move |request: axum::extract::Request| {
+            let (serve, endpoint) = &*made;
+            match endpoint.get_or_try_init(|| serve.endpoint()).await {
+                Ok(endpoint) => endpoint.clone().handle(request).await.into_response(),
+                Err(error) => {
+                    tracing::error!(%error, "could not serve");
+                    StatusCode::SERVICE_UNAVAILABLE.into_response()
+                }
             }
         };
         axum::Router::new().route("/mcp", axum::routing::any(answer))
     }
 
-    async fn endpoint(self) -> Result<Arc<Endpoint>> {
-        let http = self.http.clone();
-        Ok(Endpoint::new(Arc::new(self.server().await?), http))
+    async fn endpoint(&self) -> Result<Arc<Endpoint>> {
+        Ok(Endpoint::new(Arc::new(self.server().await?), self.http.clone()))
     }
 
-    async fn server(self) -> Result<Server> {
-        let mut config = self.config;
+    async fn server(&self) -> Result<Server> {
+        let mut config = self.config.clone();
         if config.instructions.is_none() {
             config.instructions = Some(instructions(&*self.catalog).await?);
         }
-        Ok(Server::new(self.catalog, config))
+        Ok(Server::new(self.catalog.clone(), config))
     }
 }
 

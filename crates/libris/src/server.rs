@@ -145,7 +145,10 @@ impl Service for Server {
         });
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
         let reply = Reply { members: members.finish(), keep: Some(keep(cache)) };
-        self.kept.keep(call.revision, Question::Read(uri), &reply, contents.proof);
+        // What was made for somebody is not for others.
+        if context.identity().is_none() {
+            self.kept.keep(call.revision, Question::Read(uri), &reply, contents.proof);
+        }
         Ok(reply)
     }
 
@@ -228,7 +231,11 @@ pub(crate) fn explain(error: Error) -> Failure {
         }
         _ => {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::error!(%error, cause, "a source failed");
+            tracing::error!(%error, cause = cause.as_deref(), "a source failed");
+            if !tracing::dispatcher::has_been_set() {
+                // Whoever writes a first server has no log yet, and would look for this in vain.
+                eprintln!("libris: {error}: {}", cause.unwrap_or_default());
+            }
             Failure::Internal { message: error.to_string(), data: None }
         }
     }

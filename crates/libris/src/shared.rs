@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libris_core::{Cache, Contents, Context, Error, Flights, Proof, Result, Scope, Source, Uri};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache as Map;
+use quick_cache::sync::{Cache as Map, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 /// How many bytes of contents are kept.
 const ROOM: u64 = 64 << 20;
+
+/// Each part has a lock and a share of the bytes, which no contents may exceed.
+const PARTS: usize = 4;
+
+/// For how long contents are kept at most. Whoever says longer means for ever.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How many contents of usual size there is room for, before any is kept.
 const EXPECTED: usize = 64;
@@ -18,9 +24,12 @@ const OVERHEAD: usize = 512;
 
 /// Reads of one catalog that are shared.
 pub(crate) struct Reads {
-    kept: Arc<Map<Uri, Arc<Kept>, Bytes>>,
-    under_way: Flights<Uri, Outcome>,
+    kept: Arc<Map<Key, Arc<Kept>, Bytes>>,
+    under_way: Flights<Key, Outcome>,
 }
+
+/// A resource of one source, told by its address: another one may have the same URI.
+type Key = (usize, Uri);
 
 type Outcome = Result<Arc<Kept>, Arc<Error>>;
 
@@ -38,15 +47,22 @@ impl Kept {
     fn new(mut contents: Contents, time: Duration, scope: Scope) -> Self {
         let proof = contents.proof.take();
         let scope = contents.cache.map_or(scope, |cache| cache.scope);
-        Self { contents, until: Instant::now() + time, scope, proof }
+        Self { contents, until: Instant::now() + time.min(LONGEST), scope, proof }
     }
 
     fn is_fresh(&self) -> bool {
-        Instant::now() < self.until && self.proof.as_ref().is_none_or(Proof::holds)
+        Instant::now() < self.until && self.is_right()
+    }
+
+    fn is_right(&self) -> bool {
+        self.proof.as_ref().is_none_or(Proof::holds)
     }
 
     fn contents(&self) -> Contents {
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = match self.is_right() {
+            true => self.until.saturating_duration_since(Instant::now()),
+            false => Duration::ZERO,
+        };
         Contents { cache: Some(Cache { ttl: left, scope: self.scope }), ..self.contents.clone() }
     }
 }
@@ -54,8 +70,8 @@ impl Kept {
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Uri, Arc<Kept>> for Bytes {
-    fn weight(&self, uri: &Uri, kept: &Arc<Kept>) -> u64 {
+impl Weighter<Key, Arc<Kept>> for Bytes {
+    fn weight(&self, (_, uri): &Key, kept: &Arc<Kept>) -> u64 {
         let data: usize = kept.contents.parts.iter().map(|part| part.body.len() + OVERHEAD).sum();
         (uri.as_str().len() + data) as u64
     }
@@ -63,7 +79,14 @@ impl Weighter<Uri, Arc<Kept>> for Bytes {
 
 impl Default for Reads {
     fn default() -> Self {
-        let kept = Arc::new(Map::with_weighter(EXPECTED, ROOM, Bytes));
+        let options = OptionsBuilder::new()
+            .shards(PARTS)
+            .estimated_items_capacity(EXPECTED)
+            .weight_capacity(ROOM)
+            .build()
+            .expect("both capacities are given");
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let kept = Arc::new(Map::with_options(options, Bytes, hashes, life));
         Self { kept, under_way: Flights::default() }
     }
 }
@@ -77,24 +100,28 @@ impl Reads {
         context: &Context,
         time: Duration,
     ) -> Result<Contents> {
-        let fresh = || self.kept.get(uri).filter(|kept| kept.is_fresh());
+        let key = (Arc::as_ptr(source).addr(), uri.clone());
+        let fresh = || self.kept.get(&key).filter(|kept| kept.is_fresh());
         if let Some(kept) = fresh() {
             return Ok(kept.contents());
         }
         let start = || {
-            let (all, source, uri) = (self.kept.clone(), source.clone(), uri.clone());
+            let (all, source, key) = (self.kept.clone(), source.clone(), key.clone());
             let context = context.clone().with_identity(None);
             async move {
-                let contents = source.read(&uri, &context).await.map_err(Arc::new)?;
+                let contents = source.read(&key.1, &context).await.map_err(Arc::new)?;
                 let kept = Arc::new(Kept::new(contents, time, source.cache().scope));
-                all.insert(uri, kept.clone());
+                all.insert(key, kept.clone());
                 Ok(kept)
             }
         };
-        match self.under_way.join(uri, || fresh().map(Ok), start).await {
-            Ok(kept) => Ok(kept.contents()),
-            Err(error) => Err(Error::again(&error)),
-        }
+        let read = || self.under_way.join(&key, || fresh().map(Ok), start);
+        let outcome = match read().await {
+            // It changed meanwhile, and we may have been told before we joined.
+            Ok(kept) if !kept.is_right() => read().await,
+            outcome => outcome,
+        };
+        outcome.map(|kept| kept.contents()).map_err(|error| Error::again(&error))
     }
 }
 

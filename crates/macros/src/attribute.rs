@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use libris_core::{Uri, UriTemplate};
 use proc_macro2::Span;
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
@@ -18,6 +19,18 @@ pub(crate) struct Pattern {
 impl Pattern {
     pub(crate) fn variables(&self) -> Vec<&str> {
         self.template.variables().collect()
+    }
+
+    /// What a template is but for the names of its variables and the spelling of its text.
+    pub(crate) fn shape(&self) -> String {
+        let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
+        let filled = self.template.expand(&numbered.collect());
+        let filled = Uri::parse(&filled).map_or(filled, |uri| uri.to_string());
+        let forms = self
+            .template
+            .variables()
+            .map(|name| (self.template.may_lack(name), self.template.explodes(name)));
+        format!("{filled} {:?}", forms.collect::<Vec<_>>())
     }
 
     /// The variables as they are named in messages.
@@ -192,7 +205,9 @@ impl Parse for Complete {
             pattern.variables().first().unwrap_or(&"id")
         );
         let mut rest = match input.parse::<Token![,]>() {
-            Ok(_) => Punctuated::<Ident, Token![,]>::parse_terminated(input)?.into_iter(),
+            Ok(_) => {
+                Punctuated::<Ident, Token![,]>::parse_terminated_with(input, Ident::parse_any)?.into_iter()
+            }
             Err(_) => return Err(Error::new(pattern.text.span(), hint)),
         };
         match (rest.next(), rest.next()) {

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
+use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
 
 use crate::attribute::{Complete, Pattern, Resource, like};
@@ -29,7 +30,11 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let read = read(arguments, &mut implementation);
     let source = match read.and_then(|block| generate::source(&implementation, &block)) {
         Ok(source) => source,
-        Err(error) => error.to_compile_error(),
+        Err(error) => {
+            let error = error.to_compile_error();
+            let stub = implementation.trait_.is_none().then(|| generate::stub(&implementation));
+            quote!(#error #stub)
+        }
     };
     quote!(#implementation #source)
 }
@@ -89,7 +94,12 @@ enum Kind {
 }
 
 fn kind(attribute: &Attribute) -> Option<Kind> {
-    match attribute.path().segments.last()?.ident.to_string().as_str() {
+    let path = &attribute.path().segments;
+    let last = path.last()?;
+    if path.len() > 2 || (path.len() == 2 && path[0].ident != "libris") {
+        return None;
+    }
+    match last.ident.to_string().as_str() {
         "resource" => Some(Kind::Resource),
         "complete" => Some(Kind::Complete),
         "list" => Some(Kind::List),
@@ -113,7 +123,7 @@ impl Block {
             }
             Kind::Complete => {
                 let complete: Complete = arguments(attribute)?;
-                let made = Function::of_completion(function, &complete.pattern)?;
+                let made = Function::of_completion(function, &complete)?;
                 self.completions.push((complete, made));
             }
             Kind::List => {
@@ -134,18 +144,30 @@ impl Block {
 
     /// Looks at what only shows once everything is read.
     fn check(&self) -> Result<()> {
-        for (at, (resource, ..)) in self.resources.iter().enumerate() {
-            let same = |other: &&(Resource, _, _)| other.0.pattern.template == resource.pattern.template;
-            if self.resources[..at].iter().find(same).is_some() {
+        for (at, (resource, _, function)) in self.resources.iter().enumerate() {
+            // Of those that depend on a `cfg`, it may be that only one is there.
+            let same = |(other, _, made): &(Resource, _, Function)| {
+                made.cfg.is_empty() && other.pattern.shape() == resource.pattern.shape()
+            };
+            if function.cfg.is_empty() && self.resources[..at].iter().any(same) {
                 let message = "another function has this URI already";
                 return Err(Error::new(resource.pattern.text.span(), message));
             }
         }
-        for (complete, _) in &self.completions {
+        for (at, (complete, function)) in self.completions.iter().enumerate() {
             self.known(&complete.pattern)?;
-            let variable = complete.variable.to_string();
+            let variable = complete.variable.unraw().to_string();
             if !complete.pattern.variables().contains(&&*variable) {
                 let message = format!("the template has {}", complete.pattern.named());
+                return Err(Error::new(complete.variable.span(), message));
+            }
+            let same = |(other, made): &(Complete, Function)| {
+                made.cfg.is_empty()
+                    && other.pattern.template == complete.pattern.template
+                    && other.variable.unraw() == variable
+            };
+            if function.cfg.is_empty() && self.completions[..at].iter().any(same) {
+                let message = "another function completes this variable already";
                 return Err(Error::new(complete.variable.span(), message));
             }
         }

@@ -4,11 +4,11 @@ use proc_macro2::Span;
 use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{
-    Error, FnArg, GenericArgument, Ident, ImplItemFn, Pat, PathArguments, Receiver, ReceiverKind, Result,
-    ReturnType, Type,
+    Attribute, Error, FnArg, GenericArgument, GenericParam, Ident, ImplItemFn, Pat, PathArguments, Receiver,
+    ReceiverKind, Result, ReturnType, Type,
 };
 
-use crate::attribute::{Pattern, like};
+use crate::attribute::{Complete, Pattern, like};
 
 /// A function that is asked for something.
 pub(crate) struct Function {
@@ -17,6 +17,8 @@ pub(crate) struct Function {
     pub(crate) arguments: Vec<Argument>,
     /// Where what it returns is said.
     pub(crate) output: Span,
+    /// On what it depends whether it is there.
+    pub(crate) cfg: Vec<Attribute>,
 }
 
 /// What a function is given for a parameter.
@@ -35,8 +37,12 @@ pub(crate) enum Argument {
     Typed,
     Context,
     Uri,
-    Identity,
-    MaybeIdentity,
+    Identity {
+        borrowed: bool,
+    },
+    MaybeIdentity {
+        borrowed: bool,
+    },
 }
 
 /// How often a variable is there.
@@ -97,11 +103,14 @@ impl Function {
     }
 
     /// A function that offers values for a variable of a template.
-    pub(crate) fn of_completion(item: &ImplItemFn, pattern: &Pattern) -> Result<Self> {
+    pub(crate) fn of_completion(item: &ImplItemFn, complete: &Complete) -> Result<Self> {
+        let pattern = &complete.pattern;
         let parameters = parameters(item)?;
         let mut arguments = Vec::new();
         for (at, parameter) in parameters.iter().enumerate() {
-            if at == 0 && is_str(parameter.ty) {
+            let other =
+                variable(parameter.name, pattern).is_some_and(|name| complete.variable.unraw() != name);
+            if at == 0 && is_str(parameter.ty) && !other {
                 arguments.push(Argument::Typed);
                 continue;
             }
@@ -139,12 +148,21 @@ impl Function {
             }
         };
         let (name, is_async) = (item.sig.ident.clone(), item.sig.asyncness.is_some());
-        Ok(Self { name, is_async, arguments, output })
+        let cfg = item.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect();
+        Ok(Self { name, is_async, arguments, output, cfg })
     }
 
     /// Whether what it returns depends on who asks.
     pub(crate) fn knows_who_asks(&self) -> bool {
-        self.arguments.iter().any(|argument| matches!(argument, Argument::Identity | Argument::MaybeIdentity))
+        let told = |argument: &Argument| {
+            matches!(argument, Argument::Identity { .. } | Argument::MaybeIdentity { .. })
+        };
+        self.arguments.iter().any(told)
+    }
+
+    /// Whether it could find out who asks.
+    pub(crate) fn may_know_who_asks(&self) -> bool {
+        self.knows_who_asks() || self.arguments.iter().any(|argument| matches!(argument, Argument::Context))
     }
 
     pub(crate) fn knows_what_was_typed(&self) -> bool {
@@ -154,7 +172,8 @@ impl Function {
 
 fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
     let signature = &item.sig;
-    if let Some(parameter) = signature.generics.params.first() {
+    let mut generics = signature.generics.params.iter();
+    if let Some(parameter) = generics.find(|parameter| !matches!(parameter, GenericParam::Lifetime(_))) {
         let message = "this function cannot be generic: nobody could say for what";
         return Err(Error::new(parameter.span(), message));
     }
@@ -224,16 +243,21 @@ fn shown(ty: &Type) -> String {
 /// What a parameter of this type is given that is no variable.
 fn special(ty: &Type) -> Option<Argument> {
     match ty {
+        Type::Group(group) => special(&group.elem),
         Type::Reference(reference) => match last(&reference.elem)?.0.to_string().as_str() {
             "Context" => Some(Argument::Context),
             "Uri" => Some(Argument::Uri),
+            "Identity" => Some(Argument::Identity { borrowed: true }),
             _ => None,
         },
         ty => {
             let (name, inner) = last(ty)?;
-            match name.to_string().as_str() {
-                "Identity" => Some(Argument::Identity),
-                "Option" if last(inner?)?.0 == "Identity" => Some(Argument::MaybeIdentity),
+            match (name.to_string().as_str(), inner) {
+                ("Identity", _) => Some(Argument::Identity { borrowed: false }),
+                ("Option", Some(inner)) => match special(inner)? {
+                    Argument::Identity { borrowed } => Some(Argument::MaybeIdentity { borrowed }),
+                    _ => None,
+                },
                 _ => None,
             }
         }
@@ -251,7 +275,12 @@ fn form(ty: &Type) -> (Form, &Type) {
 
 /// The last name of a type's path, and the one type in its angle brackets.
 fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
-    let Type::Path(path) = ty else { return None };
+    let path = match ty {
+        // What a macro of the user's filled in.
+        Type::Group(group) => return last(&group.elem),
+        Type::Path(path) => path,
+        _ => return None,
+    };
     let segment = path.path.segments.last()?;
     let inner = match &segment.arguments {
         PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match &arguments.args[0] {
@@ -264,5 +293,9 @@ fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
 }
 
 pub(crate) fn is_str(ty: &Type) -> bool {
-    matches!(ty, Type::Reference(reference) if last(&reference.elem).is_some_and(|(name, _)| name == "str"))
+    match ty {
+        Type::Group(group) => is_str(&group.elem),
+        Type::Reference(reference) => last(&reference.elem).is_some_and(|(name, _)| name == "str"),
+        _ => false,
+    }
 }

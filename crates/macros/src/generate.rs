@@ -2,6 +2,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{ItemImpl, Result, Type};
 
@@ -9,36 +10,91 @@ use crate::attribute::Resource;
 use crate::block::Block;
 use crate::function::{Argument, Form, Function, is_str};
 
+/// An implementation that does nothing, so that a mistake is told once and not for every use of the type.
+pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
+    let (generics, _, bounds) = implementation.generics.split_for_impl();
+    let this = &implementation.self_ty;
+    quote! {
+        #[::libris::__private::async_trait]
+        impl #generics ::libris::Source for #this #bounds {
+            fn covers(&self, _: &::libris::Uri) -> ::core::option::Option<::libris::uri_template::Specificity> {
+                ::core::option::Option::None
+            }
+
+            async fn list(
+                &self,
+                _: ::core::option::Option<&::libris::Uri>,
+                _: usize,
+            ) -> ::libris::Result<::libris::Page> {
+                ::core::unreachable!()
+            }
+
+            async fn read(
+                &self,
+                _: &::libris::Uri,
+                _: &::libris::Context,
+            ) -> ::libris::Result<::libris::Contents> {
+                ::core::unreachable!()
+            }
+        }
+    }
+}
+
 /// The implementation of `Source` for the type of a block.
 pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenStream> {
     let routes = block.resources.iter().enumerate().map(|(at, (resource, description, function))| {
         let described = described(resource, description.as_deref(), function);
-        quote!((#described, #at))
+        let cfg = &function.cfg;
+        quote!(#(#cfg)* (#described, #at))
     });
     let reads = block.resources.iter().enumerate().map(|(at, (_, _, function))| {
-        let (call, value) = (call(function), value(function));
+        let (before, call) = call(function);
+        let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoContents::into_contents);
-        quote!(#at => { let #value = #call; #into(#value, request.uri(), mime.as_deref())? })
+        // What was made for somebody is not for others.
+        let strip =
+            function.may_know_who_asks().then(|| quote!(contents.proof = ::core::option::Option::None;));
+        let cfg = &function.cfg;
+        quote! {
+            #(#cfg)*
+            #at => {
+                #before
+                let #value = #call;
+                #[allow(unused_mut)]
+                let mut contents = #into(#value, request.uri(), mime.as_deref())?;
+                #strip
+                contents
+            }
+        }
     });
     let completions = block.completions.iter().map(|(complete, function)| {
         let at = route(block, complete.pattern.template.as_str());
-        let variable = complete.variable.to_string();
-        let (call, value) = (call(function), value(function));
+        let variable = complete.variable.unraw().to_string();
+        let (before, call) = call(function);
+        let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
         let typed = match function.knows_what_was_typed() {
             true => quote!(::core::option::Option::None),
             false => quote!(::core::option::Option::Some(asked.typed)),
         };
-        quote!((::core::option::Option::Some(#at), #variable) => { let #value = #call; #into(#value, #typed) })
+        let cfg = &function.cfg;
+        quote!(#(#cfg)* (::core::option::Option::Some(#at), #variable) => { #before
+                let #value = #call; #into(#value, #typed) })
     });
     let lists = block.lists.iter().map(|(pattern, function)| {
         let text = &pattern.text;
-        let (call, value) = (call(function), value(function));
+        let (before, call) = call(function);
+        let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoInstances::into_instances);
+        let cfg = &function.cfg;
         quote! {
-            let template = ::libris::UriTemplate::parse(#text)?;
-            let #value = #call;
-            listed.extend(routes().instances(&template, #into(#value)?)?);
+            #(#cfg)*
+            {
+                let template = ::libris::UriTemplate::parse(#text)?;
+                #before
+                let #value = #call;
+                listed.extend(routes().instances(&template, #into(#value)?));
+            }
         }
     });
     // What functions list may be something else at any time.
@@ -204,8 +260,8 @@ fn value(function: &Function) -> Ident {
     Ident::new("value", function.output.resolved_at(Span::call_site()))
 }
 
-/// Calls a function with what it asks for.
-fn call(function: &Function) -> TokenStream {
+/// What must come before a function is called with what it asks for, and the call.
+fn call(function: &Function) -> (TokenStream, TokenStream) {
     let name = &function.name;
     let mut before = Vec::new();
     let mut given = Vec::new();
@@ -215,12 +271,14 @@ fn call(function: &Function) -> TokenStream {
             Argument::Typed => quote!(asked.typed),
             Argument::Context => quote!(request.context()),
             Argument::Uri => quote!(request.uri()),
-            Argument::Identity => quote!(request.identity()?.clone()),
-            Argument::MaybeIdentity => quote!(request.context().identity().cloned()),
+            Argument::Identity { borrowed: true } => quote!(request.identity()?),
+            Argument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
+            Argument::MaybeIdentity { borrowed: true } => quote!(request.context().identity()),
+            Argument::MaybeIdentity { borrowed: false } => quote!(request.context().identity().cloned()),
             Argument::Known { name, ty } => {
                 let read = owned(ty);
                 before.push(quote_spanned! {ty.span()=>
-                    let #place = ::libris::__private::known::<#read>(asked.known, #name)?;
+                    let #place = ::libris::__private::known::<#read>(asked.known, #name);
                 });
                 passed(&place, ty, Form::Maybe)
             }
@@ -238,7 +296,7 @@ fn call(function: &Function) -> TokenStream {
         });
     }
     let wait = function.is_async.then(|| quote!(.await));
-    quote!({ #(#before)* Self::#name(self #(, #given)*)#wait })
+    (quote!(#(#before)*), quote!(Self::#name(self #(, #given)*)#wait))
 }
 
 /// The type that a variable is read as: text that is borrowed must first be owned.

@@ -5,21 +5,39 @@
 
 #[cfg(feature = "files")]
 pub mod files;
+#[cfg(feature = "git")]
+pub mod git;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(feature = "database")]
+pub mod sql;
 
-#[cfg(any(feature = "files", feature = "http", feature = "inline"))]
+#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline", feature = "database"))]
 mod duration;
+#[cfg(any(feature = "files", feature = "git"))]
+mod front_matter;
 #[cfg(feature = "media")]
 mod media;
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
+mod part;
+#[cfg(any(feature = "files", feature = "git"))]
+mod path;
+#[cfg(any(feature = "files", feature = "git"))]
+mod patterns;
+#[cfg(any(feature = "files", feature = "git"))]
 mod range;
+#[cfg(all(target_os = "linux", any(feature = "files", feature = "git")))]
+mod remote;
 
 #[cfg(feature = "files")]
 pub use files::Files;
+#[cfg(feature = "git")]
+pub use git::Git;
 #[cfg(feature = "http")]
 pub use http::Http;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
+#[cfg(feature = "database")]
+pub use sql::Sql;

@@ -9,8 +9,7 @@ use futures_util::future::{Either, select};
 use super::{Fixture, Law};
 use crate::{Change, Context, Uri};
 
-/// A source that can be watched reports what is added, what is changed of that which somebody subscribes to, and
-/// what is removed.
+/// A source that can be watched reports what is added, changed and removed.
 pub async fn changes_are_reported(fixture: &dyn Fixture) {
     let law = Law::new("changes_are_reported", fixture);
     let watch = law.source.watch().await;
@@ -21,7 +20,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
-    let _interest = law.source.subscribed(&uri).await;
+    law.source.follow(&uri);
     if fixture.change(&uri).await {
         // Some replace a resource instead of writing to it.
         let updated =

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use libris_core::uri_template::Variables;
@@ -12,12 +13,12 @@ use serde::Serialize;
 ///
 /// | type | what is read |
 /// |---|---|
-/// | `String`, `&str`, `Cow<str>` | text |
+/// | `String`, `&str`, `Cow<str>`, `Box<str>`, `Arc<str>` | text |
 /// | `Vec<u8>`, `Bytes`, `&[u8]` | bytes |
 /// | [`Json<T>`](Json) | any value, as JSON |
 /// | [`Content`], `Vec<Content>`, [`Contents`] | as it is |
 /// | `Option` of any of these | `None` is not found |
-/// | `Result` of any of these | [`libris::Error`](Error) is told as it is; of any other error the caller hears only that it failed, and the log says why |
+/// | `Result` of any of these | [`libris::Error`](Error) is told as it is, also as the `source()` of another; of any other error the caller hears only that it failed, and the log says why |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is nothing that can be read",
     label = "a resource cannot be made of `{Self}`",
@@ -46,6 +47,18 @@ impl IntoContents for String {
 impl IntoContents for &str {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
         self.to_owned().into_contents(uri, mime)
+    }
+}
+
+impl IntoContents for Box<str> {
+    fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
+        self.into_string().into_contents(uri, mime)
+    }
+}
+
+impl IntoContents for Arc<str> {
+    fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
+        (*self).into_contents(uri, mime)
     }
 }
 
@@ -109,12 +122,21 @@ impl<T: IntoContents, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCon
     }
 }
 
-/// An error of ours as it is, and any other as a cause that callers do not see.
+/// An error of ours as it is, also where it is the cause of another; any other as a cause that callers do not
+/// see.
 fn ours(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'static str) -> Error {
-    match error.into().downcast::<Error>() {
-        Ok(error) => *error,
-        Err(error) => Error::failed(doing, error),
+    let error = match error.into().downcast::<Error>() {
+        Ok(error) => return *error,
+        Err(error) => error,
+    };
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        if let Some(told) = next.downcast_ref::<Error>().and_then(Error::told_again) {
+            return told;
+        }
+        cause = next.source();
     }
+    Error::failed(doing, error)
 }
 
 /// Any value that can be written as JSON.
@@ -211,6 +233,13 @@ impl Instance {
         self
     }
 
+    /// With these values of a variable that has a `*`.
+    pub fn list(mut self, name: &str, values: impl IntoIterator<Item = impl Display>) -> Self {
+        let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
+        self.variables.insert(name, values);
+        self
+    }
+
     /// With this short name; the value of the last variable where it is not said.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
@@ -236,25 +265,38 @@ impl Instance {
         Self { modified: jiff::Timestamp::from_second(seconds).ok(), ..self }
     }
 
-    /// The resource that it is, of this template.
-    pub(super) fn resource(mut self, template: &UriTemplate, like: &Resource) -> Result<Resource> {
-        let mut needed: Vec<_> = template.variables().filter(|name| !template.may_lack(name)).collect();
-        if let Some(value) = self.only {
+    /// Where it is, by this template.
+    pub(super) fn uri(&mut self, template: &UriTemplate) -> Result<Uri, String> {
+        if let Some(value) = self.only.take() {
             // A template all of whose variables may be left out has its first one filled in.
-            let name = needed.first().copied().or(template.variables().next()).unwrap_or_default();
+            let needed = template.variables().find(|name| !template.may_lack(name));
+            let name = needed.or(template.variables().next()).unwrap_or_default();
             self.variables.insert(name, value);
         }
-        needed.retain(|name| self.variables.value(name).is_none());
-        let wrong = |why: String| Error::failed("list the resources", why);
-        if let Some(missing) = needed.first() {
-            return Err(wrong(format!("an instance of `{template}` lacks `{missing}`")));
+        let mut needed = template.variables().filter(|name| !template.may_lack(name));
+        if let Some(missing) = needed.find(|name| self.variables.value(name).is_none()) {
+            return Err(format!("an instance of `{template}` lacks `{missing}`"));
         }
-        let uri = Uri::parse(&template.expand(&self.variables))?;
+        for name in template.variables().filter(|name| template.explodes(name)) {
+            if let Some(value) = self.variables.text(name).map(str::to_owned) {
+                self.variables.insert(name, vec![value]);
+            }
+        }
+        Uri::parse(&template.expand(&self.variables)).map_err(|error| error.to_string())
+    }
+
+    /// The resource that it is.
+    pub(super) fn resource(
+        self,
+        uri: Uri,
+        template: &UriTemplate,
+        like: Resource,
+    ) -> Result<Resource, String> {
         if template.matches(&uri).as_ref() != Some(&self.variables) {
-            return Err(wrong(format!("`{uri}` would not be read as the instance of `{template}` it is")));
+            return Err(format!("`{uri}` would not be read as the instance of `{template}` that it is"));
         }
         let last = template.variables().filter_map(|name| self.variables.text(name)).last();
-        let mut resource = Resource { uri, ..like.clone() };
+        let mut resource = Resource { uri, ..like };
         resource.name = self.name.or(last.map(str::to_owned)).unwrap_or(resource.name);
         resource.title = self.title;
         resource.description = self.description.or(resource.description);
@@ -276,13 +318,25 @@ impl From<&str> for Instance {
     }
 }
 
+macro_rules! from_numbers {
+    ($($number:ty)*) => { $(
+        impl From<$number> for Instance {
+            fn from(value: $number) -> Self {
+                Self::of(value)
+            }
+        }
+    )* };
+}
+
+from_numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
+
 /// What a `#[list]` function may return: a `Vec` of [`Instance`]s or of the values of a template's only
 /// variable, or a `Result` of it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no list of resources",
     label = "resources cannot be listed from `{Self}`",
-    note = "return `Vec<libris::Instance>`, `Vec<String>` for a template with one variable, or a `Result` \
-            of one of these"
+    note = "return `Vec<libris::Instance>`, `Vec<String>` or numbers for a template with one variable, or a \
+            `Result` of one of these"
 )]
 pub trait IntoInstances {
     /// The resources of the template.

@@ -154,8 +154,8 @@ impl Libris {
         self
     }
 
-    /// With values to offer for a variable of a template. The function is given what has been typed; where it
-    /// does not care, those of its values that begin so are offered.
+    /// With values to offer for a variable of a template. The function is given what has been typed. Of a `Vec`
+    /// those that begin so are offered; a [`Completion`] is offered as it is.
     ///
     /// # Panics
     ///
@@ -313,7 +313,7 @@ impl Source for Libris {
         let mut listed = Vec::new();
         for (template, list) in lists {
             let instances = list().await?;
-            listed.extend(self.handle.read().routes.instances(&template, instances)?);
+            listed.extend(self.handle.read().routes.instances(&template, instances));
         }
         Ok(self.handle.read().routes.page(listed, after, limit))
     }

@@ -85,9 +85,22 @@ impl<T: FromStr<Err: Display>> Variable for T {
         /// How much is quoted of a value, and of what its type says about it.
         const QUOTED: usize = 100;
         text.parse().map_err(|cause: T::Err| {
-            let value: String = text.chars().take(QUOTED).collect();
-            let cause: String = cause.to_string().chars().take(QUOTED).collect();
+            let value = plain(text, QUOTED);
+            let cause = plain(&cause.to_string(), QUOTED);
             Error::invalid(format!("`{name}` cannot be `{value}`: {cause}"))
         })
     }
+}
+
+/// The beginning of a text, with what a terminal would act on written out.
+fn plain(text: &str, length: usize) -> String {
+    let acts = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let write = |letter: char| match acts(letter) {
+        true => letter.escape_unicode().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().take(length).map(write).collect()
 }

@@ -113,6 +113,9 @@ impl Described {
     }
 
     fn check(&self) -> Result<()> {
+        if self.mime.as_ref().is_some_and(|mime| mime.contains(char::is_control)) {
+            return Err(Error::invalid("a media type has no control characters"));
+        }
         match self.annotations.priority {
             Some(priority) if !(0.0..=1.0).contains(&priority) => {
                 Err(Error::invalid(format!("the priority `{priority}` is not between 0 and 1")))
@@ -180,6 +183,10 @@ impl<T: Clone> Routes<T> {
     /// Adds a resource, in the place of the one with its URI. Tells where it is, and whether there was one.
     pub(super) fn add_resource(&mut self, described: Described, function: T) -> Result<(Uri, bool)> {
         described.check()?;
+        if UriTemplate::parse(&described.uri).is_ok_and(|template| template.variables().next().is_some()) {
+            let uri = &described.uri;
+            return Err(Error::invalid(format!("`{uri}` has variables: it is a template, not a resource")));
+        }
         let uri = Uri::parse(&described.uri)?;
         let before = self.direct.insert(uri.clone(), Route { described, function });
         Ok((uri, before.is_some()))
@@ -250,26 +257,55 @@ impl<T: Clone> Routes<T> {
         self.templates.iter().map(|(template, route)| route.described.template(template.clone())).collect()
     }
 
-    /// The resources of the template with this text.
-    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Result<Vec<Resource>> {
-        let Some(route) = self.templates.get(template) else { return Ok(Vec::new()) };
-        let like = Resource::new(Uri::parse("libris:instance")?, template.as_str());
-        let like = Resource { uri: like.uri.clone(), ..route.described.resource(like.uri) };
-        instances.into_iter().map(|instance| instance.resource(template, &like)).collect()
+    /// What a function lists of the template with this text, in order. What cannot be is left out, and logged.
+    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Vec<Listed> {
+        let mut listed: Vec<_> = instances
+            .into_iter()
+            .filter_map(|mut instance| match instance.uri(template) {
+                Ok(uri) => Some(Listed { uri, template: template.clone(), instance }),
+                Err(why) => {
+                    tracing::error!(why, "a resource is not listed");
+                    None
+                }
+            })
+            .collect();
+        listed.sort_by(|one, other| one.uri.cmp(&other.uri));
+        listed
     }
 
     /// One page of the resources, with those that functions have listed.
-    pub fn page(&self, listed: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
+    pub fn page(&self, mut listed: Vec<Listed>, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let direct = self.direct.range::<Uri, _>((from, Bound::Unbounded));
-        let direct = direct.take(limit + 1).map(|(uri, route)| route.described.resource(uri.clone()));
-        let listed = listed.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
-        let mut resources: Vec<_> = direct.chain(listed).collect();
-        // The sort is stable, so of equals the one with a function of its own stays.
-        resources.sort_by(|one, other| one.uri.cmp(&other.uri));
-        resources.dedup_by(|one, other| one.uri == other.uri);
-        let more = resources.len() > limit;
-        resources.truncate(limit);
-        Page { resources, more, proof: None }
+        let direct =
+            direct.take(limit + 1).map(|(uri, route)| (uri.clone(), route.described.resource(uri.clone())));
+        // One with a function of its own comes before one that is listed.
+        let mut found: BTreeMap<Uri, Resource> = direct.collect();
+        listed.sort_by(|one, other| one.uri.cmp(&other.uri));
+        let start = listed.partition_point(|listed| after.is_some_and(|after| listed.uri <= *after));
+        let mut taken = 0;
+        for listed in listed.drain(start..) {
+            if taken > limit {
+                break;
+            }
+            let Some(route) = self.templates.get(&listed.template) else { continue };
+            let like = route.described.resource(listed.uri.clone());
+            match listed.instance.resource(listed.uri.clone(), &listed.template, like) {
+                Ok(resource) => {
+                    found.entry(listed.uri).or_insert(resource);
+                    taken += 1;
+                }
+                Err(why) => tracing::error!(why, "a resource is not listed"),
+            }
+        }
+        let more = found.len() > limit;
+        Page { resources: found.into_values().take(limit).collect(), more, proof: None }
     }
+}
+
+/// A resource that a function lists.
+pub struct Listed {
+    uri: Uri,
+    template: UriTemplate,
+    instance: Instance,
 }

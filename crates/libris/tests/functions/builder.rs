@@ -75,7 +75,12 @@ fn mistakes_are_refused_and_change_nothing() {
     let handle = Libris::new().handle();
     let why = |result: Result<()>| result.unwrap_err().to_string();
     assert!(why(handle.resource("no uri", || "x")).contains("no uri"));
-    assert!(why(handle.resource("a://{x}", || "x")).contains("a://{x}"));
+    assert_eq!(
+        why(handle.resource("a://{x}", || "x")),
+        "`a://{x}` has variables: it is a template, not a resource"
+    );
+    let mime = Described::new("a://x").mime("text/plain\n");
+    assert_eq!(why(handle.resource(mime, || "x")), "a media type has no control characters");
     assert_eq!(why(handle.template("a://x", || "x")), "`a://x` has no variables: it is a resource");
     let priority = Described::new("a://x").priority(2.0);
     assert_eq!(why(handle.resource(priority, || "x")), "the priority `2` is not between 0 and 1");

@@ -27,6 +27,36 @@ impl Private {
     }
 }
 
+/// A file that only Ada may read. The source it comes from proves that the file is as it was.
+struct Guarded(libris::Libris);
+
+#[libris::resources]
+impl Guarded {
+    #[resource("guarded://file")]
+    async fn file(
+        &self,
+        who: &Identity,
+        context: &libris::Context,
+        uri: &libris::Uri,
+    ) -> Result<libris::Contents> {
+        use libris::Source as _;
+        match who.name() {
+            "Ada" => {
+                let contents = self.0.read(uri, context).await?;
+                Ok(libris::Contents { proof: Some(libris::Proof::always()), ..contents })
+            }
+            _ => Err(libris::Error::Denied(uri.clone())),
+        }
+    }
+
+    #[resource("guarded://greeting")]
+    fn greeting(&self, who: Option<&Identity>, uri: &libris::Uri) -> libris::Contents {
+        let name = who.map_or("stranger", |who| who.name());
+        let content = libris::Content::text(uri.clone(), "text/plain", format!("hello {name}"));
+        libris::Contents { proof: Some(libris::Proof::always()), ..content.into() }
+    }
+}
+
 /// Believes what a header says, as only a test may.
 async fn identify(mut request: Request, next: Next) -> Response {
     if let Some(name) = request.headers().get("x-name").and_then(|name| name.to_str().ok()) {
@@ -60,7 +90,9 @@ async fn ask(address: std::net::SocketAddr, name: Option<&str>, uri: &str) -> St
 
 #[tokio::test]
 async fn functions_see_who_asks_through_a_router() {
-    let app = Router::new().nest("/api", libris::serve(Private).router()).layer(from_fn(identify));
+    let guarded = Guarded(libris::Libris::new().resource("guarded://file", || "top secret"));
+    let serve = libris::serve(Private).and(guarded);
+    let app = Router::new().nest("/api", serve.router()).layer(from_fn(identify));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -73,6 +105,13 @@ async fn functions_see_who_asks_through_a_router() {
             (Some("Ada"), "private://door", "good day, Ada"),
             (Some("root"), "private://door", "come in"),
             (None, "private://door", "who is there?"),
+            (Some("Bob"), "guarded://file", "-32602"),
+            (Some("Ada"), "guarded://file", "top secret"),
+            (Some("Bob"), "guarded://file", "-32602"),
+            (None, "guarded://file", "-32602"),
+            (None, "guarded://greeting", "hello stranger"),
+            (Some("Ada"), "guarded://greeting", "hello Ada"),
+            (None, "guarded://greeting", "hello stranger"),
         ] {
             let answer = ask(address, name, uri).await;
             assert!(answer.contains(expected), "{name:?} {uri}: {answer}");

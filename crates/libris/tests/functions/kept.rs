@@ -25,6 +25,7 @@ impl Slow {
         match id {
             0 => Err(Error::Unavailable(format!("run {run}"))),
             1 => Err(Error::failed("work", "a cause")),
+            2 => panic!("on purpose"),
             _ => Ok(format!("run {run}")),
         }
     }
@@ -130,4 +131,65 @@ async fn the_hint_tells_what_is_left() {
     };
     let (first, second) = (ttl().await, ttl().await);
     assert!(second < first && first <= Duration::from_secs(300) && second > Duration::from_secs(200));
+}
+
+#[tokio::test]
+async fn a_panic_keeps_nobody_waiting() {
+    let (slow, catalog) = slow(0);
+    let readers: Vec<_> = (0..10)
+        .map(|_| {
+            let catalog = catalog.clone();
+            tokio::spawn(async move { read(&*catalog, "slow://kept/2").await })
+        })
+        .collect();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    slow.gate.add_permits(100);
+    for reader in readers {
+        let ended = tokio::time::timeout(Duration::from_secs(10), reader).await.expect("it still waits");
+        assert!(ended.unwrap_err().is_panic());
+    }
+    assert_eq!(text(&*catalog, "slow://kept/3").await, "run 1");
+}
+
+#[tokio::test]
+async fn whoever_was_told_of_a_change_reads_what_is_new() {
+    let (slow, catalog) = slow(0);
+    let early = {
+        let catalog = catalog.clone();
+        tokio::spawn(async move { text(&*catalog, "slow://kept/7").await })
+    };
+    tokio::task::yield_now().await;
+    slow.notifier.updated("slow://kept/7").unwrap();
+    let late = {
+        let catalog = catalog.clone();
+        tokio::spawn(async move { text(&*catalog, "slow://kept/7").await })
+    };
+    tokio::task::yield_now().await;
+    slow.gate.add_permits(100);
+    early.await.unwrap();
+    assert_eq!(late.await.unwrap(), "run 1");
+}
+
+#[tokio::test]
+async fn for_ever_is_long_enough() {
+    let described = libris::Described::new("a://b").cache(Duration::MAX);
+    let catalog = Catalog::new(vec![Arc::new(libris::Libris::new().resource(described, || "b"))]);
+    assert_eq!(text(&catalog, "a://b").await, "b");
+}
+
+#[tokio::test]
+async fn what_is_kept_is_of_its_source() {
+    let hour = Duration::from_secs(3600);
+    let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let seen = there.clone();
+    let kept = |uri: &str| libris::Described::new(uri).cache(hour);
+    let first =
+        libris::Libris::new().resource(kept("a://b"), move || seen.load(Ordering::SeqCst).then_some("first"));
+    let second = libris::Libris::new().resource(kept("a://b"), || "second");
+    let catalog = Catalog::new(vec![Arc::new(first), Arc::new(second)]);
+    assert_eq!(text(&catalog, "a://b").await, "second");
+    there.store(true, Ordering::SeqCst);
+    assert_eq!(text(&catalog, "a://b").await, "first");
 }

@@ -227,28 +227,104 @@ async fn variables_are_completed() {
     assert_eq!(complete(once, "number", "25", &[]).await.unwrap().values.len(), 7);
     assert_eq!(complete(once, "path", "a", &[]).await.unwrap().values, ["a-None"]);
     assert_eq!(complete(once, "path", "a", &[("number", "3")]).await.unwrap().values, ["a-Some(3)"]);
-    assert!(complete(once, "path", "a", &[("number", "x")]).await.is_err());
+    assert_eq!(complete(once, "path", "a", &[("number", "x")]).await.unwrap().values, ["a-None"]);
     assert_eq!(complete("all://raw/{type}/{unused}", "unused", "y", &[]).await.unwrap().total, Some(7));
     assert_eq!(complete("all://raw/{type}/{unused}", "type", "y", &[]).await.unwrap().values, [""; 0]);
 }
 
-struct Misled;
+struct Odd;
 
 #[libris::resources]
-impl Misled {
+impl Odd {
     #[resource("a://{x}/{y}")]
     fn xy(&self, x: &str, y: &str) -> String {
         format!("{x}{y}")
     }
 
+    /// Some of these cannot be, which is no reason to hide the others.
     #[list("a://{x}/{y}")]
-    fn all(&self) -> Vec<&'static str> {
-        vec!["1"]
+    fn all(&self) -> Vec<Instance> {
+        let good = Instance::new().variable("x", "1").variable("y", "a/../b");
+        vec![Instance::of("1"), good.clone().variable("z", "3"), good]
+    }
+
+    #[resource("path:///at{/path*}")]
+    fn path(&self, path: Vec<u8>) -> String {
+        format!("{path:?}")
+    }
+
+    #[list("path:///at{/path*}")]
+    fn paths(&self) -> Vec<Instance> {
+        vec![Instance::of(7), Instance::new().list("path", [1, 2])]
+    }
+
+    #[resource("number://{n}")]
+    fn number<'a>(&'a self, n: &'a str) -> &'a str {
+        n
+    }
+
+    #[list("number://{n}")]
+    fn numbers(&self) -> Vec<u64> {
+        vec![10, 9]
+    }
+
+    #[complete("keyword://{type}", type)]
+    fn types(&self) -> Vec<&'static str> {
+        vec!["a"]
+    }
+
+    #[resource("keyword://{type}")]
+    fn keyword(&self, r#type: String) -> String {
+        r#type
+    }
+
+    #[cfg(any())]
+    #[resource("number://never")]
+    fn never(&self) -> Nothing {}
+
+    #[cfg(not(any()))]
+    #[resource("number://never")]
+    fn never(&self) -> std::sync::Arc<str> {
+        "now".into()
+    }
+
+    #[resource("error://{kind}")]
+    fn error(&self, kind: &str, uri: &Uri) -> Result<String, Wrapped> {
+        Err(Wrapped(match kind {
+            "found" => Error::NotFound(uri.clone()),
+            _ => Error::failed("work", "secret"),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Wrapped(Error);
+
+impl std::fmt::Display for Wrapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("wrapped")
+    }
+}
+
+impl std::error::Error for Wrapped {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
     }
 }
 
 #[tokio::test]
-async fn an_instance_that_cannot_be_is_an_error_and_no_empty_list() {
-    let error = Misled.list(None, 10).await.unwrap_err();
-    assert!(format!("{error:?}").contains("an instance of `a://{x}/{y}` lacks `y`"), "{error:?}");
+async fn odd_ones_are_read_and_listed() {
+    assert_eq!(
+        listed(&Odd).await,
+        ["a://1/a%2F..%2Fb", "number://10", "number://9", "number://never", "path:///at/1/2", "path:///at/7",]
+    );
+    assert_eq!(text(&Odd, "path:///at/1/2").await, "[1, 2]");
+    assert_eq!(text(&Odd, "number://never").await, "now");
+    assert_eq!(refused(&Odd, "error://found").await, "not found");
+    assert_eq!(refused(&Odd, "error://other").await, "could not read the resource");
+    let template = UriTemplate::parse("keyword://{type}").unwrap();
+    let partial = Partial { template: &template, variable: "type", typed: "", known: &BTreeMap::new() };
+    assert_eq!(Odd.complete(partial).await.unwrap().values, ["a"]);
+    let odd = refused(&Odd, "path:///at/%1b%5B31m%E2%80%AE").await;
+    assert!(odd.starts_with("`path` cannot be `\\u{1b}[31m\\u{202e}`"), "{odd}");
 }

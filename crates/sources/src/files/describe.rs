@@ -11,13 +11,13 @@ use libris_core::{Annotations, Error, Resource, Result, Uri};
 
 use super::cache::Cache;
 use super::config::Rule;
-use super::filter;
-use super::front_matter::{self, FrontMatter};
 use super::root::Place;
 use super::stamp::Stamp;
 use super::tree::{Folder, Tree};
 use super::walk::Leaf;
+use crate::front_matter::{self, FrontMatter};
 use crate::media;
+use crate::patterns::patterns;
 
 /// The media type of directories.
 pub(super) const DIRECTORY: &str = "inode/directory";
@@ -144,7 +144,7 @@ fn check(rule: &Rule) -> Result<Gitignore> {
             rule.glob
         )));
     }
-    filter::patterns("glob", std::slice::from_ref(&rule.glob))
+    patterns("glob", std::slice::from_ref(&rule.glob))
 }
 
 fn timestamp(time: SystemTime) -> Option<Timestamp> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use libris_core::{Error, Result};
+use libris_core::Result;
 
 use super::Config;
+use crate::patterns::patterns;
 
 /// What the configuration says about showing files.
 pub(super) struct Filter {
@@ -51,17 +52,6 @@ fn is_hidden(name: &OsStr) -> bool {
 fn is_git(name: &OsStr) -> bool {
     // Where case does not matter to the file system, it must not matter here.
     name.eq_ignore_ascii_case(".git")
-}
-
-/// Compiles patterns of the configuration.
-pub(super) fn patterns(key: &str, lines: &[String]) -> Result<Gitignore> {
-    let wrong =
-        |cause: ignore::Error| Error::invalid(format!("`{key}` has a pattern that makes no sense: {cause}"));
-    let mut builder = GitignoreBuilder::new(".");
-    for line in lines {
-        builder.add_line(None, line).map_err(wrong)?;
-    }
-    builder.build().map_err(wrong)
 }
 
 /// What the ignore files of a directory and of those above it say.

@@ -10,14 +10,10 @@ mod config;
 mod describe;
 mod details;
 mod filter;
-mod front_matter;
 mod kept;
 mod link;
 mod name;
-mod part;
 mod read;
-#[cfg(target_os = "linux")]
-mod remote;
 mod root;
 mod stamp;
 mod tree;

@@ -10,13 +10,13 @@ use cap_std::fs::Metadata;
 use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
 use super::describe::DIRECTORY;
-use super::part::{Bounds, Lines, Over};
 use super::root::Place;
 use super::stamp::Stamp;
 use super::tree::{Folder, Found};
 use super::vigil::Witness;
 use super::{Inner, walk};
 use crate::media::{self, Form, Units};
+use crate::part::{Bounds, Lines, Over};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
 
 /// After how many bytes a long search tells how far it has come.

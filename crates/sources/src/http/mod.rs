@@ -24,8 +24,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Cache, Change, Completion, Content, Contents, Context, Interest, Meta, Page, Partial, Proof, Resource,
-    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    Cache, Change, Completion, Content, Contents, Context, Meta, Page, Partial, Proof, Resource, Result,
+    Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{
@@ -114,8 +114,8 @@ impl Source for Http {
         Cache { ttl: Duration::ZERO, scope: self.inner.scope }
     }
 
-    async fn subscribed(&self, uri: &Uri) -> Interest {
-        watch::follow(&self.inner, uri).await
+    fn follow(&self, subject: &Uri) {
+        watch::follow(&self.inner, subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

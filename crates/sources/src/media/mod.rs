@@ -7,7 +7,7 @@ use bytes::Bytes;
 use libris_core::Body;
 
 pub(crate) use name::by_name;
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) use text::{Units, is_clean};
 
 /// How much of a file's beginning [`by_content`] wants to see.
@@ -45,13 +45,13 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
 }
 
 /// Some lines of a file that begins with `head`; `None` where they are not text.
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
     text::decode_part(head, lines)
 }
 
 /// Whether a file of this media type that begins with `head` can be read by lines.
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn has_lines(mime: &str, head: &[u8]) -> bool {
     form(mime) != Form::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
 }

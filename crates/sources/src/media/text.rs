@@ -46,7 +46,7 @@ pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
 const SAMPLE: usize = 256 * 1024;
 
 /// A part of a text as text, given how the whole begins; `None` where it is not text.
-#[cfg(feature = "files")]
+#[cfg(any(feature = "files", feature = "git"))]
 pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
     if let Some(encoding) = Units::of(head).encoding() {
         let marked = Units::of(&part).encoding() == Some(encoding);

@@ -27,7 +27,8 @@ async fn what_is_subscribed_to_is_told() {
     let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
     let mut changes = source.watch().await.unwrap().unwrap();
     let sheep = uri("count://sheep");
-    let interest = source.subscribed(&sheep).await;
+    assert_eq!(read(&source, "count://sheep").await.unwrap(), "1");
+    source.follow(&sheep);
     // An outage is no news; what comes after it is, where it is something else.
     for now in [2, 3, 0, 4, 99, 5] {
         number.store(now, Ordering::SeqCst);
@@ -39,14 +40,27 @@ async fn what_is_subscribed_to_is_told() {
     }
     assert!(server.received().iter().all(|received| received.target == "/sheep"));
     assert_eq!(read(&source, "count://sheep").await.unwrap(), "5");
-    drop(interest);
-    let another = source.subscribed(&uri("count://goats")).await;
+    // Once nobody watches, nothing is followed any more.
+    drop(changes);
     server.received();
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let goats = uri("count://goats");
+    read(&source, "count://goats").await.unwrap();
+    source.follow(&goats);
     number.store(6, Ordering::SeqCst);
-    let change = timeout(LONG, changes.next()).await.unwrap().unwrap();
-    assert_eq!(change, Change::Updated(uri("count://goats")));
-    drop(another);
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Updated(goats));
     assert!(server.received().iter().all(|received| received.target == "/goats"));
+}
+
+#[tokio::test]
+async fn more_than_can_be_followed_is_told_too() {
+    let server = Server::start(|received| Answer::json("1").tagged(received)).await;
+    let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
+    let mut changes = source.watch().await.unwrap().unwrap();
+    for number in 0..1_001 {
+        source.follow(&uri(&format!("count://{number}")));
+    }
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Lost);
 }
 
 #[tokio::test]

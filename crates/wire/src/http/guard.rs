@@ -58,7 +58,9 @@ impl Guard {
         }
         let name = authority.host().to_ascii_lowercase();
         if !(name == "localhost" || address(&name).is_some() || self.hosts.contains(&name)) {
-            return Err("this host name is not served here; allow it with `--allow-host`");
+            return Err(
+                "this host name is not served here; allow it with `--allow-host`, or `allow_host` in code",
+            );
         }
         if let (true, Some(host)) = (plain, host) {
             let _ = self.usual.set(host.clone());
@@ -67,7 +69,9 @@ impl Guard {
         if self.welcome(origin, &authority) {
             Ok(Some(origin.clone()))
         } else {
-            Err("pages of this origin may not ask here; allow it with `--allow-origin`")
+            Err(
+                "pages of this origin may not ask here; allow it with `--allow-origin`, or `allow_origin` in code",
+            )
         }
     }
 

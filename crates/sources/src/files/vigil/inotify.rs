@@ -11,9 +11,9 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::filter::Ignored;
-use super::super::remote::is_remote;
 use super::super::root::Place;
 use super::{Depth, Mark, Seen};
+use crate::remote::is_remote;
 
 /// What to hear of a directory. What is closed after it was written was told by the writing.
 const CHANGES: WatchFlags = WatchFlags::CREATE

@@ -19,9 +19,9 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::super::Config;
-use super::super::super::remote::is_remote;
 use super::super::super::tree::Folder;
 use super::super::dirt::{Dirt, Touch};
+use crate::remote::is_remote;
 
 /// What to hear of a directory. Not what is merely opened or read.
 const CHANGES: WatchFlags = WatchFlags::CREATE

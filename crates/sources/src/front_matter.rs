@@ -8,19 +8,19 @@ const LIMIT: usize = 4 * 1024;
 /// Only `title` and `description` are read, and only where they are plain or quoted text on one line:
 /// a whole YAML parser for the sake of two lines is not worth its risks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct FrontMatter {
-    pub(super) title: Option<String>,
-    pub(super) description: Option<String>,
+pub(crate) struct FrontMatter {
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
 }
 
 /// Whether files of this media type have front matter.
-pub(super) fn may_be_in(mime: &str) -> bool {
+pub(crate) fn may_be_in(mime: &str) -> bool {
     matches!(mime, "text/markdown" | "text/mdx")
 }
 
 impl FrontMatter {
     /// Reads it from the beginning of a file.
-    pub(super) fn parse(head: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(head: &[u8]) -> Option<Self> {
         let head = String::from_utf8_lossy(&head[..head.len().min(LIMIT)]);
         let mut lines = head.trim_start_matches('\u{feff}').lines().map(str::trim_end);
         if lines.next() != Some("---") {

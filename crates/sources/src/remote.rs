@@ -17,7 +17,7 @@ const REMOTE: [u32; 9] = [
 ];
 
 /// Whether a directory may change without an event.
-pub(super) fn is_remote(directory: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_remote(directory: BorrowedFd<'_>) -> bool {
     // The kernel's numbers have 32 bits, and some systems extend their sign.
     rustix::fs::fstatfs(directory).is_ok_and(|system| REMOTE.contains(&(system.f_type as u32)))
 }

@@ -10,7 +10,7 @@ const BLOCK: usize = 64 * 1024;
 
 /// The bytes that a range of lines or bytes stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bounds {
+pub(crate) enum Bounds {
     /// From the first on, up to and without the second.
     Within(u64, u64),
     /// It begins after the last one. There are only so many.
@@ -21,18 +21,18 @@ pub(super) enum Bounds {
 
 /// Lines that are more than may be read at once. The search ends as soon as it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Over {
+pub(crate) struct Over {
     /// How many bytes they have at least.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Where they begin, or the first byte that was looked at.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Whether one line alone, the first or from the end the last, is already more.
-    pub(super) one_line: bool,
+    pub(crate) one_line: bool,
 }
 
 impl Bounds {
     /// Those of a range of bytes in that many.
-    pub(super) fn of_bytes(span: Span, size: u64) -> Self {
+    pub(crate) fn of_bytes(span: Span, size: u64) -> Self {
         match span {
             Span::From(0, _) if size == 0 => Self::Within(0, 0),
             Span::From(first, _) if first >= size => Self::Past(size),
@@ -45,18 +45,18 @@ impl Bounds {
 }
 
 /// A search for lines in a file.
-pub(super) struct Lines<'a, F> {
-    pub(super) file: &'a mut F,
-    pub(super) units: Units,
+pub(crate) struct Lines<'a, F> {
+    pub(crate) file: &'a mut F,
+    pub(crate) units: Units,
     /// The most bytes that may be read at once.
-    pub(super) limit: u64,
+    pub(crate) limit: u64,
     /// Told how far the search has come after each block; an error ends the search.
-    pub(super) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
+    pub(crate) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
 }
 
 impl<F: Read + Seek> Lines<'_, F> {
     /// The bytes of these lines, the last one's end included.
-    pub(super) fn bounds(&mut self, span: Span) -> io::Result<Bounds> {
+    pub(crate) fn bounds(&mut self, span: Span) -> io::Result<Bounds> {
         match span {
             Span::From(first, last) => self.forward(first, last),
             Span::Last(count) => self.backward(count),

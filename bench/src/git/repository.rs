@@ -1,0 +1,70 @@
+//! A repository of many files and commits, made by `git fast-import`.
+
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// How many files and commits there are.
+pub(super) const FILES: usize = 100_000;
+pub(super) const COMMITS: usize = 2_000;
+
+/// How many files stand in one folder, and how many such folders in one above.
+const WIDTH: usize = 100;
+
+/// What it is called, and so what its URIs begin with.
+const NAME: &str = "many";
+
+/// Makes the repository in a folder.
+pub(super) fn make(folder: &Path) -> Result<PathBuf> {
+    eprintln!("making {FILES} files in {COMMITS} commits …");
+    let repository = folder.join(NAME);
+    git(folder, &["init", "--quiet", "--bare", NAME])?;
+    let mut import = Command::new("git")
+        .args(["fast-import", "--quiet"])
+        .current_dir(&repository)
+        .stdin(Stdio::piped())
+        .spawn()
+        .context("could not run `git`")?;
+    let mut out = BufWriter::new(import.stdin.take().context("no standard input")?);
+    for commit in 0..COMMITS {
+        let time = 1_600_000_000 + 60 * commit;
+        writeln!(out, "commit refs/heads/main\ncommitter A <a@example.com> {time} +0000\ndata 7\nchange\n")?;
+        // The first commit has all files, and each that follows changes one.
+        let files = if commit == 0 { 0..FILES } else { place(commit)..place(commit) + 1 };
+        for file in files {
+            let text = format!("file {file} of commit {commit}\n{}", "a line of text\n".repeat(20));
+            writeln!(out, "M 100644 inline {}\ndata {}\n{text}", path(file), text.len())?;
+        }
+    }
+    drop(out);
+    ensure!(import.wait()?.success(), "`git fast-import` failed");
+    git(&repository, &["symbolic-ref", "HEAD", "refs/heads/main"])?;
+    git(&repository, &["repack", "-a", "-d", "--quiet"])?;
+    Ok(repository)
+}
+
+/// Which file a commit changes: they are far apart.
+fn place(commit: usize) -> usize {
+    commit * 7_919 % FILES
+}
+
+/// The path of a file.
+pub(super) fn path(file: usize) -> String {
+    let folder = file / WIDTH;
+    format!("d{:02}/s{:02}/f{:02}.txt", folder / WIDTH, folder % WIDTH, file % WIDTH)
+}
+
+/// The URI of a path at a revision.
+pub(super) fn uri(rev: &str, path: &str) -> String {
+    format!("git://{NAME}/blob/{rev}/{path}")
+}
+
+/// Runs `git` and gives what it prints.
+pub(super) fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new("git").args(arguments).current_dir(folder).stderr(Stdio::inherit()).output();
+    let output = output.context("could not run `git`")?;
+    ensure!(output.status.success(), "`git {}` failed", arguments.join(" "));
+    Ok(output.stdout)
+}

@@ -1,0 +1,60 @@
+//! A database that changes, goes away and comes back while it is served.
+
+use std::path::Path;
+
+use serde_json::json;
+use sqlx::{Connection as _, Executor as _};
+
+use crate::client::{Client, Era, Program, eventually};
+
+async fn execute(path: &Path, sql: &str) {
+    let mut connection =
+        sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    connection.execute(sql).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_told_through_every_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, path) = (folder.path().join("libris.toml"), folder.path().join("shop.db"));
+    let config = "[[sql]]\nurl = \"sqlite:shop.db\"\n";
+    std::fs::write(&file, config).unwrap();
+    std::fs::write(&path, "").unwrap();
+    execute(&path, "CREATE TABLE t (id INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+        .await;
+    let program = Program::serve(&["--config", file.to_str().unwrap()]);
+    let uris = [1, 2].map(|id| format!("sqlite://shop/t/rows/{id}"));
+    let clients = [
+        Client::connect(&program, Era::Legacy, &uris).await,
+        Client::connect(&program, Era::Modern, &uris).await,
+    ];
+    let told = async |what: &str, uri: &String| {
+        for client in &clients {
+            eventually(what, async || client.heard_of().contains(uri)).await;
+        }
+    };
+    execute(&path, "UPDATE t SET v = 'changed' WHERE id = 1").await;
+    told("a row that changed", &uris[0]).await;
+    assert_eq!(clients[0].read(&uris[0]).await.unwrap()[0]["text"], r#"{"id":1,"v":"changed"}"#);
+    assert!(clients.iter().all(|client| !client.heard.lock().unwrap().updates.contains_key(&uris[1])));
+
+    // The same rows of what is now another source are told too.
+    std::fs::write(&file, format!("{config}title = \"Our shop\"\n")).unwrap();
+    told("a source that was replaced", &uris[1]).await;
+    execute(&path, "UPDATE t SET v = 'changed' WHERE id = 2").await;
+    told("a row of the new source", &uris[1]).await;
+
+    let away = folder.path().join("away.db");
+    std::fs::rename(&path, &away).unwrap();
+    for (method, params) in [("resources/list", json!({})), ("resources/read", json!({ "uri": uris[0] }))] {
+        let answer = clients[1].ask(method, params).await;
+        let expected = "the database `shop` cannot be reached now: its file is not there; try again later";
+        assert_eq!(answer["error"]["message"], expected, "{answer}");
+        assert_eq!(answer["error"]["code"], -32603);
+    }
+    execute(&away, "UPDATE t SET v = 'meanwhile' WHERE id = 1").await;
+    std::fs::rename(&away, &path).unwrap();
+    told("a row that changed meanwhile", &uris[0]).await;
+    assert_eq!(clients[1].read(&uris[0]).await.unwrap()[0]["text"], r#"{"id":1,"v":"meanwhile"}"#);
+}

@@ -1,0 +1,286 @@
+//! The URIs of a repository: what one asks for, and how one is written.
+
+use libris_core::{Error, Result, Uri, UriTemplate};
+
+use crate::range::Range;
+
+/// The space of URIs of one repository.
+pub(super) struct Space {
+    /// What all of them begin with: `git://<name>/`.
+    pub(super) root: Uri,
+}
+
+/// What a URI asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked<'a> {
+    pub(super) what: What<'a>,
+    query: &'a str,
+}
+
+/// What a URI asks for, without its query. Everything is still escaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What<'a> {
+    Refs,
+    /// A file or a folder.
+    Place {
+        rev: &'a str,
+        path: &'a str,
+    },
+    Log {
+        rev: &'a str,
+    },
+    Commit {
+        rev: &'a str,
+    },
+    Diff {
+        base: &'a str,
+        head: &'a str,
+    },
+}
+
+/// How an answer for people or programs is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Markdown,
+    Json,
+}
+
+/// The templates, after the root, with what they are called.
+pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
+    (
+        "blob/{ref}/{+path}{?lines,bytes}",
+        "file",
+        "A file by its path, at a branch, tag or commit; `lines=1-500` or `bytes=0-65535` reads a part.",
+    ),
+    (
+        "commit/{id}{?format}",
+        "commit",
+        "A commit: who, when, why, and which files. `format=json` for programs.",
+    ),
+    ("diff/{base}/{head}{?path}", "diff", "What changed from one branch, tag or commit to another."),
+    (
+        "log/{ref}{?path,limit,format}",
+        "log",
+        "The commits of a branch, newest first, or only those that changed a path.",
+    ),
+    ("refs{?format}", "refs", "Branches, tags and remote branches. `format=json` for programs."),
+    (
+        "tree/{ref}/{+path}{?lines,bytes}",
+        "tree",
+        "A folder by its path, at a branch, tag or commit, with the files in it.",
+    ),
+];
+
+impl Space {
+    /// The space of a repository of this name; `None` where it cannot be the authority of a URI.
+    pub(super) fn new(name: &str) -> Option<Self> {
+        if name.is_empty() || name.len() > 255 || name.contains(['/', '\\', '\0']) {
+            return None;
+        }
+        let authority = Uri::encode_segment(name.as_bytes()).replace(':', "%3A").replace('@', "%40");
+        Uri::parse(&format!("git://{authority}/")).ok().map(|root| Self { root })
+    }
+
+    pub(super) fn template(&self, rest: &str) -> Result<UriTemplate> {
+        UriTemplate::parse(&format!("{}{rest}", self.root))
+    }
+
+    /// What a URI asks for; `None` if it is not of this repository.
+    pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<Asked<'a>> {
+        let rest = uri.as_str().strip_prefix(self.root.as_str())?;
+        if rest.contains('#') {
+            return None;
+        }
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
+        let (what, keys): (_, &[&str]) = match (kind, rest) {
+            ("refs", "") if path == "refs" => (What::Refs, &["format"]),
+            ("blob" | "tree", rest) if !rest.is_empty() => {
+                let (rev, path) = rest.split_once('/').unwrap_or((rest, ""));
+                (What::Place { rev, path }, &[])
+            }
+            ("log", rev) if is_segment(rev) => (What::Log { rev }, &["path", "limit", "format"]),
+            ("commit", rev) if is_segment(rev) => (What::Commit { rev }, &["format"]),
+            ("diff", rest) => {
+                let (base, head) =
+                    rest.split_once('/').filter(|(base, head)| is_segment(base) && is_segment(head))?;
+                (What::Diff { base, head }, &["path"])
+            }
+            _ => return None,
+        };
+        let known =
+            |pair: &str| pair.is_empty() || keys.contains(&pair.split('=').next().unwrap_or_default());
+        let meant = match what {
+            What::Place { .. } => Range::is_meant(query),
+            _ => query.split('&').all(known),
+        };
+        meant.then_some(Asked { what, query })
+    }
+
+    /// The URI of a path, as it stands in a URI, at a revision, as it stands in a URI.
+    pub(super) fn place(&self, rev: &str, path: &str) -> Option<Uri> {
+        self.root.below(&format!("tree/{rev}/{path}")).ok()
+    }
+
+    pub(super) fn refs(&self) -> Option<Uri> {
+        self.root.below("refs").ok()
+    }
+
+    pub(super) fn log(&self, rev: &str) -> Option<Uri> {
+        self.root.below(&format!("log/{rev}")).ok()
+    }
+
+    pub(super) fn commit(&self, id: &str) -> Option<Uri> {
+        self.root.below(&format!("commit/{id}")).ok()
+    }
+
+    pub(super) fn diff(&self, base: &str, head: &str) -> Option<Uri> {
+        self.root.below(&format!("diff/{base}/{head}")).ok()
+    }
+
+    /// The URI whose changes are those of `uri`. A file or folder at a branch has its own; what depends on
+    /// more than one path, such as a log, changes with its branch, and a diff with any.
+    pub(super) fn subject(&self, uri: &Uri) -> Uri {
+        let asked = self.parse(uri);
+        let subject = asked.and_then(|asked| match asked.what {
+            What::Refs => self.refs(),
+            What::Place { rev, path } => match base(rev) {
+                (rev, false) => {
+                    let path = path.trim_end_matches('/');
+                    let path = if path.is_empty() { String::new() } else { format!("/{path}") };
+                    self.root.below(&format!("tree/{rev}{path}")).ok()
+                }
+                (rev, true) => self.log(rev),
+            },
+            What::Log { rev } | What::Commit { rev } => self.log(base(rev).0),
+            What::Diff { base: one, head: other } => {
+                let (one, other) = (base(one).0, base(other).0);
+                match (is_full_id(one), is_full_id(other)) {
+                    (true, true) => Some(uri.without_query()),
+                    (true, false) => self.log(other),
+                    (false, true) => self.log(one),
+                    (false, false) if one == other => self.log(one),
+                    (false, false) => self.refs(),
+                }
+            }
+        });
+        subject.unwrap_or_else(|| uri.clone())
+    }
+}
+
+impl Asked<'_> {
+    /// The value of a parameter; `None` where it is not there or empty.
+    pub(super) fn parameter(&self, name: &str) -> Result<Option<String>> {
+        let mut values = self
+            .query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .filter(|(key, value)| *key == name && !value.is_empty());
+        let Some((_, value)) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(Error::invalid(format!("`{name}` is said twice")));
+        }
+        let value = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
+        value.map(Some).ok_or_else(|| Error::invalid(format!("`{name}` is not text")))
+    }
+
+    pub(super) fn format(&self) -> Result<Format> {
+        match self.parameter("format")?.as_deref() {
+            None | Some("markdown") => Ok(Format::Markdown),
+            Some("json") => Ok(Format::Json),
+            Some(_) => Err(Error::invalid("`format` is `json` or `markdown`")),
+        }
+    }
+
+    /// The query, which asks for ranges.
+    pub(super) fn range(&self) -> &str {
+        self.query
+    }
+}
+
+fn is_segment(text: &str) -> bool {
+    !text.is_empty() && !text.contains('/')
+}
+
+/// The branch, tag or id that a revision begins with, and whether steps to an ancestor follow. Both are as they
+/// stand in a URI, where `^` is escaped and `~` is not.
+fn base(rev: &str) -> (&str, bool) {
+    let end = rev.find('~').into_iter().chain(rev.find("%5E")).min();
+    let base = end.map_or(rev, |end| &rev[..end]);
+    (base.strip_prefix("refs%2F").unwrap_or(base), end.is_some())
+}
+
+/// Whether this is a whole object id, which never stands for anything else.
+pub(super) fn is_full_id(rev: &str) -> bool {
+    matches!(rev.len(), 40 | 64) && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Space, What};
+    use libris_core::Uri;
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
+    }
+
+    #[test]
+    fn uris_are_read() {
+        let space = Space::new("repo").unwrap();
+        let what = |text: &str| {
+            let uri = uri(&format!("git://repo/{text}"));
+            space.parse(&uri).map(|asked| format!("{:?}", asked.what))
+        };
+        let place = |rev, path| Some(format!("{:?}", What::Place { rev, path }));
+        assert_eq!(what("blob/main/a/b.md?lines=1"), place("main", "a/b.md"));
+        assert_eq!(what("tree/feature%2Fx"), place("feature%2Fx", ""));
+        assert_eq!(what("tree/HEAD/src/"), place("HEAD", "src/"));
+        assert_eq!(what("refs?format=json"), Some("Refs".into()));
+        assert_eq!(what("diff/a/b"), Some(format!("{:?}", What::Diff { base: "a", head: "b" })));
+        for nothing in [
+            "",
+            "refs/",
+            "refs/x",
+            "blob",
+            "tree/",
+            "log/",
+            "log/a/b",
+            "diff/a",
+            "diff/a/b/c",
+            "log/a?x=1",
+            "refs#f",
+            "other/x",
+        ] {
+            assert_eq!(what(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn subjects_are_what_is_told() {
+        let space = Space::new("repo").unwrap();
+        let subject =
+            |text: &str| space.subject(&uri(&format!("git://repo/{text}"))).as_str()[11..].to_owned();
+        let id = "a".repeat(40);
+        for (asked, told) in [
+            ("blob/main/a/b.md?lines=1-2", "tree/main/a/b.md"),
+            ("tree/refs%2Fheads%2Fmain/a/", "tree/heads%2Fmain/a"),
+            ("tree/main/", "tree/main"),
+            ("blob/main~2/a", "log/main"),
+            ("blob/main%5E/a", "log/main"),
+            ("log/main?limit=5", "log/main"),
+            ("commit/main", "log/main"),
+            ("diff/main/topic", "refs"),
+            ("diff/main~3/main", "log/main"),
+            ("refs?format=json", "refs"),
+        ] {
+            assert_eq!(subject(asked), told, "{asked}");
+        }
+        assert_eq!(subject(&format!("diff/{id}/main")), "log/main");
+    }
+
+    #[test]
+    fn names_become_authorities() {
+        assert_eq!(Space::new("My Repo:1@x").unwrap().root.as_str(), "git://My%20Repo%3A1%40x/");
+        assert!(Space::new("").is_none() && Space::new("a/b").is_none());
+    }
+}

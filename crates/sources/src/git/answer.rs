@@ -1,0 +1,234 @@
+//! What reading a URI gives.
+
+use std::time::Duration;
+
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use libris_core::{Cache, Content, Contents, Error, Proof, Result, Uri};
+use serde_json::Value;
+
+use super::Inner;
+use super::address::{Asked, Format, What};
+use super::compare::{Compare, Difference};
+use super::history::Log;
+use super::pages::{
+    Commit, Title, commit_json, commit_markdown, log_json, log_markdown, refs_json, refs_markdown,
+};
+use super::patch::Patch;
+use super::read::Reader;
+use super::refs::Refs;
+use super::repo::{Objects, fault, is_name};
+use super::rev::{self, Resolved};
+use super::walk::DEPTH;
+use crate::media;
+
+pub(super) const MARKDOWN: &str = "text/markdown";
+pub(super) const DIFF: &str = "text/x-diff";
+const JSON: &str = "application/json";
+
+/// How long callers may keep what never changes.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// How many commits a log shows where nobody says how many, and at most.
+const COMMITS: usize = 50;
+const MOST_COMMITS: usize = 1000;
+
+/// How many files of a commit are told.
+const FILES: usize = 1000;
+
+/// How many files a diff compares.
+const COMPARED: usize = 100_000;
+
+pub(super) fn read(inner: &Inner, objects: &Objects<'_>, uri: &Uri) -> Result<Contents> {
+    let asked = inner.space.parse(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+    Answer { inner, objects, uri, asked }.read()
+}
+
+struct Answer<'a> {
+    inner: &'a Inner,
+    objects: &'a Objects<'a>,
+    uri: &'a Uri,
+    asked: Asked<'a>,
+}
+
+/// What an answer depends on.
+struct Basis {
+    fixed: bool,
+    proof: Option<Proof>,
+}
+
+impl Answer<'_> {
+    fn read(&self) -> Result<Contents> {
+        let (parts, basis) = match self.asked.what {
+            What::Refs => {
+                let refs = Refs::read(self.objects)?;
+                let page = match self.asked.format()? {
+                    Format::Markdown => {
+                        self.markdown(refs_markdown(&self.inner.space, &self.inner.name, &refs))
+                    }
+                    Format::Json => self.json(&refs_json(&refs)),
+                };
+                return Ok(page.into());
+            }
+            What::Place { rev, path } => {
+                let resolved = self.resolve(rev)?;
+                let tree = self.objects.node(resolved.commit)?.tree;
+                let reader = Reader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
+                (reader.read(tree, &self.asked)?, basis(resolved))
+            }
+            What::Log { rev } => {
+                let resolved = self.resolve(rev)?;
+                (vec![self.log(rev, resolved.commit)?], self.history(resolved)?)
+            }
+            What::Commit { rev } => {
+                let resolved = self.resolve(rev)?;
+                (vec![self.commit(resolved.commit)?], self.history(resolved)?)
+            }
+            What::Diff { base: one, head: other } => {
+                let (one, other) = (self.resolve(one)?, self.resolve(other)?);
+                let content = self.diff(one.commit, other.commit)?;
+                let (one, other) = (basis(one), basis(other));
+                let proof = one.proof.zip(other.proof).map(|(one, other)| one.and(other));
+                (vec![content], Basis { fixed: one.fixed && other.fixed, proof })
+            }
+        };
+        let cache = basis.fixed.then_some(Cache { ttl: YEAR, scope: self.inner.config.scope });
+        Ok(Contents { parts, cache, proof: basis.proof })
+    }
+
+    /// What an answer about the past depends on: in a shallow clone, more of it may come.
+    fn history(&self, resolved: Resolved) -> Result<Basis> {
+        match self.objects.is_shallow().map_err(fault)? {
+            true => Ok(Basis { fixed: false, proof: None }),
+            false => Ok(basis(resolved)),
+        }
+    }
+
+    fn not_found(&self) -> Error {
+        Error::NotFound(self.uri.clone())
+    }
+
+    fn resolve(&self, rev: &str) -> Result<Resolved> {
+        rev::resolve(self.objects, rev)?.ok_or_else(|| self.not_found())
+    }
+
+    fn markdown(&self, page: String) -> Content {
+        Content::text(self.uri.clone(), MARKDOWN, page)
+    }
+
+    fn json(&self, page: &Value) -> Content {
+        Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
+    }
+
+    /// The path of a parameter, as it is written in a repository. What is there is looked up in these trees.
+    fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
+        let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
+        let names: Vec<&[u8]> = names(&path);
+        if !names.iter().all(|name| is_name(name)) || names.len() > DEPTH {
+            return Err(Error::invalid("`path` is a path within the repository, such as `src/main.rs`"));
+        }
+        let mut directory = path.ends_with('/');
+        for tree in trees {
+            directory |= self.objects.at(*tree, &names)?.is_some_and(|entry| entry.kind == EntryKind::Tree);
+        }
+        // What is not shown does not exist, not even as something that never changed.
+        let shows = |directory| self.inner.filter.shows_all(&names, directory);
+        if !shows(true) || !(directory || shows(false)) {
+            return Err(self.not_found());
+        }
+        Ok(Some(path))
+    }
+
+    fn log(&self, rev: &str, from: ObjectId) -> Result<Content> {
+        let limit = match self.asked.parameter("limit")? {
+            None => COMMITS,
+            Some(limit) => {
+                limit.parse().ok().filter(|limit| (1..=MOST_COMMITS).contains(limit)).ok_or_else(|| {
+                    Error::invalid(format!("`limit` is a number of commits, from 1 to {MOST_COMMITS}"))
+                })?
+            }
+        };
+        let (path, format) = (self.path(&[self.objects.node(from)?.tree])?, self.asked.format()?);
+        let names = path.as_deref().map(names);
+        let mut log = Log::new(self.objects, from, names.as_deref())?;
+        let (mut commits, mut size, mut more, mut shallow) = (Vec::new(), 0, false, false);
+        while let Some(id) = log.step()? {
+            if commits.len() == limit || size > self.inner.config.max_size {
+                more = true;
+                break;
+            }
+            shallow |= self.objects.is_boundary(id)?;
+            let commit = Commit::read(self.objects, id)?;
+            size += commit.size() as u64;
+            commits.push(commit);
+        }
+        let rev = rev::decode(rev)?;
+        let title = Title { rev: &rev, path: path.as_deref(), more, most: MOST_COMMITS, shallow };
+        Ok(match format {
+            Format::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
+            Format::Json => self.json(&log_json(&title, &commits)),
+        })
+    }
+
+    fn commit(&self, id: ObjectId) -> Result<Content> {
+        let format = self.asked.format()?;
+        let commit = Commit::read(self.objects, id)?;
+        let before = commit.parents.first().map(|parent| self.objects.node(*parent)).transpose()?;
+        let changed = self.compare(before.map(|node| node.tree), commit.tree, &[], FILES)?;
+        let changed = changed.as_deref();
+        Ok(match format {
+            Format::Markdown => self.markdown(commit_markdown(&self.inner.space, &commit, changed)),
+            Format::Json => self.json(&commit_json(&commit, changed)),
+        })
+    }
+
+    fn diff(&self, base: ObjectId, head: ObjectId) -> Result<Content> {
+        let (old, new) = (self.objects.node(base)?.tree, self.objects.node(head)?.tree);
+        let path = self.path(&[new, old])?;
+        let within = path.as_deref().map(names).unwrap_or_default();
+        let limit = self.inner.config.max_size;
+        let too_large = |size| Error::TooLarge {
+            uri: self.uri.clone(),
+            size,
+            limit,
+            hint: Some("ask for one file or folder with `?path=`".into()),
+        };
+        let differences =
+            self.compare(Some(old), new, &within, COMPARED)?.ok_or_else(|| too_large(limit + 1))?;
+        let mut patch = Patch::new(self.objects, limit);
+        for difference in &differences {
+            patch.add(difference)?;
+            if patch.is_full() {
+                return Err(too_large(patch.into_bytes().len() as u64));
+            }
+        }
+        let body = media::body(patch.into_bytes(), DIFF);
+        Ok(Content { uri: self.uri.clone(), mime: Some(DIFF.into()), body, meta: None })
+    }
+
+    /// The files that differ; `None` where there are too many.
+    fn compare(
+        &self,
+        old: Option<ObjectId>,
+        new: ObjectId,
+        within: &[&[u8]],
+        limit: usize,
+    ) -> Result<Option<Vec<Difference>>> {
+        let compare = Compare { objects: self.objects, filter: &self.inner.filter, within, limit };
+        let mut differences = compare.trees(old, Some(new))?;
+        if let Some(differences) = &mut differences {
+            differences.retain(|difference| !difference.is_directory());
+        }
+        Ok(differences)
+    }
+}
+
+fn basis(resolved: Resolved) -> Basis {
+    Basis { fixed: resolved.fixed, proof: resolved.proof }
+}
+
+/// The names of a path as it is written in a repository.
+fn names(path: &str) -> Vec<&[u8]> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() { Vec::new() } else { path.split('/').map(str::as_bytes).collect() }
+}

@@ -1,0 +1,121 @@
+//! What differs between two trees.
+
+use std::cmp::Ordering;
+
+use gix::ObjectId;
+use gix::objs::tree::{EntryKind, name_order};
+use libris_core::Result;
+
+use super::filter::Filter;
+use super::repo::{Entry, Named, Objects};
+use super::walk::DEPTH;
+
+/// Something that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) path: Vec<u8>,
+    pub(super) old: Option<Entry>,
+    pub(super) new: Option<Entry>,
+}
+
+impl Difference {
+    /// Whether this is a directory that came, went, or holds something that differs.
+    pub(super) fn is_directory(&self) -> bool {
+        let tree = |entry: Option<Entry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
+        tree(self.old) && tree(self.new)
+    }
+}
+
+/// A comparison of two trees.
+pub(super) struct Compare<'a> {
+    pub(super) objects: &'a Objects<'a>,
+    pub(super) filter: &'a Filter,
+    /// Only what is at or below this path.
+    pub(super) within: &'a [&'a [u8]],
+    /// How many differences are wanted at most.
+    pub(super) limit: usize,
+}
+
+impl Compare<'_> {
+    /// Files and directories that differ, in the order of git; `None` if there are more than are wanted. A file in
+    /// the place of a directory is two differences.
+    pub(super) fn trees(
+        &self,
+        old: Option<ObjectId>,
+        new: Option<ObjectId>,
+    ) -> Result<Option<Vec<Difference>>> {
+        let mut found = Vec::new();
+        if old != new && !self.below(&mut found, &[], 0, old, new)? {
+            return Ok(None);
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(Some(found))
+    }
+
+    fn below(
+        &self,
+        found: &mut Vec<Difference>,
+        path: &[u8],
+        depth: usize,
+        old: Option<ObjectId>,
+        new: Option<ObjectId>,
+    ) -> Result<bool> {
+        let entries = |tree: Option<ObjectId>| tree.map_or(Ok(Vec::new()), |tree| self.objects.tree(tree));
+        let (old, new): (Vec<Named>, Vec<Named>) = (entries(old)?, entries(new)?);
+        let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return Ok(true),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(one), Some(other)) => order(one, other),
+            };
+            let one = if order.is_le() { old.next() } else { None };
+            let other = if order.is_ge() { new.next() } else { None };
+            let Some(name) = one.as_ref().or(other.as_ref()).map(|(name, _)| name.clone()) else {
+                return Ok(true);
+            };
+            let (one, other) = (one.map(|(_, entry)| entry), other.map(|(_, entry)| entry));
+            if one != other && !self.entry(found, path, &name, depth, one, other)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn entry(
+        &self,
+        found: &mut Vec<Difference>,
+        parent: &[u8],
+        name: &[u8],
+        depth: usize,
+        old: Option<Entry>,
+        new: Option<Entry>,
+    ) -> Result<bool> {
+        if self.within.get(depth).is_some_and(|wanted| *wanted != name) {
+            return Ok(true);
+        }
+        let path = if parent.is_empty() { name.to_vec() } else { [parent, b"/", name].concat() };
+        let tree =
+            |entry: Option<Entry>| entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id);
+        let directory = tree(old).is_some() || tree(new).is_some();
+        if !self.filter.shows(&path, directory) {
+            return Ok(true);
+        }
+        if depth + 1 >= self.within.len() {
+            if found.len() == self.limit {
+                return Ok(false);
+            }
+            found.push(Difference { path: path.clone(), old, new });
+        }
+        if !directory || depth + 1 >= DEPTH {
+            return Ok(true);
+        }
+        self.below(found, &path, depth + 1, tree(old), tree(new))
+    }
+}
+
+/// The order of entries in a tree, where a directory counts as if its name ended with a `/`.
+fn order(one: &Named, other: &Named) -> Ordering {
+    let is_tree = |named: &Named| named.1.kind == EntryKind::Tree;
+    name_order(&one.0, is_tree(one), &other.0, is_tree(other))
+}

@@ -1,0 +1,174 @@
+//! Completing branches, tags, commits and paths.
+
+use gix::objs::tree::EntryKind;
+use libris_core::{Completion, Partial, Result, Uri};
+
+use super::directory::name;
+use super::history::Log;
+use super::refs::{self, shortest};
+use super::repo::{Objects, names};
+use super::rev::{self, SHORTEST};
+use super::walk::join;
+use super::{Inner, LISTED};
+use crate::path::{segments, unescape, value};
+
+/// How many recent commits are offered.
+const RECENT: usize = 50;
+
+/// How many digits of an id are offered.
+const DIGITS: usize = 10;
+
+/// A variable that somebody is typing.
+pub(super) struct Wanted {
+    variable: Variable,
+    typed: String,
+}
+
+enum Variable {
+    Rev,
+    Commit,
+    /// A path at a revision that is known, for a `{+path}` or for a parameter.
+    Path {
+        rev: String,
+        place: Place,
+    },
+    Format,
+    Other,
+}
+
+/// Where a value goes, which decides what must be escaped in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Path,
+    Parameter,
+}
+
+impl Wanted {
+    /// `name` is that of the template.
+    pub(super) fn new(name: &str, asked: &Partial<'_>) -> Self {
+        let known = |variable: &str| asked.known.get(variable).filter(|value| !value.is_empty()).cloned();
+        let variable = match asked.variable {
+            "ref" | "base" | "head" => Variable::Rev,
+            "id" => Variable::Commit,
+            "path" => Variable::Path {
+                rev: known("ref").or_else(|| known("head")).unwrap_or_else(|| LISTED.into()),
+                place: if matches!(name, "file" | "tree") { Place::Path } else { Place::Parameter },
+            },
+            "format" => Variable::Format,
+            _ => Variable::Other,
+        };
+        Self { variable, typed: asked.typed.to_owned() }
+    }
+
+    pub(super) fn values(&self, inner: &Inner, objects: &Objects<'_>) -> Result<Completion> {
+        match &self.variable {
+            Variable::Rev => {
+                Ok(Completion::of(revs(objects)?.into_iter().chain(self.commits(objects)?), &self.typed))
+            }
+            Variable::Commit => {
+                Ok(Completion::of(self.commits(objects)?.into_iter().chain(revs(objects)?), &self.typed))
+            }
+            Variable::Path { rev, place } => self.paths(inner, objects, rev, *place),
+            Variable::Format => Ok(Completion::of(["json", "markdown"], &self.typed)),
+            Variable::Other => Ok(Completion::default()),
+        }
+    }
+
+    /// Ids of commits: the recent ones, and whichever begin with what was typed.
+    fn commits(&self, objects: &Objects<'_>) -> Result<Vec<String>> {
+        let short = |id: gix::ObjectId| {
+            let hex = id.to_string();
+            hex[..DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
+        };
+        let is_id = !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut commits = Vec::new();
+        if let Some(head) = rev::resolve(objects, LISTED)? {
+            let mut log = Log::new(objects, head.commit, None)?;
+            while let Some(id) = log.step()? {
+                commits.push(short(id));
+                if commits.len() == RECENT {
+                    break;
+                }
+            }
+        }
+        if is_id && self.typed.len() >= SHORTEST {
+            let mut others: Vec<_> =
+                rev::beginning(objects, &self.typed).unwrap_or_default().into_iter().collect();
+            others.sort();
+            for id in others {
+                if rev::peel(objects, id)? == Some(id) && !commits.contains(&short(id)) {
+                    commits.push(short(id));
+                }
+            }
+        }
+        Ok(commits)
+    }
+
+    /// The paths below what was typed so far.
+    fn paths(&self, inner: &Inner, objects: &Objects<'_>, rev: &str, place: Place) -> Result<Completion> {
+        let nothing = Ok(Completion::default());
+        let (parent, begun) = match self.typed.rsplit_once('/') {
+            Some((parent, begun)) => (format!("{parent}/"), begun),
+            None => (String::new(), self.typed.as_str()),
+        };
+        let (parent, begun) = match place {
+            Place::Path => (segments(&parent), unescape(begun)),
+            Place::Parameter => {
+                let escaped: Vec<_> =
+                    parent.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect();
+                (escaped.join("/"), begun.as_bytes().to_vec())
+            }
+        };
+        let begun = String::from_utf8_lossy(&begun).to_lowercase();
+        // What is typed wrongly has no values.
+        let Ok(Some(resolved)) = rev::resolve(objects, &Uri::encode_segment(rev.as_bytes())) else {
+            return nothing;
+        };
+        let Some(above) = names(&parent) else { return nothing };
+        let above: Vec<&[u8]> = above.iter().map(Vec::as_slice).collect();
+        let found = objects.at(objects.node(resolved.commit)?.tree, &above)?;
+        let Some(found) = found.filter(|entry| entry.kind == EntryKind::Tree) else { return nothing };
+        if !inner.filter.shows_all(&above, true) {
+            return nothing;
+        }
+        let directory = objects.directory(found.id)?;
+        let path = above.join(&b'/');
+        let mut matching = Vec::new();
+        for (key, entry) in directory.entries() {
+            let folded = String::from_utf8_lossy(&name(key)).to_lowercase();
+            if folded.starts_with(&begun)
+                && inner.filter.shows(&join(&path, key), entry.kind == EntryKind::Tree)
+            {
+                matching.push((folded, key));
+            }
+        }
+        matching.sort();
+        let values = matching.into_iter().filter_map(|(_, key)| match place {
+            Place::Path => Some(value(&format!("{parent}{key}"))),
+            Place::Parameter => {
+                let bytes = Uri::decode_segment(&format!("{parent}{key}"))?;
+                String::from_utf8(bytes).ok()
+            }
+        });
+        Ok(Completion::of(values, ""))
+    }
+}
+
+/// `HEAD`, branches, tags and remote branches, by their shortest names.
+fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
+    let all = refs::all(objects)?;
+    let mut revs = Vec::new();
+    if rev::resolve(objects, LISTED)?.is_some() {
+        revs.push(LISTED.to_owned());
+    }
+    for kind in ["refs/heads/", "refs/tags/", "refs/remotes/"] {
+        for (name, _) in all.iter().filter(|(name, _)| name.starts_with(kind)) {
+            let short = shortest(name);
+            // Of those with the same short name, git takes one; the others keep their kind.
+            let is_there = |full: &String| all.binary_search_by(|(other, _)| other.cmp(full)).is_ok();
+            let first = rev::candidates(short).into_iter().find(is_there);
+            revs.push(if first.as_deref() == Some(name) { short } else { name }.to_owned());
+        }
+    }
+    Ok(revs)
+}

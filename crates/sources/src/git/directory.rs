@@ -1,0 +1,84 @@
+//! A directory of a tree in the order of its URIs, which is not that of git: names are escaped there.
+
+use gix::objs::tree::EntryKind;
+use libris_core::Uri;
+
+use super::repo::{Entry, Named};
+
+/// The entries of a tree by their keys, sorted.
+pub(super) struct Directory {
+    entries: Box<[(Box<str>, Entry)]>,
+}
+
+impl Directory {
+    pub(super) fn new(entries: Vec<Named>) -> Self {
+        let mut entries: Vec<_> =
+            entries.into_iter().map(|(name, entry)| (key(&name, entry.kind), entry)).collect();
+        entries.sort_by(|one, other| one.0.cmp(&other.0));
+        // In a tree that git did not write, a name may stand twice.
+        entries.dedup_by(|one, other| one.0 == other.0);
+        Self { entries: entries.into() }
+    }
+
+    /// The segments of the URIs, those of directories with a `/`, and what they stand for.
+    pub(super) fn entries(&self) -> &[(Box<str>, Entry)] {
+        &self.entries
+    }
+
+    /// The place of the first entry after this key.
+    pub(super) fn after(&self, key: &str) -> usize {
+        self.entries.partition_point(|(other, _)| **other <= *key)
+    }
+}
+
+fn key(name: &[u8], kind: EntryKind) -> Box<str> {
+    let mut key = Uri::encode_segment(name);
+    if kind == EntryKind::Tree {
+        key.push('/');
+    }
+    key.into()
+}
+
+/// The name that a key stands for.
+pub(super) fn name(key: &str) -> Vec<u8> {
+    Uri::decode_segment(key.trim_end_matches('/')).unwrap_or_default()
+}
+
+/// Weighs directories by their entries.
+#[derive(Clone)]
+pub(super) struct Weight;
+
+impl quick_cache::Weighter<gix::ObjectId, std::sync::Arc<Directory>> for Weight {
+    fn weight(&self, _: &gix::ObjectId, directory: &std::sync::Arc<Directory>) -> u64 {
+        directory.entries.len() as u64 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directory, name};
+    use crate::git::repo::Entry;
+    use gix::objs::tree::EntryKind;
+
+    #[test]
+    fn keys_are_in_the_order_of_uris() {
+        let id = gix::ObjectId::null(gix::hash::Kind::Sha1);
+        let entry = |name: &[u8], kind| (name.to_vec(), Entry { kind, id });
+        // As git sorts them: a space before `!`, and `a` the directory as if it were `a/`.
+        let names = [
+            entry(b"a b", EntryKind::Blob),
+            entry(b"a!", EntryKind::Blob),
+            entry(b"a.txt", EntryKind::Blob),
+            entry(b"a", EntryKind::Tree),
+            entry(b"a0", EntryKind::Blob),
+            entry(b"\xff", EntryKind::Blob),
+            entry(b"\xff", EntryKind::Blob),
+        ];
+        let directory = Directory::new(names.into());
+        let keys: Vec<_> = directory.entries().iter().map(|(key, _)| &**key).collect();
+        assert_eq!(keys, ["%FF", "a!", "a%20b", "a.txt", "a/", "a0"]);
+        assert_eq!(name("a%20b"), b"a b");
+        assert_eq!(name("a/"), b"a");
+        assert_eq!((directory.after("a/"), directory.after("a/x"), directory.after("")), (5, 5, 0));
+    }
+}

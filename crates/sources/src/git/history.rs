@@ -1,0 +1,188 @@
+//! Walking through commits: which are in a log, and when a path last changed.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+
+use gix::ObjectId;
+use libris_core::Result;
+
+use super::compare::{Compare, Difference};
+use super::filter::Filter;
+use super::repo::{Node, Objects};
+
+/// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
+const LOOKED_AT: u64 = 2 * 1024 * 1024;
+const COMMITS: usize = 10_000;
+const PATHS: usize = 100_000;
+const CHANGES: usize = 10_000;
+
+/// Commits from the newest on, as `git log` shows them: by the time they were committed, each after at least one
+/// of its children.
+pub(super) struct Log<'a> {
+    objects: &'a Objects<'a>,
+    /// Only those that change this path, where there is one.
+    path: Option<&'a [&'a [u8]]>,
+    queue: Queue<Node>,
+    seen: HashSet<ObjectId>,
+}
+
+/// Commits that are still to be looked at, newest first, and of equals the first that came.
+struct Queue<T> {
+    heap: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
+    values: HashMap<ObjectId, T>,
+    count: usize,
+}
+
+impl<T> Queue<T> {
+    fn new() -> Self {
+        Self { heap: BinaryHeap::new(), values: HashMap::new(), count: 0 }
+    }
+
+    fn push(&mut self, id: ObjectId, time: i64, value: T) {
+        self.heap.push((time, Reverse(self.count), id));
+        self.values.insert(id, value);
+        self.count += 1;
+    }
+
+    fn pop(&mut self) -> Option<(ObjectId, T)> {
+        let (_, _, id) = self.heap.pop()?;
+        self.values.remove(&id).map(|value| (id, value))
+    }
+}
+
+impl<'a> Log<'a> {
+    pub(super) fn new(
+        objects: &'a Objects<'a>,
+        from: ObjectId,
+        path: Option<&'a [&'a [u8]]>,
+    ) -> Result<Self> {
+        let mut log = Self { objects, path, queue: Queue::new(), seen: HashSet::new() };
+        log.push(from)?;
+        Ok(log)
+    }
+
+    fn push(&mut self, id: ObjectId) -> Result<()> {
+        if self.seen.insert(id) {
+            let node = self.objects.node(id)?;
+            self.queue.push(id, node.time, node);
+        }
+        Ok(())
+    }
+
+    /// The next commit.
+    pub(super) fn step(&mut self) -> Result<Option<ObjectId>> {
+        while let Some((id, node)) = self.queue.pop() {
+            let Some(path) = self.path else {
+                for parent in node.parents {
+                    self.push(parent)?;
+                }
+                return Ok(Some(id));
+            };
+            let here = self.objects.at(node.tree, path)?;
+            if node.parents.is_empty() && here.is_some() {
+                return Ok(Some(id));
+            }
+            // A merge that took the path from one side says nothing about it, and neither does the other side.
+            let mut same = None;
+            for parent in &node.parents {
+                let tree = self.objects.node(*parent)?.tree;
+                if tree == node.tree || self.objects.at(tree, path)? == here {
+                    same = Some(*parent);
+                    break;
+                }
+            }
+            match same {
+                Some(parent) => self.push(parent)?,
+                None => {
+                    let shown = !node.parents.is_empty();
+                    for parent in node.parents {
+                        self.push(parent)?;
+                    }
+                    if shown {
+                        return Ok(Some(id));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// When the files of a commit last changed, as far as that can be told soon.
+pub(super) struct Window {
+    /// By path, in seconds.
+    times: HashMap<Vec<u8>, i64>,
+    /// The time of the oldest commit that was looked at. What is not in `times` has not changed since.
+    oldest: i64,
+}
+
+impl Window {
+    /// Looks back from a commit. A path last changed with the newest commit that made it what it is now.
+    pub(super) fn read(objects: &Objects<'_>, from: ObjectId) -> Result<Self> {
+        let first = objects.node(from)?;
+        let tree = first.tree;
+        let mut window = Self { times: HashMap::new(), oldest: first.time };
+        let mut queue = Queue::new();
+        let mut seen = HashSet::from([from]);
+        queue.push(from, first.time, first);
+        let limit = objects.decoded() + LOOKED_AT;
+        for _ in 0..COMMITS {
+            let Some((_, node)) = queue.pop() else { break };
+            window.oldest = window.oldest.min(node.time);
+            if objects.decoded() > limit || window.times.len() > PATHS {
+                break;
+            }
+            let mut parents = Vec::new();
+            for id in &node.parents {
+                let parent = objects.node(*id)?;
+                parents.push(parent.tree);
+                if seen.insert(*id) {
+                    queue.push(*id, parent.time, parent);
+                }
+            }
+            if !window.look(objects, tree, &node, &parents)? {
+                break;
+            }
+        }
+        Ok(window)
+    }
+
+    /// Notes what a commit made as it is in `tree`; false where it changed too much to tell.
+    fn look(
+        &mut self,
+        objects: &Objects<'_>,
+        tree: ObjectId,
+        node: &Node,
+        parents: &[ObjectId],
+    ) -> Result<bool> {
+        // A first commit made all that is left, and a merge that took all from one side made nothing.
+        let Some((first, others)) = parents.split_first() else { return Ok(true) };
+        if parents.contains(&node.tree) {
+            return Ok(true);
+        }
+        let compare = Compare { objects, filter: &Filter::open(), within: &[], limit: CHANGES };
+        let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
+        if node.tree == tree {
+            self.times.entry(Vec::new()).or_insert(node.time);
+        }
+        for Difference { path, new, .. } in differences {
+            if new.is_none() || self.times.contains_key(&path) {
+                continue;
+            }
+            let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
+            let mut made = objects.at(tree, &names)? == new;
+            for other in others {
+                made &= objects.at(*other, &names)? != new;
+            }
+            if made {
+                self.times.insert(path, node.time);
+            }
+        }
+        Ok(true)
+    }
+
+    /// When a path last changed, or a time since which it did not.
+    pub(super) fn time(&self, path: &[u8]) -> i64 {
+        self.times.get(path).copied().unwrap_or(self.oldest)
+    }
+}

@@ -1,0 +1,358 @@
+//! A git repository whose files, history and differences are resources.
+//!
+//! `git://<name>/tree/HEAD/<path>` is listed; templates lead to any branch, tag or commit. Nothing here runs a
+//! program, writes, or goes to the network, and what a URI says is only ever looked up.
+
+mod address;
+mod answer;
+mod compare;
+mod complete;
+mod config;
+mod describe;
+mod directory;
+mod filter;
+mod history;
+mod pages;
+mod patch;
+mod read;
+mod refs;
+mod repo;
+mod rev;
+mod seen;
+mod walk;
+mod watch;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use gix::objs::tree::EntryKind;
+use jiff::Timestamp;
+use libris_core::uri_template::{Specificity, TemplateSet};
+use libris_core::{
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri,
+};
+use tokio::sync::Semaphore;
+
+pub use config::Config;
+
+use address::{Space, TEMPLATES, What};
+use describe::Describe;
+use filter::Filter;
+use read::{Reader, base};
+use repo::{Objects, Patience, Repo};
+use walk::{Item, Walk, join};
+
+/// The revision whose files are listed. It is the same whatever branch that is, so that switching branches changes
+/// files and not all URIs.
+const LISTED: &str = "HEAD";
+
+/// How many tasks may work on one repository at once. Each may hold a file of some size in memory.
+const AT_ONCE: usize = 4;
+
+/// A git repository as a source of resources.
+pub struct Git {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: Config,
+    name: String,
+    space: Space,
+    /// The templates, each with its name.
+    templates: TemplateSet<&'static str>,
+    filter: Filter,
+    repo: Repo,
+    at_once: Arc<Semaphore>,
+}
+
+impl Git {
+    /// Opens the repository, which must be there.
+    pub fn open(config: Config) -> Result<Self> {
+        if config.path.as_os_str().is_empty() {
+            return Err(Error::invalid("a repository to serve has no `path`"));
+        }
+        let shown = config.path.display();
+        let path =
+            std::path::absolute(&config.path).map_err(|cause| Error::failed("find the repository", cause))?;
+        let repo = Repo::open(&path).map_err(|cause| cannot_open(&config.path, &path, &cause))?;
+        let name = config.name.clone().unwrap_or_else(|| name_of(&path));
+        let space = Space::new(&name)
+            .ok_or_else(|| Error::invalid(format!("`{name}` cannot be the name of `{shown}`: set `name`")))?;
+        let templates = TEMPLATES
+            .iter()
+            .map(|(rest, name, _)| Ok((space.template(rest)?, *name)))
+            .collect::<Result<Vec<_>>>()?;
+        let filter = Filter::new(&config)?;
+        let inner = Inner {
+            name,
+            space,
+            templates: TemplateSet::new(templates),
+            filter,
+            repo,
+            at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            config,
+        };
+        // One that cannot be read is told at once, not at the first question.
+        let patience = Patience::new(inner.config.timeout, Arc::default());
+        refs::head(&inner.repo.objects(patience))?;
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The URI that everything in the repository begins with.
+    pub fn root(&self) -> &Uri {
+        &self.inner.space.root
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, &Objects<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let waiting = Waiting::default();
+        self.inner.blocking(Arc::clone(&waiting.gone), work).await
+    }
+}
+
+/// Tells a running task when its caller has gone.
+#[derive(Default)]
+struct Waiting {
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
+    let shown = shown.display();
+    let why = if shown.to_string().contains("//") && !path.exists() {
+        "it is not a folder of this machine; hint: clone it first".to_owned()
+    } else if !path.exists() {
+        "there is no such folder".to_owned()
+    } else if !path.join(".git").exists() && !path.join("HEAD").exists() {
+        "it is no git repository; hint: name the folder that has `.git` in it, or a bare repository"
+            .to_owned()
+    } else {
+        cause.to_string()
+    };
+    Error::Unavailable(format!("the repository `{shown}` cannot be opened: {why}"))
+}
+
+/// The name of a repository: that of its folder.
+fn name_of(path: &Path) -> String {
+    // `.` has no name of its own, but what it stands for has.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = if path.ends_with(".git") { path.parent().unwrap_or(&path) } else { &path };
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_suffix(".git").unwrap_or(&name).to_owned()
+}
+
+#[async_trait]
+impl Source for Git {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.inner.space.parse(uri)?;
+        match uri.query() {
+            None => Some(Specificity::EXACT),
+            Some(_) => self.inner.templates.iter().map(|(template, _)| template.specificity()).min(),
+        }
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let after = after.cloned();
+        self.blocking(move |inner, objects| inner.list(objects, after.as_ref(), limit)).await
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        let uri = uri.clone();
+        self.blocking(move |inner, objects| answer::read(inner, objects, &uri)).await
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let mut templates = Vec::new();
+        for (rest, name, description) in TEMPLATES {
+            let mut template =
+                Template::new(self.inner.space.template(rest)?, format!("{}-{name}", self.inner.name));
+            template.title = Some(format!("{}: {name}", self.inner.title()));
+            template.description = Some(description.into());
+            template.mime = (name == "diff").then(|| answer::DIFF.into());
+            templates.push(template);
+        }
+        Ok(Templates { templates, proof: Some(Proof::always()) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let Some(name) = self.inner.templates.get(asked.template).copied() else {
+            return Ok(Completion::default());
+        };
+        let wanted = complete::Wanted::new(name, &asked);
+        self.blocking(move |inner, objects| wanted.values(inner, objects)).await
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let (uri, after) = (uri.clone(), after.cloned());
+        self.blocking(move |inner, objects| inner.children(objects, &uri, after.as_ref(), limit)).await
+    }
+
+    fn cache(&self) -> Cache {
+        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        self.inner.space.subject(uri)
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(Some(Box::pin(watch::start(Arc::clone(&self.inner)).await?)))
+    }
+}
+
+impl Inner {
+    fn title(&self) -> &str {
+        self.config.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Does work that waits for a disk, with few others at once.
+    async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        gone: Arc<AtomicBool>,
+        work: impl FnOnce(&Self, &Objects<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let permit = Arc::clone(&self.at_once).acquire_owned().await;
+        let permit = permit.map_err(|cause| Error::failed("wait for the repository", cause))?;
+        let inner = Arc::clone(self);
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let patience = Patience::new(inner.config.timeout, gone);
+            // One that is gone is not an empty one.
+            if !inner.repo.own().join("HEAD").exists() {
+                return Err(Error::Unavailable(format!("the repository `{}` is not there now", inner.name)));
+            }
+            work(&inner, &inner.repo.objects(patience))
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(cause) => Err(Error::failed("finish reading the repository", cause)),
+        }
+    }
+
+    fn list(&self, objects: &Objects<'_>, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let mut page = Page::default();
+        let seen = seen::Seen::of(objects, LISTED);
+        let resolved = rev::resolve(objects, LISTED)?;
+        page.proof = seen.prove();
+        let node = resolved.as_ref().map(|resolved| objects.node(resolved.commit)).transpose()?;
+        let time = node.as_ref().and_then(|node| Timestamp::from_second(node.time).ok());
+        let is_after = |uri: &Uri| after.is_none_or(|after| uri > after);
+        let pages = [
+            self.space.log(LISTED).filter(|_| resolved.is_some()).map(|uri| (uri, "log", "Log")),
+            self.space.refs().map(|uri| (uri, "refs", "Refs")),
+        ];
+        for (uri, name, title) in pages.into_iter().flatten().filter(|(uri, ..)| is_after(uri)) {
+            let mut resource = Resource::new(uri, name);
+            resource.title = Some(format!("{title} of {}", self.title()));
+            resource.mime = Some(answer::MARKDOWN.into());
+            resource.annotations.last_modified = time.filter(|_| name == "log");
+            page.resources.push(resource);
+        }
+        if page.resources.len() > limit {
+            page.resources.truncate(limit);
+            page.more = true;
+            return Ok(page);
+        }
+        let (Some(resolved), Some(node)) = (resolved, node) else { return Ok(page) };
+        let Some(root) = self.space.place(LISTED, "") else { return Ok(page) };
+        let after = match after.map(Uri::as_str) {
+            Some(after) => match after.strip_prefix(root.as_str()) {
+                Some(path) => Some(path),
+                None if *after < *root.as_str() => None,
+                None => return Ok(page),
+            },
+            None => None,
+        };
+        let mut walk = Walk::new(objects, &self.filter, node.tree, after)?;
+        let mut items = Vec::new();
+        while let Some(item) = walk.step()? {
+            // One whose URI would be too long cannot be asked for.
+            if self.space.place(LISTED, &item.key).is_none() {
+                continue;
+            }
+            if page.resources.len() + items.len() == limit {
+                page.more = true;
+                break;
+            }
+            items.push(item);
+        }
+        page.resources.extend(self.describe(objects, LISTED, resolved.commit, items)?);
+        Ok(page)
+    }
+
+    fn children(&self, objects: &Objects<'_>, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let not_found = || Error::NotFound(uri.clone());
+        let asked = self.space.parse(uri).ok_or_else(not_found)?;
+        let What::Place { rev, path } = asked.what else { return Err(Error::NotDirectory(uri.clone())) };
+        let resolved = rev::resolve(objects, rev)?.ok_or_else(not_found)?;
+        let reader = Reader { inner: self, objects, uri, rev, path };
+        let found = reader.find(objects.node(resolved.commit)?.tree)?.ok_or_else(not_found)?;
+        if found.entry.kind != EntryKind::Tree {
+            return Err(Error::NotDirectory(uri.clone()));
+        }
+        let directory = objects.directory(found.entry.id)?;
+        let base = base(path);
+        let own = self.space.place(rev, &base).ok_or_else(not_found)?;
+        let first = match after.map(Uri::as_str) {
+            None => 0,
+            Some(after) => match after.strip_prefix(own.as_str()) {
+                Some(key) => directory.after(key),
+                None if *after < *own.as_str() => 0,
+                None => directory.entries().len(),
+            },
+        };
+        let mut items = Vec::new();
+        let mut page = Page { proof: resolved.proof, ..Page::default() };
+        for (key, entry) in &directory.entries()[first..] {
+            let item = Item { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
+            let shown = self.filter.shows(&item.path, entry.kind == EntryKind::Tree);
+            if !shown || self.space.place(rev, &item.key).is_none() {
+                continue;
+            }
+            if items.len() == limit {
+                page.more = true;
+                break;
+            }
+            items.push(item);
+        }
+        page.resources = self.describe(objects, rev, resolved.commit, items)?;
+        Ok(page)
+    }
+
+    fn describe(
+        &self,
+        objects: &Objects<'_>,
+        rev: &str,
+        commit: gix::ObjectId,
+        items: Vec<Item>,
+    ) -> Result<Vec<Resource>> {
+        let window = objects.window(commit)?;
+        let mut describe = Describe::new(objects);
+        let mut resources = Vec::with_capacity(items.len());
+        for item in &items {
+            let Some(uri) = self.space.place(rev, &item.key) else { continue };
+            let name = match &*item.path {
+                b"" => self.name.as_bytes(),
+                path => path.rsplit(|byte| *byte == b'/').next().unwrap_or_default(),
+            };
+            let mut resource = describe.resource(uri, name, item.entry, window.time(&item.path))?;
+            if item.path.is_empty() {
+                resource.title.clone_from(&self.config.title);
+                resource.description.clone_from(&self.config.description);
+            }
+            resources.push(resource);
+        }
+        Ok(resources)
+    }
+}

@@ -1,0 +1,270 @@
+//! Differences as a patch, in the words of `git diff --no-renames --full-index`.
+
+use std::io::Write as _;
+use std::ops::Range;
+
+use gix::objs::tree::EntryKind;
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use libris_core::Result;
+
+use super::compare::Difference;
+use super::repo::{Entry, Objects};
+
+/// How many lines are shown around a change.
+const CONTEXT: u32 = 3;
+
+/// How much of a file is looked at to tell whether it is binary, as git does.
+const HEAD: usize = 8000;
+
+/// How much of the line that names a function is shown.
+const HEADING: usize = 80;
+
+/// Writes a patch up to a limit.
+pub(super) struct Patch<'a> {
+    objects: &'a Objects<'a>,
+    out: Vec<u8>,
+    limit: u64,
+}
+
+impl<'a> Patch<'a> {
+    pub(super) fn new(objects: &'a Objects<'a>, limit: u64) -> Self {
+        Self { objects, out: Vec::new(), limit }
+    }
+
+    /// Whether it has become larger than its limit.
+    pub(super) fn is_full(&self) -> bool {
+        self.out.len() as u64 > self.limit
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.out
+    }
+
+    pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
+        if difference.is_directory() {
+            return Ok(());
+        }
+        let Difference { path, old, new } = difference;
+        let file = |entry: &Option<Entry>| entry.filter(|entry| entry.kind != EntryKind::Tree);
+        match (file(old), file(new)) {
+            // What becomes another kind of thing goes first and then comes.
+            (Some(old), Some(new)) if class(old.kind) != class(new.kind) => {
+                self.file(path, Some(old), None)?;
+                self.file(path, None, Some(new))
+            }
+            (old, new) => self.file(path, old, new),
+        }
+    }
+
+    fn file(&mut self, path: &[u8], old: Option<Entry>, new: Option<Entry>) -> Result<()> {
+        let (a, b) = (quoted(b"a/", path), quoted(b"b/", path));
+        self.line([b"diff --git ", &*a, b" ", &*b]);
+        let mode = |entry: Entry| entry.kind.as_octal_str();
+        match (old, new) {
+            (Some(old), None) => self.line([b"deleted file mode ", &**mode(old)]),
+            (None, Some(new)) => self.line([b"new file mode ", &**mode(new)]),
+            (Some(old), Some(new)) if old.kind != new.kind => {
+                self.line([b"old mode ", &**mode(old)]);
+                self.line([b"new mode ", &**mode(new)]);
+            }
+            _ => {}
+        }
+        let null = self.objects.object_hash().null();
+        let id = |entry: Option<Entry>| entry.map_or(null, |entry| entry.id);
+        if id(old) == id(new) {
+            return Ok(());
+        }
+        let index = match (old, new) {
+            (Some(old), Some(new)) if old.kind == new.kind => format!("{}..{} {}", old.id, new.id, mode(new)),
+            _ => format!("{}..{}", id(old), id(new)),
+        };
+        self.line([b"index ", index.as_bytes()]);
+        let a = if old.is_some() { a } else { b"/dev/null".to_vec() };
+        let b = if new.is_some() { b } else { b"/dev/null".to_vec() };
+        match (self.content(old)?, self.content(new)?) {
+            (Some(old), Some(new)) => {
+                if old != new {
+                    self.line([b"--- ", &*marked(a)]);
+                    self.line([b"+++ ", &*marked(b)]);
+                    self.hunks(&old, &new)?;
+                }
+            }
+            _ => self.line([b"Binary files ", &*a, b" and ", &*b, b" differ"]),
+        }
+        Ok(())
+    }
+
+    /// What is compared; `None` where it is binary or too large.
+    fn content(&self, entry: Option<Entry>) -> Result<Option<Vec<u8>>> {
+        let Some(entry) = entry else { return Ok(Some(Vec::new())) };
+        if entry.kind == EntryKind::Commit {
+            return Ok(Some(format!("Subproject commit {}\n", entry.id).into_bytes()));
+        }
+        if self.objects.size(entry.id)?.is_some_and(|size| size > self.limit) {
+            return Ok(None);
+        }
+        let data = self.objects.blob(entry.id)?;
+        Ok((!data[..data.len().min(HEAD)].contains(&0)).then_some(data))
+    }
+
+    fn hunks(&mut self, old: &[u8], new: &[u8]) -> Result<()> {
+        self.objects.patience.check()?;
+        let input =
+            InternedInput::new(imara_diff::sources::byte_lines(old), imara_diff::sources::byte_lines(new));
+        let mut diff = Diff::compute(Algorithm::Myers, &input);
+        diff.postprocess_lines(&input);
+        let lines = Lines { input: &input };
+        let mut hunks = diff.hunks().peekable();
+        // Where the search for the name of the function went on to, and what it found before.
+        let (mut searched, mut heading): (u32, Option<&[u8]>) = (0, None);
+        while let Some(first) = hunks.next() {
+            let mut group = vec![first];
+            while let Some(next) =
+                hunks.next_if(|next| next.before.start - group[group.len() - 1].before.end <= 2 * CONTEXT)
+            {
+                group.push(next);
+            }
+            let (first, last) = (&group[0], &group[group.len() - 1]);
+            let lead = first.before.start.min(CONTEXT);
+            let trail = (lines.before() - last.before.end).min(CONTEXT);
+            let before = first.before.start - lead..last.before.end + trail;
+            let after = first.after.start - lead..last.after.end + trail;
+            for at in (searched..before.start).rev() {
+                if let Some(found) = function(lines.old_line(at)) {
+                    heading = Some(found);
+                    break;
+                }
+            }
+            searched = before.start;
+            self.header(&before, &after, heading);
+            self.group(&lines, &group, before);
+            if self.is_full() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, before: &Range<u32>, after: &Range<u32>, heading: Option<&[u8]>) {
+        let span = |range: &Range<u32>| match range.len() {
+            0 => format!("{},0", range.start),
+            1 => format!("{}", range.start + 1),
+            count => format!("{},{count}", range.start + 1),
+        };
+        let header = format!("@@ -{} +{} @@", span(before), span(after));
+        match heading {
+            Some(heading) if !heading.is_empty() => self.line([header.as_bytes(), b" ", heading]),
+            _ => self.line([header.as_bytes()]),
+        }
+    }
+
+    fn group(&mut self, lines: &Lines<'_, '_>, group: &[Hunk], before: Range<u32>) {
+        let mut at = before.start;
+        for hunk in group {
+            (at..hunk.before.start).for_each(|at| self.source(b' ', lines.old_line(at)));
+            hunk.before.clone().for_each(|at| self.source(b'-', lines.old_line(at)));
+            hunk.after.clone().for_each(|at| self.source(b'+', lines.new_line(at)));
+            at = hunk.before.end;
+        }
+        (at..before.end).for_each(|at| self.source(b' ', lines.old_line(at)));
+    }
+
+    fn source(&mut self, sign: u8, line: &[u8]) {
+        self.out.push(sign);
+        self.out.extend_from_slice(line);
+        if !line.ends_with(b"\n") {
+            self.out.extend_from_slice(b"\n\\ No newline at end of file\n");
+        }
+    }
+
+    fn line<const N: usize>(&mut self, parts: [&[u8]; N]) {
+        parts.iter().for_each(|part| self.out.extend_from_slice(part));
+        self.out.push(b'\n');
+    }
+}
+
+struct Lines<'i, 'd> {
+    input: &'i InternedInput<&'d [u8]>,
+}
+
+impl<'i, 'd> Lines<'i, 'd> {
+    fn before(&self) -> u32 {
+        self.input.before.len() as u32
+    }
+
+    fn old_line(&self, at: u32) -> &'d [u8] {
+        self.input.interner[self.input.before[at as usize]]
+    }
+
+    fn new_line(&self, at: u32) -> &'d [u8] {
+        self.input.interner[self.input.after[at as usize]]
+    }
+}
+
+/// Whether two entries can be compared line by line: files with files, links with links.
+fn class(kind: EntryKind) -> u8 {
+    match kind {
+        EntryKind::Tree => 0,
+        EntryKind::Blob | EntryKind::BlobExecutable => 1,
+        EntryKind::Link => 2,
+        EntryKind::Commit => 3,
+    }
+}
+
+/// The part of a line to show if it looks like the beginning of a function, as git does where nobody says more.
+fn function(line: &[u8]) -> Option<&[u8]> {
+    let first = line.first()?;
+    if !(first.is_ascii_alphabetic() || matches!(first, b'_' | b'$')) {
+        return None;
+    }
+    Some(line[..line.len().min(HEADING)].trim_ascii_end())
+}
+
+/// A path behind a prefix, quoted as git does where it holds anything unusual.
+fn quoted(prefix: &[u8], path: &[u8]) -> Vec<u8> {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if path.iter().all(plain) {
+        return [prefix, path].concat();
+    }
+    let mut out = vec![b'"'];
+    out.extend_from_slice(prefix);
+    for byte in path {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', *byte]),
+            0x07..=0x0d => out.extend([b'\\', b"abtnvfr"[usize::from(byte - 7)]]),
+            byte if plain(byte) => out.push(*byte),
+            byte => {
+                let _ = write!(out, "\\{byte:03o}");
+            }
+        }
+    }
+    out.push(b'"');
+    out
+}
+
+/// A name in a `---` or `+++` line: one with a blank in it is marked where it ends.
+fn marked(mut name: Vec<u8>) -> Vec<u8> {
+    if name.contains(&b' ') && !name.starts_with(b"\"") {
+        name.push(b'\t');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{function, quoted};
+
+    #[test]
+    fn odd_names_are_quoted_as_git_does() {
+        let shown = |path: &[u8]| String::from_utf8(quoted(b"a/", path)).unwrap();
+        assert_eq!(shown(b"plain name.txt"), "a/plain name.txt");
+        assert_eq!(shown("é\n\"".as_bytes()), r#""a/\303\251\n\"""#);
+    }
+
+    #[test]
+    fn functions_begin_with_a_letter() {
+        assert_eq!(function(b"fn main() {  \n"), Some(&b"fn main() {"[..]));
+        assert_eq!(function(b"    let x;\n"), None);
+        assert_eq!(function(b"\n"), None);
+    }
+}

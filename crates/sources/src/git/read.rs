@@ -1,0 +1,257 @@
+//! Reading files, parts of files, and directories at a commit.
+
+use std::io::{self, Cursor};
+
+use bytes::Bytes;
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use libris_core::{Body, Content, Error, Meta, Result, Uri};
+
+use super::Inner;
+use super::address::Asked;
+use super::describe::{DIRECTORY, LINK, Pointer, SUBMODULE, mime, submodule};
+use super::directory;
+use super::repo::{Entry, Objects, names};
+use super::walk::{DEPTH, join};
+use crate::media::{self, Form, Units};
+use crate::part::{Bounds, Lines};
+use crate::range::{HINT, HINT_BYTES, Range, Span};
+
+/// The largest file of which a part is read: git keeps files whole, so all of it is in memory for that.
+const LARGEST: u64 = 64 * 1024 * 1024;
+
+/// The media type of notes that stand for what is left out.
+const NOTE: &str = "text/plain";
+
+/// The key under which a part says why its data is left out.
+const OMITTED: &str = "dev.libris/omitted";
+
+/// The key under which a directory says how many of its entries were left out.
+const MORE: &str = "dev.libris/more";
+
+/// A read of a path at a commit.
+pub(super) struct Reader<'a> {
+    pub(super) inner: &'a Inner,
+    pub(super) objects: &'a Objects<'a>,
+    pub(super) uri: &'a Uri,
+    /// The revision and the path, as they stand in the URI.
+    pub(super) rev: &'a str,
+    pub(super) path: &'a str,
+}
+
+/// What was found at a path.
+pub(super) struct Found {
+    pub(super) path: Vec<u8>,
+    pub(super) entry: Entry,
+}
+
+impl Reader<'_> {
+    pub(super) fn read(&self, tree: ObjectId, asked: &Asked<'_>) -> Result<Vec<Content>> {
+        let range = Range::parse(asked.range())?;
+        let found = self.find(tree)?.ok_or_else(|| Error::NotFound(self.uri.clone()))?;
+        match (found.entry.kind, range) {
+            (EntryKind::Tree, None) => self.directory(&found),
+            (EntryKind::Tree | EntryKind::Commit | EntryKind::Link, Some(_)) => Err(Error::invalid(format!(
+                "`{}` is no file, so it has no lines or bytes: read it without `?`",
+                self.uri.without_query()
+            ))),
+            (_, range) => self.file(&found, range).map(|content| vec![content]),
+        }
+    }
+
+    /// What is at the path, if it is shown.
+    pub(super) fn find(&self, tree: ObjectId) -> Result<Option<Found>> {
+        let Some(names) = names(self.path).filter(|names| names.len() <= DEPTH) else { return Ok(None) };
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let Some(entry) = self.objects.at(tree, &names)? else { return Ok(None) };
+        let directory = entry.kind == EntryKind::Tree;
+        let shown =
+            self.inner.filter.shows_all(&names, directory) && (directory || !self.path.ends_with('/'));
+        Ok(shown.then(|| Found { path: names.join(&b'/'), entry }))
+    }
+
+    fn file(&self, found: &Found, range: Option<Range>) -> Result<Content> {
+        let label = label(&found.path);
+        if found.entry.kind == EntryKind::Commit {
+            return Ok(self.submodule(self.uri.clone(), found.entry.id));
+        }
+        let limit = if range.is_some() { LARGEST } else { self.inner.config.max_size };
+        let size = self.size(found.entry.id)?;
+        if size > limit {
+            let hint = match media::by_name(&label).map(media::form) {
+                _ if range.is_some() || size > LARGEST => None,
+                Some(Form::Binary) => Some(HINT_BYTES),
+                _ => Some(HINT),
+            };
+            return Err(self.too_large(size, limit, hint));
+        }
+        let data = self.objects.blob(found.entry.id)?;
+        match range {
+            None => Ok(content(self.uri.clone(), &label, found.entry.kind, data)),
+            Some(range) => {
+                let mime = mime(&label, &data);
+                let body = self.part(data, mime, range)?;
+                Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: None })
+            }
+        }
+    }
+
+    fn part(&self, data: Vec<u8>, mime: &str, range: Range) -> Result<Body> {
+        let size = data.len() as u64;
+        let limit = self.inner.config.max_size;
+        let (unit, bounds) = match range {
+            Range::Bytes(span) => ("bytes", Bounds::of_bytes(span, size)),
+            Range::Lines(span) => ("lines", self.lines(&data, mime, span)?),
+        };
+        let (start, end) = match bounds {
+            Bounds::Within(start, end) if end - start <= limit => (start as usize, end as usize),
+            Bounds::Within(start, end) => return Err(self.too_large(end - start, limit, Some(FEWER))),
+            Bounds::Over(over) if over.one_line => {
+                return Err(self.too_large(over.size, limit, Some(HINT_BYTES)));
+            }
+            Bounds::Over(over) => return Err(self.too_large(over.size, limit, Some(FEWER))),
+            Bounds::Past(count) => {
+                return Err(Error::invalid(format!(
+                    "`{}` begins past the end: there are {count} {unit}",
+                    self.uri
+                )));
+            }
+        };
+        let part = data[start..end].to_vec();
+        match range {
+            Range::Lines(_) => media::lines(&data, part).map(Body::Text).ok_or_else(|| self.not_text()),
+            Range::Bytes(_) if media::form(mime) == Form::Binary => Ok(Body::Bytes(Bytes::from(part))),
+            Range::Bytes(_) => Ok(match String::from_utf8(part) {
+                Ok(text) if media::is_clean(&text) => Body::Text(text),
+                Ok(text) => Body::Bytes(Bytes::from(text)),
+                Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
+            }),
+        }
+    }
+
+    fn lines(&self, data: &[u8], mime: &str, span: Span) -> Result<Bounds> {
+        if !media::has_lines(mime, data) {
+            return Err(self.not_text());
+        }
+        let patience = &self.objects.patience;
+        let mut ended = None;
+        let mut progress = |_: u64| {
+            patience.check().map_err(|cause| {
+                ended = Some(cause);
+                io::Error::other("nobody waits any more")
+            })
+        };
+        let limit = self.inner.config.max_size;
+        let mut search =
+            Lines { file: &mut Cursor::new(data), units: Units::of(data), limit, progress: &mut progress };
+        let bounds = search.bounds(span);
+        bounds.map_err(|cause| ended.take().unwrap_or_else(|| Error::failed("read the file", cause)))
+    }
+
+    /// The entries of a directory with their data, as far as it fits.
+    fn directory(&self, found: &Found) -> Result<Vec<Content>> {
+        let config = &self.inner.config;
+        let directory = self.objects.directory(found.entry.id)?;
+        let base = base(self.path);
+        let mut left = config.directory_bytes;
+        let mut parts = Vec::new();
+        let mut more = 0;
+        for (key, entry) in directory.entries() {
+            let path = join(&found.path, key);
+            if !self.inner.filter.shows(&path, entry.kind == EntryKind::Tree) {
+                continue;
+            }
+            if parts.len() >= config.directory_entries {
+                more += 1;
+                continue;
+            }
+            let Some(uri) = self.inner.space.place(self.rev, &format!("{base}{key}")) else { continue };
+            parts.push(self.child(uri, key, *entry, &mut left)?);
+        }
+        let Some(own) = self.inner.space.place(self.rev, &base) else { return Ok(parts) };
+        if more > 0 {
+            let note = format!("[{more} more; list the resources to see them]");
+            let meta = Some(Meta::from_iter([(MORE.to_owned(), more.into())]));
+            parts.push(Content { meta, ..Content::text(own, NOTE, note) });
+        } else if parts.is_empty() {
+            parts.push(Content::text(own, DIRECTORY, ""));
+        }
+        Ok(parts)
+    }
+
+    fn child(&self, uri: Uri, key: &str, entry: Entry, left: &mut u64) -> Result<Content> {
+        match entry.kind {
+            EntryKind::Tree => return Ok(Content::text(uri, DIRECTORY, "")),
+            EntryKind::Commit => return Ok(self.submodule(uri, entry.id)),
+            EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link => {}
+        }
+        let size = self.objects.size(entry.id)?;
+        let why = match size {
+            Some(size) if size <= self.inner.config.max_size.min(*left) => {
+                *left -= size;
+                let label = String::from_utf8_lossy(&directory::name(key)).into_owned();
+                return Ok(content(uri, &label, entry.kind, self.objects.blob(entry.id)?));
+            }
+            Some(size) => format!("{size} bytes"),
+            None => "it is not in this clone".to_owned(),
+        };
+        // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
+        let note = format!("[not included: {why}; read {uri} itself]");
+        let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
+        Ok(Content { meta, ..Content::text(uri, NOTE, note) })
+    }
+
+    fn submodule(&self, uri: Uri, commit: ObjectId) -> Content {
+        Content {
+            meta: Some(submodule(commit)),
+            ..Content::text(uri, SUBMODULE, format!("Subproject commit {commit}\n"))
+        }
+    }
+
+    fn size(&self, id: ObjectId) -> Result<u64> {
+        let missing =
+            || Error::Unavailable("this file is not in the repository, which is a partial clone".into());
+        self.objects.size(id)?.ok_or_else(missing)
+    }
+
+    fn too_large(&self, size: u64, limit: u64, hint: Option<&str>) -> Error {
+        Error::TooLarge { uri: self.uri.clone(), size, limit, hint: hint.map(Into::into) }
+    }
+
+    fn not_text(&self) -> Error {
+        Error::invalid(format!("`{}` is not text: read it by `?bytes=0-65535`", self.uri.without_query()))
+    }
+}
+
+/// What to do about a part that is too large.
+const FEWER: &str = "ask for fewer";
+
+/// A path of a URI as that of a directory.
+pub(super) fn base(path: &str) -> String {
+    match path.trim_end_matches('/') {
+        "" => String::new(),
+        path => format!("{path}/"),
+    }
+}
+
+fn label(path: &[u8]) -> String {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn content(uri: Uri, label: &str, kind: EntryKind, data: Vec<u8>) -> Content {
+    if kind == EntryKind::Link {
+        return Content::text(uri, LINK, String::from_utf8_lossy(&data));
+    }
+    if let Some(pointer) = Pointer::parse(&data) {
+        let meta = Some(pointer.meta());
+        return Content {
+            uri,
+            mime: Some(Pointer::MIME.into()),
+            body: media::body(data, Pointer::MIME),
+            meta,
+        };
+    }
+    let mime = mime(label, &data);
+    Content { uri, mime: Some(mime.into()), body: media::body(data, mime), meta: None }
+}

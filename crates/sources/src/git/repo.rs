@@ -1,0 +1,329 @@
+//! The repository itself: opened once, without the environment and without programs, with bounded memory.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use gix::objs::{CommitRefIter, Kind as ObjectKind, TreeRefIter};
+use gix::odb::pack::cache::lru::StaticLinkedList;
+use libris_core::{Error, Result, Uri};
+
+use super::directory::{Directory, Weight};
+use super::history::Window;
+
+/// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
+const OBJECTS: usize = 8 * 1024 * 1024;
+const DELTAS: usize = 8 * 1024 * 1024;
+
+/// How many entries of directories are kept.
+const ENTRIES: u64 = 200_000;
+
+/// Of how many commits it is kept when their files last changed, and how many ancestors are.
+const WINDOWS: usize = 4;
+const ANCESTORS: usize = 1000;
+
+/// The most that one object may make the library reserve.
+const RESERVED: usize = 256 * 1024 * 1024;
+
+/// A repository that many may use at once.
+pub(super) struct Repo {
+    shared: gix::ThreadSafeRepository,
+    /// Whether others may write it without this system knowing.
+    remote: bool,
+    /// Handles that nobody uses now, with what they remember.
+    idle: Mutex<Vec<gix::Repository>>,
+    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
+    /// When the files of some commits last changed.
+    windows: quick_cache::sync::Cache<ObjectId, Arc<Window>>,
+    /// What is so many first parents before a commit.
+    ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
+}
+
+impl Repo {
+    pub(super) fn open(path: &Path) -> gix::Result<Self> {
+        // Nothing of the environment or of the user's configuration is read, and nothing here asks for what would
+        // run a program.
+        let options = gix::open::Options::isolated()
+            .config_overrides([format!("gitoxide.objects.allocLimit={RESERVED}")]);
+        let shared = options.open(path)?;
+        let remote = is_remote(shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir()));
+        Ok(Self {
+            shared,
+            remote,
+            idle: Mutex::default(),
+            directories: quick_cache::sync::Cache::with_weighter(1000, ENTRIES, Weight),
+            windows: quick_cache::sync::Cache::new(WINDOWS),
+            ancestors: quick_cache::sync::Cache::new(ANCESTORS),
+        })
+    }
+
+    /// Where `HEAD` is.
+    pub(super) fn own(&self) -> &Path {
+        self.shared.git_dir()
+    }
+
+    /// Where the branches and tags are: elsewhere for a linked working tree.
+    pub(super) fn common(&self) -> &Path {
+        self.shared.common_dir.as_deref().unwrap_or_else(|| self.shared.git_dir())
+    }
+
+    /// A handle for one task.
+    pub(super) fn objects(&self, patience: Patience) -> Objects<'_> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handle = idle.unwrap_or_else(|| {
+            let mut handle = self.shared.to_thread_local();
+            handle.object_cache_size(OBJECTS);
+            handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTAS)));
+            handle
+        });
+        Objects { handle: Some(handle), repo: self, patience, decoded: Cell::new(0) }
+    }
+}
+
+/// How long somebody waits for an answer.
+#[derive(Clone)]
+pub(super) struct Patience {
+    until: Instant,
+    limit: Duration,
+    gone: Arc<AtomicBool>,
+}
+
+impl Patience {
+    /// `gone` tells that nobody waits any more.
+    pub(super) fn new(limit: Duration, gone: Arc<AtomicBool>) -> Self {
+        Self { until: Instant::now() + limit, limit, gone }
+    }
+
+    /// An error once it has ended. Nobody can stop a blocking task but itself.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.gone.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable("nobody waits for the answer".into()));
+        }
+        if Instant::now() > self.until {
+            let limit = self.limit;
+            return Err(Error::Unavailable(format!(
+                "this took longer than {limit:?}; hint: ask for less, such as one path or fewer commits"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A repository as one task sees it.
+pub(super) struct Objects<'r> {
+    handle: Option<gix::Repository>,
+    repo: &'r Repo,
+    pub(super) patience: Patience,
+    decoded: Cell<u64>,
+}
+
+impl Drop for Objects<'_> {
+    fn drop(&mut self) {
+        // There are never more than are used at once, which is bounded.
+        self.repo.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.handle.take());
+    }
+}
+
+impl Deref for Objects<'_> {
+    type Target = gix::Repository;
+
+    fn deref(&self) -> &gix::Repository {
+        self.handle.as_ref().expect("the handle is given back when this is dropped")
+    }
+}
+
+/// What of a commit a walk through the history needs.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) tree: ObjectId,
+    pub(super) parents: Vec<ObjectId>,
+    /// When it was committed, in seconds.
+    pub(super) time: i64,
+}
+
+/// What stands in a tree under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) kind: EntryKind,
+    pub(super) id: ObjectId,
+}
+
+/// An entry with its name.
+pub(super) type Named = (Vec<u8>, Entry);
+
+impl Objects<'_> {
+    /// Whether others may write the repository without this system knowing.
+    pub(super) fn is_remote(&self) -> bool {
+        self.repo.remote
+    }
+
+    /// The size of an object; `None` if the repository does not hold it, as a partial clone may not.
+    pub(super) fn size(&self, id: ObjectId) -> Result<Option<u64>> {
+        Ok(self.try_find_header(id).map_err(fault)?.map(|header| header.size()))
+    }
+
+    /// The data of a blob, whose size the caller has looked at.
+    pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
+        self.patience.check()?;
+        let mut blob = self.find_blob(id).map_err(fault)?;
+        Ok(blob.take_data())
+    }
+
+    /// A commit; its parents are left out where a shallow clone ends.
+    pub(super) fn node(&self, id: ObjectId) -> Result<Node> {
+        self.patience.check()?;
+        let object = self.find_object(id).map_err(fault)?;
+        if object.kind != ObjectKind::Commit {
+            return Err(damaged("a commit is something else"));
+        }
+        let iter = || CommitRefIter::from_bytes(&object.data, self.object_hash());
+        let tree = iter().tree_id().map_err(fault)?;
+        let parents = if self.is_boundary(id)? { Vec::new() } else { iter().parent_ids().collect() };
+        let time = iter().committer().map_or(0, |committer| committer.seconds());
+        Ok(Node { tree, parents, time })
+    }
+
+    /// Whether a shallow clone ends at this commit.
+    pub(super) fn is_boundary(&self, id: ObjectId) -> Result<bool> {
+        let shallow = self.shallow_commits().map_err(fault)?;
+        Ok(shallow.is_some_and(|commits| commits.binary_search(&id).is_ok()))
+    }
+
+    /// The entries of a tree in the order of git, without those whose names lead elsewhere.
+    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<Named>> {
+        let object = self.tree_object(id)?;
+        let mut entries = Vec::new();
+        for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
+            let entry = entry.map_err(fault)?;
+            if is_name(entry.filename) {
+                let found = Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() };
+                entries.push((entry.filename.to_vec(), found));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The entry of a name in a tree, without making a list of all.
+    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<Entry>> {
+        let object = self.tree_object(id)?;
+        for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
+            let entry = entry.map_err(fault)?;
+            if *entry.filename == *name {
+                return Ok(Some(Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn tree_object(&self, id: ObjectId) -> Result<gix::Object<'_>> {
+        self.patience.check()?;
+        let object = self.find_object(id).map_err(fault)?;
+        if object.kind != ObjectKind::Tree {
+            return Err(damaged("a tree is something else"));
+        }
+        self.decoded.set(self.decoded.get() + object.data.len() as u64);
+        Ok(object)
+    }
+
+    /// How many bytes of trees were looked at so far.
+    pub(super) fn decoded(&self) -> u64 {
+        self.decoded.get()
+    }
+
+    /// The entries of a tree in the order of URIs.
+    pub(super) fn directory(&self, id: ObjectId) -> Result<Arc<Directory>> {
+        if let Some(kept) = self.repo.directories.get(&id) {
+            return Ok(kept);
+        }
+        let directory = Arc::new(Directory::new(self.tree(id)?));
+        self.repo.directories.insert(id, Arc::clone(&directory));
+        Ok(directory)
+    }
+
+    /// When the files of a commit last changed.
+    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<Window>> {
+        if let Some(kept) = self.repo.windows.get(&commit) {
+            return Ok(kept);
+        }
+        let window = Arc::new(Window::read(self, commit)?);
+        self.repo.windows.insert(commit, Arc::clone(&window));
+        Ok(window)
+    }
+
+    /// The commit that is so many first parents before another.
+    pub(super) fn ancestor(&self, commit: ObjectId, back: u32) -> Result<Option<ObjectId>> {
+        if let Some(kept) = self.repo.ancestors.get(&(commit, back)) {
+            return Ok(Some(kept));
+        }
+        let mut id = commit;
+        for _ in 0..back {
+            match self.node(id)?.parents.first() {
+                Some(parent) => id = *parent,
+                None => return Ok(None),
+            }
+        }
+        self.repo.ancestors.insert((commit, back), id);
+        Ok(Some(id))
+    }
+
+    /// What is at a path below a tree; the tree itself where the path is empty.
+    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<Entry>> {
+        let mut found = Entry { kind: EntryKind::Tree, id: tree };
+        for name in path {
+            if found.kind != EntryKind::Tree || !is_name(name) {
+                return Ok(None);
+            }
+            match self.entry(found.id, name)? {
+                Some(entry) => found = entry,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+}
+
+/// Whether a name in a tree is one that git would have written. A tree may come from anybody.
+pub(super) fn is_name(name: &[u8]) -> bool {
+    let reserved = name.is_empty() || matches!(name, b"." | b"..") || name.eq_ignore_ascii_case(b".git");
+    !reserved && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// The names of a path as it stands in a URI; `None` where it cannot be one.
+pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Some(Vec::new());
+    }
+    path.split('/').map(|segment| Uri::decode_segment(segment).filter(|name| is_name(name))).collect()
+}
+
+/// What went wrong with an object.
+pub(super) fn fault(cause: gix::Error) -> Error {
+    if cause.is_not_found() {
+        tracing::warn!(%cause, "an object is missing");
+        return Error::Unavailable(
+            "the repository does not hold this: it is a partial clone, or damaged".into(),
+        );
+    }
+    Error::failed("read the repository", cause)
+}
+
+fn damaged(what: &'static str) -> Error {
+    Error::failed("read the repository", what)
+}
+
+#[cfg(target_os = "linux")]
+fn is_remote(folder: &Path) -> bool {
+    use std::os::fd::AsFd;
+    std::fs::File::open(folder).is_ok_and(|folder| crate::remote::is_remote(folder.as_fd()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_remote(_: &Path) -> bool {
+    false
+}

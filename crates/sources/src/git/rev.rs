@@ -1,0 +1,286 @@
+//! Branches, tags and commits as they are written in a URI, and the commits that they stand for.
+//!
+//! A revision is read by a small grammar of its own and is never given to anything that would read more
+//! into it: a name, `HEAD`, or an id that may be shortened, and then `~`, `~3`, `^` or `^2`, any number of times.
+
+use std::collections::HashSet;
+
+use gix::ObjectId;
+use gix::objs::Kind;
+use libris_core::{Error, Proof, Result, Uri};
+
+use super::address::is_full_id;
+use super::repo::{Objects, fault};
+use super::seen::Seen;
+
+/// The longest revision.
+const LENGTH: usize = 1024;
+
+/// How far back a revision may lead.
+const BACK: u32 = 100_000;
+
+/// How many steps may follow a name.
+const STEPS: usize = 16;
+
+/// The shortest part of an id that is looked for.
+pub(super) const SHORTEST: usize = 4;
+
+/// How many objects may begin with the same part of an id before it is taken for too short.
+pub(super) const ALIKE: usize = 1000;
+
+/// The refs that are shown. Others, such as stashes and notes, are private to whoever works in the repository.
+pub(super) const SHOWN: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
+
+/// A commit that a revision stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Resolved {
+    pub(super) commit: ObjectId,
+    /// Whether the revision stands for this commit for ever.
+    pub(super) fixed: bool,
+    /// Tells for how long the revision stands for this commit.
+    pub(super) proof: Option<Proof>,
+}
+
+/// A revision as it was written.
+#[derive(Debug, PartialEq, Eq)]
+struct Rev<'a> {
+    base: &'a str,
+    steps: Vec<Step>,
+}
+
+/// A step from a commit to one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The parent of this number, from 1; the commit itself for 0.
+    Parent(u32),
+    /// So many first parents back.
+    Back(u32),
+}
+
+/// The text of a revision that stands in a URI.
+pub(super) fn decode(rev: &str) -> Result<String> {
+    let text = Uri::decode_segment(rev).and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| Error::invalid("the name of a branch, tag or commit is not text"))
+}
+
+/// The commit that a revision, as it stands in a URI, stands for; `None` if there is none.
+pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolved>> {
+    let text = decode(rev)?;
+    let rev = Rev::parse(&text)?;
+    let Some(mut resolved) = find(objects, rev.base)? else { return Ok(None) };
+    for step in &rev.steps {
+        match walk(objects, resolved.commit, *step)? {
+            Some(commit) => resolved.commit = commit,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(resolved))
+}
+
+fn find(objects: &Objects<'_>, base: &str) -> Result<Option<Resolved>> {
+    if is_full_id(base) {
+        let id = ObjectId::from_hex(base.as_bytes()).map_err(fault)?;
+        let commit = if id.kind() == objects.object_hash() { peel(objects, id)? } else { None };
+        return Ok(commit.map(|commit| Resolved { commit, fixed: true, proof: Some(Proof::always()) }));
+    }
+    let seen = Seen::of(objects, base);
+    for name in candidates(base) {
+        if let Some(commit) = by_name(objects, &name)? {
+            return Ok(Some(Resolved { commit, fixed: false, proof: seen.prove() }));
+        }
+    }
+    let commit = match base.len() >= SHORTEST && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => by_part(objects, base)?,
+        false => None,
+    };
+    // What begins alike may come at any time.
+    Ok(commit.map(|commit| Resolved { commit, fixed: false, proof: None }))
+}
+
+/// The full names that a name may stand for, in the order of git.
+pub(super) fn candidates(name: &str) -> Vec<String> {
+    if name == "HEAD" {
+        return vec![name.to_owned()];
+    }
+    let full = [
+        name.to_owned(),
+        format!("refs/{name}"),
+        format!("refs/tags/{name}"),
+        format!("refs/heads/{name}"),
+        format!("refs/remotes/{name}"),
+        format!("refs/remotes/{name}/HEAD"),
+    ];
+    full.into_iter().filter(|name| SHOWN.iter().any(|shown| name.starts_with(shown))).collect()
+}
+
+/// The commit that a ref of this full name leads to.
+pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<ObjectId>> {
+    let found = objects.try_find_reference(name).map_err(fault)?;
+    // The library tries other names too.
+    let Some(mut reference) = found.filter(|reference| reference.name().as_bstr() == name) else {
+        return Ok(None);
+    };
+    match reference.follow_to_object() {
+        Ok(id) => peel(objects, id.detach()),
+        // It leads to a branch that has no commit yet.
+        Err(cause) if cause.is_not_found() => Ok(None),
+        Err(cause) => Err(fault(cause)),
+    }
+}
+
+/// The commit with an id that begins so.
+fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
+    let mut commits = HashSet::new();
+    for id in beginning(objects, part)? {
+        commits.extend(peel(objects, id)?);
+    }
+    let mut commits = commits.into_iter();
+    match (commits.next(), commits.next()) {
+        (commit, None) => Ok(commit),
+        _ => Err(Error::invalid(format!("several commits begin with `{part}`: write more of the id"))),
+    }
+}
+
+/// The objects with ids that begin so.
+pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
+    let mut found = HashSet::new();
+    // Filled up, since a part alone does not tell what kind of id it is of.
+    let whole = format!("{part:0<length$}", length = objects.object_hash().len_in_hex());
+    let prefix = ObjectId::from_hex(whole.as_bytes()).and_then(|id| gix::hash::Prefix::new(&id, part.len()));
+    let Ok(prefix) = prefix else { return Ok(found) };
+    objects.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
+    if found.len() > ALIKE {
+        return Err(Error::invalid(format!("too many ids begin with `{part}`: write more of it")));
+    }
+    Ok(found)
+}
+
+/// The commit that an object is or, for a tag, stands for.
+pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
+    // A tag may stand for a tag.
+    for _ in 0..STEPS {
+        objects.patience.check()?;
+        let header = objects.try_find_header(id).map_err(fault)?;
+        match header.map(|header| header.kind()) {
+            Some(Kind::Commit) => return Ok(Some(id)),
+            Some(Kind::Tag) => {
+                let tag = objects.find_tag(id).map_err(fault)?;
+                id = tag.target_id().map_err(fault)?.detach();
+            }
+            Some(Kind::Tree | Kind::Blob) | None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+fn walk(objects: &Objects<'_>, from: ObjectId, step: Step) -> Result<Option<ObjectId>> {
+    match step {
+        Step::Parent(0) => Ok(Some(from)),
+        Step::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
+        Step::Back(count) => objects.ancestor(from, count),
+    }
+}
+
+impl<'a> Rev<'a> {
+    fn parse(text: &'a str) -> Result<Self> {
+        let wrong =
+            |why: &str| Error::invalid(format!("this is not the name of a branch, tag or commit: {why}"));
+        if text.len() > LENGTH {
+            return Err(wrong("it is too long"));
+        }
+        if text.starts_with('-') {
+            return Err(wrong("it begins with `-`"));
+        }
+        let end = text.find(['~', '^']).unwrap_or(text.len());
+        let (base, mut rest) = text.split_at(end);
+        if base.contains("..") || base.contains("@{") || base.contains(['\\', ':', '*', '?', '[']) {
+            return Err(wrong("one branch, tag or commit is meant, with at most `~2` or `^` after it"));
+        }
+        if gix::validate::reference::name_partial(base.into()).is_err() {
+            return Err(wrong("git allows no such name"));
+        }
+        let mut steps = Vec::new();
+        while let Some(sign) = rest.chars().next() {
+            let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+            let number = match &rest[1..=digits] {
+                "" => 1,
+                number => number
+                    .parse()
+                    .ok()
+                    .filter(|number| *number <= BACK)
+                    .ok_or_else(|| wrong("it leads too far back"))?,
+            };
+            steps.push(match sign {
+                '~' => Step::Back(number),
+                '^' => Step::Parent(number),
+                _ => return Err(wrong("after `~` or `^` only a number may follow")),
+            });
+            if steps.len() > STEPS {
+                return Err(wrong("it has too many steps"));
+            }
+            rest = &rest[1 + digits..];
+        }
+        Ok(Self { base, steps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rev, Step, candidates};
+
+    #[test]
+    fn revisions_are_read() {
+        let steps = |text: &'static str| Rev::parse(text).map(|rev| (rev.base, rev.steps)).unwrap();
+        assert_eq!(steps("main"), ("main", vec![]));
+        assert_eq!(steps("HEAD~3"), ("HEAD", vec![Step::Back(3)]));
+        assert_eq!(steps("v1.0^2~^0"), ("v1.0", vec![Step::Parent(2), Step::Back(1), Step::Parent(0)]));
+        assert_eq!(steps("feature/ünï"), ("feature/ünï", vec![]));
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        for text in [
+            "",
+            "-x",
+            "--upload-pack=touch x",
+            "-oProxyCommand=x",
+            "a..b",
+            "a...b",
+            "../x",
+            "/etc/passwd",
+            "a/",
+            "a//b",
+            "@{u}",
+            "HEAD@{1}",
+            "main@{yesterday}",
+            "a:b",
+            ":/fix",
+            "a\0b",
+            "a b",
+            "a\nb",
+            "x.lock",
+            ".hidden",
+            "a/.b",
+            "HEAD~x",
+            "HEAD~99999999999",
+            "HEAD^{tree}",
+            "HEAD^{/fix}",
+            "~1",
+            "a*",
+            "[a]",
+            "a\\b",
+            "main~1main",
+            "HEAD~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
+        ] {
+            assert!(Rev::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_shown_is_looked_for() {
+        assert_eq!(candidates("refs/stash").len(), 4);
+        assert!(candidates("refs/stash").iter().all(|name| name != "refs/stash"));
+        assert_eq!(candidates("FETCH_HEAD").first().unwrap(), "refs/tags/FETCH_HEAD");
+        assert_eq!(candidates("heads/main").first().unwrap(), "refs/heads/main");
+    }
+}

@@ -1,0 +1,111 @@
+//! Walking through a tree in the order of URIs, from any place on.
+
+use std::sync::Arc;
+
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use libris_core::Result;
+
+use super::directory::{Directory, name};
+use super::filter::Filter;
+use super::repo::{Entry, Objects};
+
+/// How deep directories may be nested. What is deeper is not shown.
+pub(super) const DEPTH: usize = 128;
+
+/// A file or directory in a tree.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// The path as it stands in a URI; that of a directory ends with a `/`, that of the root is empty.
+    pub(super) key: String,
+    /// The names on the way to it.
+    pub(super) path: Vec<u8>,
+    pub(super) entry: Entry,
+}
+
+/// A walk through the directories below a tree.
+pub(super) struct Walk<'a> {
+    objects: &'a Objects<'a>,
+    filter: &'a Filter,
+    /// The root, where it is still to be told.
+    root: Option<ObjectId>,
+    stack: Vec<Frame>,
+}
+
+struct Frame {
+    directory: Arc<Directory>,
+    next: usize,
+    key: String,
+    path: Vec<u8>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk over all that comes after a key; over everything with the root where there is none.
+    pub(super) fn new(
+        objects: &'a Objects<'a>,
+        filter: &'a Filter,
+        tree: ObjectId,
+        after: Option<&str>,
+    ) -> Result<Self> {
+        let mut walk = Self { objects, filter, root: Some(tree), stack: Vec::new() };
+        let Some(mut rest) = after else { return Ok(walk) };
+        walk.root = None;
+        walk.enter(tree, String::new(), Vec::new())?;
+        while let Some(frame) = walk.stack.last_mut() {
+            frame.next = frame.directory.after(rest);
+            // Of the keys that are not after it, only the last may be that of a directory that it is in.
+            let Some((key, entry)) = frame.next.checked_sub(1).map(|at| &frame.directory.entries()[at])
+            else {
+                break;
+            };
+            let inside = rest.strip_prefix(&**key).filter(|_| key.ends_with('/'));
+            let Some(inside) = inside else { break };
+            let (key, path, entry) = (format!("{}{key}", frame.key), join(&frame.path, key), *entry);
+            if !filter.shows(&path, true) || walk.stack.len() >= DEPTH {
+                break;
+            }
+            rest = inside;
+            walk.enter(entry.id, key, path)?;
+        }
+        Ok(walk)
+    }
+
+    fn enter(&mut self, tree: ObjectId, key: String, path: Vec<u8>) -> Result<()> {
+        let directory = self.objects.directory(tree)?;
+        self.stack.push(Frame { directory, next: 0, key, path });
+        Ok(())
+    }
+
+    pub(super) fn step(&mut self) -> Result<Option<Item>> {
+        if let Some(tree) = self.root.take() {
+            self.enter(tree, String::new(), Vec::new())?;
+            let entry = Entry { kind: EntryKind::Tree, id: tree };
+            return Ok(Some(Item { key: String::new(), path: Vec::new(), entry }));
+        }
+        loop {
+            let depth = self.stack.len();
+            let Some(frame) = self.stack.last_mut() else { return Ok(None) };
+            let Some((key, entry)) = frame.directory.entries().get(frame.next) else {
+                self.stack.pop();
+                continue;
+            };
+            frame.next += 1;
+            let directory = entry.kind == EntryKind::Tree;
+            let item =
+                Item { key: format!("{}{key}", frame.key), path: join(&frame.path, key), entry: *entry };
+            if !self.filter.shows(&item.path, directory) || (directory && depth >= DEPTH) {
+                continue;
+            }
+            if directory {
+                self.enter(item.entry.id, item.key.clone(), item.path.clone())?;
+            }
+            return Ok(Some(item));
+        }
+    }
+}
+
+/// The path of the entry of this key in the directory of this path.
+pub(super) fn join(path: &[u8], key: &str) -> Vec<u8> {
+    let name = name(key);
+    if path.is_empty() { name } else { [path, b"/", &name].concat() }
+}

@@ -1,0 +1,269 @@
+//! What changes: branches that move, and tags that come and go.
+//!
+//! The refs are looked at every so often, and only where the folders they are in have changed. That costs a few
+//! system calls, needs no support of the system, and works for whatever writes the repository.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use futures_core::Stream;
+use gix::ObjectId;
+use gix::objs::tree::EntryKind;
+use libris_core::{Change, Result, Uri};
+use tokio::sync::mpsc;
+
+use super::compare::{Compare, Difference};
+use super::pages::escaped;
+use super::refs::{self, shortest};
+use super::repo::{Entry, Objects};
+use super::rev::{SHOWN, candidates, peel};
+use super::seen::Stamp;
+use super::{Inner, LISTED};
+
+/// The most changes that are told one by one. Beyond, whoever listens had better look again.
+const CHANGES: usize = 100_000;
+
+/// How many changes may wait for whoever listens.
+const WAITING: usize = 1000;
+
+/// The shortest time between two looks.
+const BREATH: Duration = Duration::from_millis(10);
+
+/// For how long after a change there may be another that leaves no trace in the times of files.
+const UNSETTLED: Duration = Duration::from_secs(2);
+
+/// The changes of a repository. Dropping it ends the watch.
+pub(super) struct Changes(mpsc::Receiver<Change>);
+
+impl Stream for Changes {
+    type Item = Change;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// Begins to watch. A change after this has returned is told.
+pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
+    let (send, receive) = mpsc::channel(WAITING);
+    let mut pulse = Pulse::default();
+    pulse.beats(&inner);
+    let mut state = inner.blocking(Arc::default(), |_, objects| State::read(objects)).await?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = send.closed() => return,
+                () = tokio::time::sleep(inner.config.poll.max(BREATH)) => {}
+            }
+            let (was, mut beating) = (state.clone(), std::mem::take(&mut pulse));
+            let looked = inner.blocking(Arc::default(), move |inner, objects| {
+                if !beating.beats(inner) {
+                    return Ok((beating, None));
+                }
+                let now = State::read(objects)?;
+                // What takes too long to tell is lost, rather than tried again and again.
+                let changes = was.until(&now, inner, objects).unwrap_or_else(|_| vec![Change::Lost]);
+                Ok((beating, Some((changes, now))))
+            });
+            match looked.await {
+                Ok((beating, None)) => pulse = beating,
+                Ok((beating, Some((changes, now)))) => {
+                    pulse = beating;
+                    state = now;
+                    for change in changes {
+                        if send.send(change).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+                // It may be back at the next look, and then it is told what changed meanwhile.
+                Err(cause) => {
+                    tracing::debug!(name = inner.name, ?cause, "the refs cannot be read now");
+                    pulse = Pulse::default();
+                }
+            }
+        }
+    });
+    Ok(Changes(receive))
+}
+
+/// The times of the files and folders that hold the refs.
+#[derive(Default)]
+struct Pulse {
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
+    settled: bool,
+}
+
+impl Pulse {
+    /// Whether anything may have changed since the last time.
+    fn beats(&mut self, inner: &Inner) -> bool {
+        let same = self.settled && self.stamps.iter().all(|(path, stamp)| Stamp::of(path) == *stamp);
+        if same {
+            return false;
+        }
+        let now = SystemTime::now();
+        let mut paths = vec![inner.repo.own().join("HEAD"), inner.repo.common().join("packed-refs")];
+        for kind in SHOWN {
+            folders(&inner.repo.common().join(kind), &mut paths);
+        }
+        self.stamps = paths.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect();
+        let old = |stamp: &Stamp| {
+            let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
+            age.is_some_and(|age| age > UNSETTLED)
+        };
+        self.settled = self.stamps.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(old));
+        true
+    }
+}
+
+/// A folder and all that are in it.
+fn folders(path: &Path, found: &mut Vec<PathBuf>) {
+    found.push(path.to_owned());
+    let Ok(entries) = std::fs::read_dir(path) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            folders(&entry.path(), found);
+        }
+    }
+}
+
+/// What all names stand for at one time.
+#[derive(Clone, PartialEq, Eq)]
+struct State {
+    /// The branch that `HEAD` is, or the commit.
+    head: Head,
+    /// By full name: a commit or a tag.
+    refs: BTreeMap<String, ObjectId>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Head {
+    Branch(String),
+    Detached(Option<ObjectId>),
+}
+
+impl State {
+    fn read(objects: &Objects<'_>) -> Result<Self> {
+        let refs = refs::all(objects)?.into_iter().collect();
+        let head = match refs::head(objects)? {
+            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
+            _ => Head::Detached(super::rev::by_name(objects, LISTED)?),
+        };
+        Ok(Self { head, refs })
+    }
+
+    /// What a short name stands for.
+    fn find(&self, name: &str) -> Option<ObjectId> {
+        match (&self.head, name) {
+            (Head::Branch(branch), LISTED) => self.refs.get(branch).copied(),
+            (Head::Detached(id), LISTED) => *id,
+            _ => candidates(name).iter().find_map(|full| self.refs.get(full)).copied(),
+        }
+    }
+
+    /// The changes from this state to a later one.
+    fn until(&self, later: &Self, inner: &Inner, objects: &Objects<'_>) -> Result<Vec<Change>> {
+        if self == later {
+            return Ok(Vec::new());
+        }
+        let mut names = BTreeSet::from([LISTED.to_owned()]);
+        let all: BTreeSet<_> = self.refs.keys().chain(later.refs.keys()).collect();
+        for name in all.into_iter().filter(|name| self.refs.get(*name) != later.refs.get(*name)) {
+            let short = shortest(name);
+            names.insert(name.trim_start_matches("refs/").to_owned());
+            names.insert(short.to_owned());
+            names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
+        }
+        let mut told = Told { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
+        for name in names {
+            let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(objects, id));
+            let (old, new) = (commit(self.find(&name))?, commit(later.find(&name))?);
+            if old != new && !told.moved(objects, &name, old, new)? {
+                return Ok(vec![Change::Lost]);
+            }
+        }
+        Ok(told.changes)
+    }
+}
+
+/// Changes that are to be told.
+struct Told<'a> {
+    inner: &'a Inner,
+    changes: Vec<Change>,
+}
+
+impl Told<'_> {
+    /// Tells that a name stands for another commit; false where that is too much to tell.
+    fn moved(
+        &mut self,
+        objects: &Objects<'_>,
+        name: &str,
+        old: Option<ObjectId>,
+        new: Option<ObjectId>,
+    ) -> Result<bool> {
+        let rev = Uri::encode_segment(name.as_bytes());
+        let tree =
+            |commit: Option<ObjectId>| commit.map(|id| objects.node(id).map(|node| node.tree)).transpose();
+        let compare = Compare { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
+        let Some(differences) = compare.trees(tree(old)?, tree(new)?)? else { return Ok(false) };
+        let listed = name == LISTED;
+        match (self.inner.space.log(&rev), listed, old, new) {
+            (Some(log), true, None, _) => self.changes.push(Change::Added(log)),
+            (Some(log), true, _, None) => self.changes.push(Change::Removed(log)),
+            (log, ..) => self.changes.extend(log.map(Change::Updated)),
+        }
+        // A folder changes when something directly in it does.
+        let touched: HashSet<&[u8]> = differences
+            .iter()
+            .filter(|difference| !stayed(difference))
+            .map(|difference| parent(&difference.path))
+            .collect();
+        if touched.contains(&b""[..]) || old.is_none() || new.is_none() {
+            let root = self.inner.space.place(&rev, "");
+            self.changes.extend(root.map(|root| presence(listed, old.is_some(), new.is_some(), root)));
+        }
+        for difference in &differences {
+            if !stayed(difference) || touched.contains(&*difference.path) {
+                self.differs(&rev, listed, difference);
+            }
+        }
+        if listed && let Some(root) = self.inner.space.place(&rev, "") {
+            // Whatever else changed, files now say other times.
+            self.changes.push(Change::Described(root));
+        }
+        Ok(self.changes.len() <= CHANGES)
+    }
+
+    fn differs(&mut self, rev: &str, listed: bool, difference: &Difference) {
+        let path = escaped(&difference.path);
+        let is_tree = |entry: Option<Entry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
+        let path = if is_tree(difference.old) || is_tree(difference.new) { format!("{path}/") } else { path };
+        let uri = self.inner.space.place(rev, &path);
+        let (old, new) = (difference.old.is_some(), difference.new.is_some());
+        self.changes.extend(uri.map(|uri| presence(listed, old, new, uri)));
+    }
+}
+
+/// Whether this is a directory that was there before and still is.
+fn stayed(difference: &Difference) -> bool {
+    difference.is_directory() && difference.old.is_some() && difference.new.is_some()
+}
+
+/// The path of the directory that a path is in.
+fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
+}
+
+/// What happened to a resource that was there or not before, and is there or not now. Only what is listed is added
+/// to or removed from the list.
+fn presence(listed: bool, old: bool, new: bool, uri: Uri) -> Change {
+    match (listed, old, new) {
+        (true, false, true) => Change::Added(uri),
+        (true, true, false) => Change::Removed(uri),
+        _ => Change::Updated(uri),
+    }
+}

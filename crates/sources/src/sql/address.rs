@@ -1,0 +1,174 @@
+//! Where a database is, without saying its secrets.
+
+use std::fmt;
+use std::path::Path;
+
+use libris_core::{Error, Result};
+use serde::Deserialize;
+
+use super::config::Config;
+use super::dialect::Dialect;
+
+/// The address of a database as it is configured. It may hold a password, so it is never shown whole.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Url(String);
+
+impl Url {
+    /// An address such as `sqlite:shop.db` or `postgres://user@host/shop`.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether this text is the address of a database, rather than a path.
+    pub fn is_meant(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(scheme, _)| dialect(scheme).is_some())
+    }
+}
+
+/// Without user, password and options.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once(':').unwrap_or(("", &self.0));
+        match dialect(scheme) {
+            None => f.write_str("a database"),
+            Some(Dialect::Sqlite) => f.write_str(&self.0),
+            Some(_) => {
+                // A password may hold anything, so what counts is the last.
+                let host = rest.rsplit('@').next().unwrap_or_default().trim_start_matches('/');
+                write!(f, "{scheme}://{}", host.split('?').next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{self}>")
+    }
+}
+
+fn dialect(scheme: &str) -> Option<Dialect> {
+    match scheme {
+        "sqlite" => Some(Dialect::Sqlite),
+        "postgres" | "postgresql" => Some(Dialect::Postgres),
+        "mysql" | "mariadb" => Some(Dialect::Mysql),
+        _ => None,
+    }
+}
+
+/// The address of a database, with its secrets.
+pub(super) enum Address {
+    #[cfg(feature = "sqlite")]
+    Sqlite(std::path::PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(Box<sqlx::postgres::PgConnectOptions>),
+    #[cfg(feature = "mysql")]
+    Mysql(Box<sqlx::mysql::MySqlConnectOptions>),
+}
+
+impl Address {
+    /// The address that a configuration says; `folder` is where relative paths begin.
+    pub(super) fn of(config: &Config, folder: &Path) -> Result<(Self, String)> {
+        let url = match (&config.url, &config.url_env) {
+            (Some(Url(url)), None) => url.clone(),
+            (None, Some(name)) => secret(name)?,
+            _ => return Err(Error::invalid("a database needs either `url` or `url_env`")),
+        };
+        let password = config.password_env.as_deref().map(secret).transpose()?;
+        let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+        let unknown = || {
+            Error::invalid("a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not")
+        };
+        match dialect(scheme).ok_or_else(unknown)? {
+            Dialect::Sqlite => sqlite(&url, password.is_some(), folder),
+            Dialect::Postgres => postgres(&url, password),
+            Dialect::Mysql => mysql(&url, password, config.schemas.is_empty()),
+        }
+    }
+}
+
+fn secret(name: &str) -> Result<String> {
+    std::env::var(name).map_err(|_| Error::invalid(format!("the environment variable `{name}` is not set")))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(url: &str, password: bool, folder: &Path) -> Result<(Address, String)> {
+    let path = url.strip_prefix("sqlite:").unwrap_or(url);
+    let path = folder.join(path.strip_prefix("//").unwrap_or(path));
+    if password {
+        return Err(Error::invalid("SQLite has no passwords"));
+    }
+    if !path.is_file() {
+        let shown = path.display();
+        return Err(Error::invalid(format!("there is no file `{shown}`")));
+    }
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((Address::Sqlite(path), name))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, password: Option<String>) -> Result<(Address, String)> {
+    let mut options: sqlx::postgres::PgConnectOptions = url.parse().map_err(|_| malformed())?;
+    if let Some(password) = password {
+        options = options.password(&password);
+    }
+    let name = options.get_database().unwrap_or(options.get_username()).to_owned();
+    Ok((Address::Postgres(Box::new(options)), name))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(Address, String)> {
+    let rest = url.split_once(':').map_or("", |(_, rest)| rest);
+    let mut options: sqlx::mysql::MySqlConnectOptions =
+        format!("mysql:{rest}").parse().map_err(|_| malformed())?;
+    if let Some(password) = password {
+        options = options.password(&password);
+    }
+    if needs_database && options.get_database().is_none() {
+        return Err(Error::invalid(
+            "the URL names no database: write `mysql://user@host/database`, or say `schemas`",
+        ));
+    }
+    let name = options.get_database().unwrap_or("mysql").to_owned();
+    Ok((Address::Mysql(Box::new(options)), name))
+}
+
+// What is wrong with it may be its password.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn malformed() -> Error {
+    Error::invalid("the URL of the database is malformed: write `postgres://user@host:port/database`")
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(_: &str, _: bool, _: &Path) -> Result<(Address, String)> {
+    Err(Error::invalid("this program was built without SQLite"))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres(_: &str, _: Option<String>) -> Result<(Address, String)> {
+    Err(Error::invalid("this program was built without PostgreSQL"))
+}
+
+#[cfg(not(feature = "mysql"))]
+fn mysql(_: &str, _: Option<String>, _: bool) -> Result<(Address, String)> {
+    Err(Error::invalid("this program was built without MySQL"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let shown = |text: &str| format!("{} {:?}", Url::new(text), Url::new(text));
+        assert_eq!(shown("sqlite:a/shop.db"), "sqlite:a/shop.db <sqlite:a/shop.db>");
+        assert_eq!(shown("postgres://host/shop"), "postgres://host/shop <postgres://host/shop>");
+        let secret = ["s3cret", "s3c?ret", "s3c@ret", "s3c/ret", "s3c:ret", "s3c#ret"];
+        for secret in secret {
+            let shown =
+                shown(&format!("mysql://ada:{secret}@host:3306/shop?ssl-mode=required&password={secret}"));
+            assert!(!shown.contains("s3c") && !shown.contains("ada"), "{shown}");
+        }
+    }
+}

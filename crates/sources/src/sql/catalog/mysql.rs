@@ -1,0 +1,68 @@
+//! What MySQL and MariaDB say about their tables.
+
+use super::Questions;
+use crate::sql::dialect::Dialect;
+
+/// Narrows a question to one table, or to the database of the connection where no schemas are named.
+fn shown(alias: &str, schemas: &[String]) -> String {
+    let within = match schemas.is_empty() {
+        true => format!("{alias}.table_schema = DATABASE()"),
+        // Names of the configuration, written as text.
+        false => {
+            let names =
+                schemas.iter().map(|name| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''")));
+            format!("{alias}.table_schema IN ({})", names.collect::<Vec<_>>().join(", "))
+        }
+    };
+    let place = Dialect::Mysql.place(1);
+    format!(
+        "{within} AND {alias}.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
+         AND ({place} IS NULL OR ({alias}.table_schema = {place} AND {alias}.table_name = {place}))"
+    )
+}
+
+/// MariaDB keeps JSON as text, with a check. Only MariaDB reads such a comment.
+const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
+    SELECT 1 FROM information_schema.check_constraints j
+    WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
+    AND j.check_clause = CONCAT('json_valid(`', c.column_name, '`)')) THEN 'json' */";
+
+pub(super) fn questions(schemas: &[String]) -> Questions {
+    let shown = |alias| shown(alias, schemas);
+    Questions {
+        tables: format!(
+            "SELECT t.table_schema, t.table_name, t.table_type LIKE '%VIEW',
+                    CASE WHEN t.table_type LIKE '%VIEW' THEN NULL ELSE t.table_comment END, t.table_rows
+             FROM information_schema.tables t WHERE {} ORDER BY 1, 2",
+            shown("t")
+        ),
+        columns: format!(
+            "SELECT c.table_schema, c.table_name, c.column_name, c.column_type,
+                    CASE WHEN c.column_type LIKE 'tinyint(1)%' THEN 'tinyint(1)' {JSON} ELSE c.data_type END,
+                    CASE c.data_type
+                         WHEN 'decimal' THEN
+                              CONCAT('DECIMAL(', c.numeric_precision, ', ', c.numeric_scale, ')')
+                         WHEN 'date' THEN 'DATE' WHEN 'time' THEN 'TIME(6)' ELSE 'DATETIME(6)' END,
+                    c.is_nullable, c.column_default, c.column_comment
+             FROM information_schema.columns c WHERE {} ORDER BY 1, 2, c.ordinal_position",
+            shown("c")
+        ),
+        indexes: format!(
+            "SELECT s.table_schema, s.table_name, s.index_name, s.non_unique = 0, s.index_name = 'PRIMARY',
+                    CASE WHEN s.sub_part IS NULL THEN s.column_name ELSE
+                         CONCAT(s.column_name, '(', s.sub_part, ')') END
+             FROM information_schema.statistics s WHERE {}
+             ORDER BY 1, 2, s.index_name = 'PRIMARY' DESC, s.index_name, s.seq_in_index",
+            shown("s")
+        ),
+        references: format!(
+            "SELECT k.table_schema, k.table_name, k.constraint_name, k.column_name,
+                    k.referenced_table_schema, k.referenced_table_name, k.referenced_column_name,
+                    k.ordinal_position
+             FROM information_schema.key_column_usage k
+             WHERE {} AND k.referenced_table_name IS NOT NULL
+             ORDER BY 1, 2, k.constraint_name, k.ordinal_position",
+            shown("k")
+        ),
+    }
+}

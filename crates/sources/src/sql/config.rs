@@ -1,0 +1,150 @@
+//! What can be said about a database.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use libris_core::{Audience, Scope, UriTemplate};
+use serde::Deserialize;
+
+use super::address::Url;
+use super::output::Format;
+use super::value::Kind;
+
+/// A database whose schemas and rows are resources.
+///
+/// ```toml
+/// [[sql]]
+/// url = "sqlite:shop.db"
+///
+/// [[sql.query]]
+/// uri = "db://users/{user_id}/profile"
+/// sql = "SELECT name, email FROM users WHERE id = :user_id"
+/// parameters = { user_id = "integer" }
+/// one = true
+/// ```
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where it is: `sqlite:shop.db`, `postgres://user@host/shop` or `mysql://user@host/shop`.
+    pub url: Option<Url>,
+    /// The environment variable that holds the URL, instead of `url`.
+    pub url_env: Option<String>,
+    /// The environment variable that holds the password.
+    pub password_env: Option<String>,
+    /// The name in its URIs. That of the database or the file where it is not said.
+    pub name: Option<String>,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it is about.
+    pub description: Option<String>,
+    /// The schemas that are shown. All but the system's where it is not said; of MySQL, the database of
+    /// the URL.
+    pub schemas: Vec<String>,
+    /// The tables and views that are shown, as in `orders`, `sales.orders` or `sales.*`. All where it is
+    /// not said.
+    pub tables: Vec<String>,
+    /// The most rows that one read gives.
+    pub max_rows: u64,
+    /// The most bytes that one read gives.
+    pub max_bytes: u64,
+    /// How long a statement may take, as in `"10s"`.
+    #[serde(deserialize_with = "crate::duration::parse")]
+    pub timeout: Duration,
+    /// How many connections may be open at once.
+    pub connections: usize,
+    /// How often the database is asked for changes while somebody listens. `250ms` for SQLite and `5s`
+    /// for the others where it is not said.
+    #[serde(deserialize_with = "maybe_duration")]
+    pub poll: Option<Duration>,
+    /// The PostgreSQL channel on which triggers tell of changes.
+    pub channel: String,
+    /// How rows are written where the caller does not say: `"json"`, `"csv"` or `"markdown"`.
+    pub format: Format,
+    /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
+    #[serde(deserialize_with = "crate::duration::parse")]
+    pub ttl: Duration,
+    /// Who may share a kept answer: `"private"` or `"public"`.
+    pub scope: Scope,
+    /// Queries that are resources.
+    #[serde(rename = "query")]
+    pub queries: Vec<Query>,
+}
+
+impl Config {
+    /// The database at this URL, with all else left as it is by default.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: Some(Url::new(url)), ..Self::default() }
+    }
+
+    /// What to call it in messages: where it is, without its secrets.
+    pub fn shown(&self) -> String {
+        match (&self.url, &self.url_env) {
+            (Some(url), _) => url.to_string(),
+            (None, Some(name)) => format!("${name}"),
+            (None, None) => "a database".to_owned(),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            url: None,
+            url_env: None,
+            password_env: None,
+            name: None,
+            title: None,
+            description: None,
+            schemas: Vec::new(),
+            tables: Vec::new(),
+            max_rows: 1000,
+            max_bytes: 1024 * 1024,
+            timeout: Duration::from_secs(10),
+            connections: 4,
+            poll: None,
+            channel: "libris".to_owned(),
+            format: Format::Json,
+            ttl: Duration::ZERO,
+            scope: Scope::Private,
+            queries: Vec::new(),
+        }
+    }
+}
+
+/// A query that is a resource, or many where its URI has variables.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Query {
+    /// Where it is: a URI or a template such as `db://users/{user_id}/profile`.
+    pub uri: UriTemplate,
+    /// One `SELECT`, in which `:user_id` stands for the value of the variable `user_id`.
+    pub sql: String,
+    /// What the variables are: `"integer"`, `"number"`, `"decimal"`, `"boolean"`, `"date"`, `"time"`,
+    /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Text where it is not said.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Kind>,
+    /// For each variable, a query for the values to offer. In it, `:typed` is what has been typed so far,
+    /// and the other variables are those that are already filled in.
+    #[serde(default)]
+    pub complete: BTreeMap<String, String>,
+    /// Whether it gives one row, so that there is nothing at its URI where it gives none.
+    #[serde(default)]
+    pub one: bool,
+    /// How rows are written where the caller does not say. That of the database where it is not said.
+    pub format: Option<Format>,
+    /// A short name. The URI where it is not said.
+    pub name: Option<String>,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it is about.
+    pub description: Option<String>,
+    /// Whom it is for: `"user"`, `"assistant"` or both.
+    #[serde(default)]
+    pub audience: Vec<Audience>,
+    /// How important it is, from 0 to 1.
+    pub priority: Option<f64>,
+}
+
+fn maybe_duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    crate::duration::parse(deserializer).map(Some)
+}

@@ -1,0 +1,156 @@
+//! Names of tables and keys of rows as they stand in URIs.
+//!
+//! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary
+//! key, or its values with commas between them. As in SQL, a part in which that would be ambiguous stands
+//! in double quotes, which are doubled within. All of it is percent-encoded as one segment of the path;
+//! whether a comma is encoded makes no difference.
+
+use libris_core::{Error, Result};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::catalog::Name;
+
+/// What is encoded in a segment. Nothing that could be taken for syntax stays.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
+
+/// A text as one segment of a path.
+pub(super) fn segment(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// The name of a table in URIs.
+pub(super) fn label(name: &Name, default: &str) -> String {
+    let part = |text: &str| match text.is_empty() || text.contains(['.', '"']) {
+        true => quoted(text),
+        false => text.to_owned(),
+    };
+    match name.schema == default {
+        true => part(&name.table),
+        false => format!("{}.{}", part(&name.schema), part(&name.table)),
+    }
+}
+
+/// The table that a name in a URI means; `None` if it is not one.
+pub(super) fn name(label: &str, default: &str) -> Option<Name> {
+    let mut parts = split(label, '.')?;
+    let table = parts.pop()?;
+    let schema = parts.pop().unwrap_or_else(|| default.to_owned());
+    let name = Name { schema, table };
+    // Every table has one name only.
+    (parts.is_empty() && self::label(&name, default) == label).then_some(name)
+}
+
+/// The key of a row in URIs.
+pub(super) fn write(parts: &[String]) -> String {
+    let part = |text: &String| {
+        let ambiguous = text.is_empty()
+            || text.starts_with('"')
+            || text == "."
+            || text == ".."
+            || (parts.len() > 1 && text.contains(','));
+        if ambiguous { quoted(text) } else { text.clone() }
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join(",")
+}
+
+/// The `count` values of a key.
+pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String>> {
+    if count == 1 && !key.starts_with('"') {
+        return Ok(vec![key.to_owned()]);
+    }
+    match split(key, ',') {
+        Some(parts) if parts.len() == count => Ok(parts),
+        Some(parts) => Err(Error::invalid(format!(
+            "`{variable}` has {} values, but the key has {count} columns: write them with commas between",
+            parts.len()
+        ))),
+        None => Err(Error::invalid(format!("`{variable}` has a double quote that does not end"))),
+    }
+}
+
+/// The parts of a text, of which some may stand in double quotes; `None` if a quote does not end.
+fn split(text: &str, between: char) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let mut part = String::new();
+        if let Some(mut within) = rest.strip_prefix('"') {
+            loop {
+                let end = within.find('"')?;
+                part.push_str(&within[..end]);
+                within = &within[end + 1..];
+                match within.strip_prefix('"') {
+                    Some(more) => {
+                        part.push('"');
+                        within = more;
+                    }
+                    None => break,
+                }
+            }
+            rest = within;
+        } else {
+            let end = rest.find(between).unwrap_or(rest.len());
+            part.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        parts.push(part);
+        match rest.strip_prefix(between) {
+            Some(more) => rest = more,
+            None if rest.is_empty() => return Some(parts),
+            None => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{label, name, read, segment, write};
+    use crate::sql::catalog::Name;
+
+    #[test]
+    fn keys_are_read() {
+        assert_eq!(read("key", "a,b", 1).unwrap(), ["a,b"]);
+        assert_eq!(read("key", "1,2", 2).unwrap(), ["1", "2"]);
+        assert_eq!(read("key", "\"a,b\",\"\"\"\"", 2).unwrap(), ["a,b", "\""]);
+        assert_eq!(read("key", "\"..\"", 1).unwrap(), [".."]);
+        for (key, count) in [("1", 2), ("1,2,3", 2), ("\"a", 1), ("\"a\"b", 1), ("\"a,b", 2)] {
+            assert!(read("key", key, count).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_table_has_one_name() {
+        let named = |label| name(label, "public").map(|name| (name.schema, name.table));
+        assert_eq!(named("orders"), Some(("public".into(), "orders".into())));
+        assert_eq!(named("sales.orders"), Some(("sales".into(), "orders".into())));
+        assert_eq!(named("\"sales.orders\""), Some(("public".into(), "sales.orders".into())));
+        for label in ["public.orders", "\"orders\"", "a.b.c", "a\"b", "", "a.", ".a", "\"a"] {
+            assert_eq!(named(label), None, "{label}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(parts in prop::collection::vec(".{0,8}|[a\",.]{0,6}", 1..4)) {
+            prop_assert_eq!(read("key", &write(&parts), parts.len()).unwrap(), parts);
+        }
+
+        #[test]
+        fn labels_lead_back(schema in "[a.\"x]{1,5}|main", table in ".{1,8}|[a.\"]{1,5}") {
+            let name = Name { schema, table };
+            prop_assert_eq!(super::name(&label(&name, "main"), "main"), Some(name));
+        }
+
+        #[test]
+        fn segments_are_single(text in ".{0,20}") {
+            let segment = segment(&text);
+            prop_assert!(!segment.contains(['/', '?', '#', '&', '"']));
+        }
+    }
+}

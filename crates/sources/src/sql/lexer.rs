@@ -1,0 +1,280 @@
+//! Finding the places for values in a configured query.
+//!
+//! Only as much of SQL is known here as it takes to tell `:name` from what looks like it: strings, quoted
+//! names, comments and casts are passed over.
+
+use super::dialect::Dialect;
+
+/// A part of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text(String),
+    /// The place of a variable.
+    Variable(String),
+}
+
+/// The parts of one query; the error says what is wrong with it.
+pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Vec<Piece>, String> {
+    let begins = ["select", "with", "values", "table"];
+    let mut lexer = Lexer { dialect, rest: sql, pieces: Vec::new(), text: String::new(), first: None };
+    lexer.run()?;
+    let first = lexer.first.unwrap_or_default();
+    if !begins.contains(&&*first.to_ascii_lowercase()) {
+        return Err("its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE".to_owned());
+    }
+    let mut pieces = lexer.pieces;
+    pieces.push(Piece::Text(lexer.text));
+    Ok(pieces)
+}
+
+struct Lexer<'a> {
+    dialect: Dialect,
+    rest: &'a str,
+    pieces: Vec<Piece>,
+    text: String,
+    /// The first word.
+    first: Option<String>,
+}
+
+impl<'a> Lexer<'a> {
+    fn run(&mut self) -> Result<(), String> {
+        while let Some(next) = self.rest.chars().next() {
+            match next {
+                '\'' => self.quoted('\'', self.backslashes())?,
+                '"' => self.quoted('"', self.dialect == Dialect::Mysql)?,
+                '`' => self.quoted('`', false)?,
+                '[' if self.dialect == Dialect::Sqlite => self.until("]", "a `[`")?,
+                '$' if self.dialect == Dialect::Postgres && self.dollar().is_some() => {
+                    let tag = self.dollar().unwrap_or_default().to_owned();
+                    self.take(tag.len());
+                    self.until(&tag, "a dollar quote")?;
+                }
+                '-' if self.begins_line_comment() => self.line(),
+                '#' if self.dialect == Dialect::Mysql => self.line(),
+                '/' if self.rest.starts_with("/*") => self.comment()?,
+                ':' => self.colon(),
+                ';' => return self.end(),
+                '?' if self.dialect != Dialect::Postgres => return Err(positional()),
+                '$' | '@' if self.dialect == Dialect::Sqlite => return Err(positional()),
+                '$' if self.rest[1..].starts_with(|digit: char| digit.is_ascii_digit()) => {
+                    return Err(positional());
+                }
+                _ if is_name(next) => self.word()?,
+                _ => self.take(next.len_utf8()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, length: usize) {
+        let (taken, rest) = self.rest.split_at(length);
+        self.text.push_str(taken);
+        self.rest = rest;
+    }
+
+    fn word(&mut self) -> Result<(), String> {
+        let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
+        let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
+        let word = &self.rest[..end];
+        // MySQL writes files even in a transaction that only reads.
+        if word.eq_ignore_ascii_case("into") {
+            return Err("its `sql` must not say INTO".to_owned());
+        }
+        self.first.get_or_insert_with(|| word.to_owned());
+        self.take(end);
+        Ok(())
+    }
+
+    /// Whether backslashes escape in a string that begins here.
+    fn backslashes(&self) -> bool {
+        match self.dialect {
+            Dialect::Mysql => true,
+            Dialect::Sqlite => false,
+            // `E'…'`, but not the `e` at the end of another word.
+            Dialect::Postgres => {
+                let mut before = self.text.chars().rev();
+                matches!(before.next(), Some('e' | 'E'))
+                    && !before
+                        .next()
+                        .is_some_and(|character| is_name(character) || character.is_ascii_digit())
+            }
+        }
+    }
+
+    /// A string or name in quotes, which are doubled within.
+    fn quoted(&mut self, quote: char, backslashes: bool) -> Result<(), String> {
+        self.take(1);
+        while let Some(next) = self.rest.chars().next() {
+            self.take(next.len_utf8());
+            if next == quote {
+                if !self.rest.starts_with(quote) {
+                    return Ok(());
+                }
+                self.take(1);
+            } else if next == '\\' && backslashes {
+                let escaped = self.rest.chars().next().map_or(0, char::len_utf8);
+                self.take(escaped);
+            }
+        }
+        Err(format!("a {quote} in its `sql` does not end"))
+    }
+
+    fn until(&mut self, end: &str, what: &str) -> Result<(), String> {
+        let at = self.rest.find(end).ok_or_else(|| format!("{what} in its `sql` does not end"))?;
+        self.take(at + end.len());
+        Ok(())
+    }
+
+    /// `$$` or `$tag$`, if one begins here.
+    fn dollar(&self) -> Option<&'a str> {
+        // Within a word it is a part of it.
+        let end = self.rest[1..].find('$')? + 2;
+        let tag = &self.rest[1..end - 1];
+        let begins = !tag.starts_with(|digit: char| digit.is_ascii_digit());
+        let is_tag = tag.chars().all(|character| is_name(character) || character.is_ascii_digit());
+        (begins && is_tag).then_some(&self.rest[..end])
+    }
+
+    fn begins_line_comment(&self) -> bool {
+        let Some(after) = self.rest.strip_prefix("--") else { return false };
+        // MySQL takes `1--1` for a sum.
+        self.dialect != Dialect::Mysql
+            || after.is_empty()
+            || after.starts_with(|next: char| next.is_whitespace() || next.is_control())
+    }
+
+    fn line(&mut self) {
+        let end = self.rest.find('\n').unwrap_or(self.rest.len());
+        self.take(end);
+    }
+
+    fn comment(&mut self) -> Result<(), String> {
+        let mut depth = 0;
+        loop {
+            if self.rest.starts_with("/*") && (depth == 0 || self.dialect == Dialect::Postgres) {
+                depth += 1;
+                self.take(2);
+            } else if self.rest.starts_with("*/") {
+                depth -= 1;
+                self.take(2);
+                if depth == 0 {
+                    return Ok(());
+                }
+            } else {
+                let Some(next) = self.rest.chars().next() else {
+                    return Err("a comment in its `sql` does not end".to_owned());
+                };
+                self.take(next.len_utf8());
+            }
+        }
+    }
+
+    fn colon(&mut self) {
+        if self.rest.starts_with("::") {
+            return self.take(2);
+        }
+        let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '.';
+        let after = &self.rest[1..];
+        let end = after.find(|character| !name(character)).unwrap_or(after.len());
+        let variable = after[..end].trim_end_matches('.');
+        if !variable.starts_with(is_name) {
+            return self.take(1);
+        }
+        self.pieces.push(Piece::Text(std::mem::take(&mut self.text)));
+        self.pieces.push(Piece::Variable(variable.to_owned()));
+        self.rest = &after[variable.len()..];
+    }
+
+    /// Nothing but blanks and comments may follow a semicolon.
+    fn end(&mut self) -> Result<(), String> {
+        let mut after = Lexer {
+            dialect: self.dialect,
+            rest: &self.rest[1..],
+            pieces: Vec::new(),
+            text: String::new(),
+            first: None,
+        };
+        loop {
+            let blank = after.rest.len() - after.rest.trim_start().len();
+            after.take(blank);
+            match after.rest.chars().next() {
+                None => return Ok(()),
+                Some('-') if after.begins_line_comment() => after.line(),
+                Some('/') if after.rest.starts_with("/*") => after.comment()?,
+                Some(_) => return Err("its `sql` must be one statement".to_owned()),
+            }
+        }
+    }
+}
+
+fn positional() -> String {
+    "its `sql` has places without names: write `:name`".to_owned()
+}
+
+fn is_name(character: char) -> bool {
+    character.is_alphabetic() || character == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piece, pieces};
+    use crate::sql::dialect::Dialect::{self, Mysql, Postgres, Sqlite};
+
+    fn variables(sql: &str, dialect: Dialect) -> Vec<String> {
+        let pieces = pieces(sql, dialect).unwrap();
+        let name = |piece| match piece {
+            Piece::Variable(name) => Some(name),
+            Piece::Text(_) => None,
+        };
+        pieces.into_iter().filter_map(name).collect()
+    }
+
+    #[test]
+    fn places_are_found() {
+        let cases = [
+            (Sqlite, "SELECT * FROM t WHERE a = :a AND b=:b_2;", vec!["a", "b_2"]),
+            (Sqlite, "SELECT ':no', \":no\", [:no], `:no`, 'it''s :no', :yes", vec!["yes"]),
+            (Sqlite, "SELECT 1 -- :no\n, :yes /* :no */", vec!["yes"]),
+            (Sqlite, "SELECT '\\', :yes", vec!["yes"]),
+            (Postgres, "SELECT a::text, :yes::int, x.b::date", vec!["yes"]),
+            (Postgres, "SELECT $$ :no '$$, $a$ :no $$ $a$, :yes", vec!["yes"]),
+            (Postgres, "SELECT E'\\' :no', e'\\\\', :yes", vec!["yes"]),
+            (Postgres, "SELECT 'a\\', :yes, U&'\\0041'", vec!["yes"]),
+            (Postgres, "SELECT a[1:2], j ? 'k', /* a /* b */ :no */ :yes", vec!["yes"]),
+            (Mysql, "SELECT 'it\\'s :no', \"a\\\" :no\", @a := 1, 1--1, :yes # :no", vec!["yes"]),
+            (Mysql, "WITH x AS (SELECT 1) SELECT :yes FROM x -- :no", vec!["yes"]),
+        ];
+        for (dialect, sql, expected) in cases {
+            assert_eq!(variables(sql, dialect), expected, "{sql}");
+        }
+        assert_eq!(
+            pieces("SELECT :a.b", Postgres).unwrap()[1],
+            Piece::Variable("a.b".to_owned()),
+            "variables of templates may have dots"
+        );
+    }
+
+    #[test]
+    fn what_is_not_one_query_is_refused() {
+        let cases = [
+            (Sqlite, "SELECT 1; DROP TABLE t"),
+            (Sqlite, "DELETE FROM t"),
+            (Sqlite, ""),
+            (Sqlite, "PRAGMA user_version"),
+            (Sqlite, "SELECT ?"),
+            (Sqlite, "SELECT @a"),
+            (Sqlite, "SELECT 'a"),
+            (Postgres, "SELECT $1"),
+            (Postgres, "SELECT $a$ b"),
+            (Postgres, "SELECT /* /* */"),
+            (Mysql, "SELECT ?"),
+            (Mysql, "SELECT 1; SELECT 2"),
+            (Mysql, "SELECT 'a\\'"),
+            (Mysql, "SELECT 1 INTO OUTFILE '/tmp/x'"),
+        ];
+        for (dialect, sql) in cases {
+            assert!(pieces(sql, dialect).is_err(), "{sql}");
+        }
+        assert!(pieces("SELECT 1; -- the end\n /* really */ ", Sqlite).is_ok());
+    }
+}

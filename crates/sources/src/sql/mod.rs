@@ -1,0 +1,437 @@
+//! Databases as resources: schemas, rows and configured queries.
+//!
+//! Nothing is ever written: connections or transactions only read, what a URI names is looked up in the
+//! database's own catalog, and every value is bound. What callers are told about a database that does not
+//! answer says why in general words; what it said itself is logged.
+
+// One database alone needs only a part of what they share.
+#![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
+
+mod address;
+mod catalog;
+mod config;
+mod dialect;
+mod driver;
+mod follow;
+mod key;
+mod lexer;
+mod output;
+mod query;
+mod read;
+mod rows;
+mod schema;
+mod triggers;
+mod value;
+mod watch;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::{Specificity, TemplateSet};
+use libris_core::{
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Uri, UriTemplate,
+};
+use tokio::sync::OnceCell;
+
+pub use address::Url;
+pub use config::{Config, Query};
+pub use output::Format;
+pub use value::Kind;
+
+use address::Address;
+use catalog::{Name, Summary, Table};
+use dialect::Dialect;
+use driver::{Driver, Problem, Settings, Statement};
+use follow::Followed;
+
+/// The media type of a directory.
+const DIRECTORY: &str = "inode/directory";
+
+/// How long what is known of a table is taken for true without asking.
+const KNOWN: Duration = Duration::from_secs(2);
+
+/// A database as a source.
+pub struct Sql {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: Config,
+    name: String,
+    /// The URI that all of its own begin with.
+    root: Uri,
+    driver: Arc<dyn Driver>,
+    places: TemplateSet<Place>,
+    queries: Vec<query::Query>,
+    /// Tables that were looked at a moment ago.
+    known: Mutex<HashMap<Name, (Instant, Arc<Table>)>>,
+    /// The schema whose tables are named without it.
+    default: OnceCell<String>,
+    followed: Followed,
+}
+
+/// What a URI stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The folder of everything.
+    Folder,
+    /// The schema of the whole database.
+    Schema,
+    /// The folder of a table.
+    TableFolder,
+    /// The schema of a table.
+    TableSchema,
+    /// A page of rows.
+    Rows,
+    /// A row.
+    Row,
+    /// A configured query.
+    Query(usize),
+}
+
+impl Sql {
+    /// Checks the configuration; `folder` is where a relative path of a SQLite file begins. The database
+    /// itself is not asked before it is needed, so it may be away.
+    pub fn open(config: Config, folder: &Path) -> Result<Self> {
+        let (address, found) = Address::of(&config, folder)?;
+        let name = config.name.clone().unwrap_or(found);
+        if name.is_empty() {
+            return Err(Error::invalid("the database has no `name`"));
+        }
+        for (key, value) in [("max_rows", config.max_rows), ("max_bytes", config.max_bytes)] {
+            if value == 0 {
+                return Err(Error::invalid(format!("`{key}` must be at least 1")));
+            }
+        }
+        if config.connections == 0
+            || config.timeout.is_zero()
+            || config.poll.is_some_and(|poll| poll.is_zero())
+        {
+            return Err(Error::invalid("`connections`, `timeout` and `poll` must not be 0"));
+        }
+        let settings = Settings { connections: config.connections, timeout: config.timeout };
+        let driver = driver::open(&address, settings);
+        let dialect = driver.dialect();
+        let root = Uri::parse(&format!("{}://{}/", dialect.scheme(), key::segment(&name)))?;
+        let queries = config
+            .queries
+            .iter()
+            .map(|query| query::Query::new(query.clone(), dialect, config.format))
+            .collect::<Result<Vec<_>>>()?;
+        let mut places = vec![
+            (format!("{root}"), Place::Folder),
+            (format!("{root}schema{{?format}}"), Place::Schema),
+            (format!("{root}{{table}}/"), Place::TableFolder),
+            (format!("{root}{{table}}/schema{{?format}}"), Place::TableSchema),
+            (format!("{root}{{table}}/rows{{?limit,after,format}}"), Place::Rows),
+            (format!("{root}{{table}}/rows/{{key}}{{?format}}"), Place::Row),
+        ]
+        .into_iter()
+        .map(|(text, place)| Ok((UriTemplate::parse(&text)?, place)))
+        .collect::<Result<Vec<_>>>()?;
+        for (at, query) in queries.iter().enumerate() {
+            if places.iter().any(|(template, _)| *template == query.template) {
+                return Err(Error::invalid(format!("the query `{}` is there twice", query.template)));
+            }
+            places.push((query.template.clone(), Place::Query(at)));
+        }
+        let inner = Inner {
+            config,
+            name,
+            root,
+            driver,
+            places: TemplateSet::new(places),
+            queries,
+            known: Mutex::default(),
+            default: OnceCell::new(),
+            followed: Followed::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The URI that everything in it begins with, except for configured queries.
+    pub fn root(&self) -> &Uri {
+        &self.inner.root
+    }
+
+    /// A script that makes PostgreSQL tell of every row that changes; `None` for other databases.
+    pub async fn triggers(&self) -> Result<Option<String>> {
+        if self.inner.driver.dialect() != Dialect::Postgres {
+            return Ok(None);
+        }
+        let tables = self.inner.tables().await?;
+        Ok(Some(triggers::script(&tables, &self.inner.config.channel)))
+    }
+}
+
+#[async_trait]
+impl Source for Sql {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        let (template, place, _) = self.inner.places.closest(uri)?;
+        let exact = match place {
+            Place::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
+            _ => false,
+        };
+        Some(if exact { Specificity::EXACT } else { template.specificity() })
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        Ok(page(self.inner.resources().await?, after, limit))
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        self.inner.read(uri).await
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let templates = self.inner.places.iter().filter_map(|(uri, place)| self.inner.template(uri, *place));
+        Ok(Templates { templates: templates.collect(), proof: Some(Proof::always()) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        self.inner.complete(asked).await
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let all = self.inner.resources().await?;
+        let folder = all.iter().find(|resource| resource.uri == *uri);
+        match folder.map(|folder| folder.mime.as_deref() == Some(DIRECTORY)) {
+            None => return Err(Error::NotFound(uri.clone())),
+            Some(false) => return Err(Error::NotDirectory(uri.clone())),
+            Some(true) => {}
+        }
+        let below = |resource: &Resource| {
+            let rest = resource.uri.as_str().strip_prefix(uri.as_str()).unwrap_or_default();
+            !rest.is_empty() && !rest.trim_end_matches('/').contains('/')
+        };
+        Ok(page(all.into_iter().filter(below).collect(), after, limit))
+    }
+
+    fn cache(&self) -> Cache {
+        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        self.inner.subject(uri)
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.inner.follow(subject);
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(Some(watch::changes(Arc::clone(&self.inner)).await))
+    }
+}
+
+/// One page of resources that are in order.
+fn page(all: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
+    let mut rest = all.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
+    let resources: Vec<_> = rest.by_ref().take(limit).collect();
+    Page { resources, more: rest.next().is_some(), proof: None }
+}
+
+impl Inner {
+    /// What is said about a problem to whoever asked.
+    fn error(&self, problem: Problem) -> Error {
+        let name = &self.name;
+        match problem {
+            Problem::Away(why) => Error::Unavailable(format!(
+                "the database `{name}` cannot be reached now: {why}; try again later"
+            )),
+            Problem::Slow => Error::Unavailable(format!(
+                "the database `{name}` did not answer within {}; ask for less, or try again later",
+                humantime::format_duration(self.config.timeout)
+            )),
+            Problem::Value => {
+                Error::invalid("the database cannot use a value that was given: is it of the right type?")
+            }
+            Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
+        }
+    }
+
+    async fn default_schema(&self) -> Result<&str> {
+        let ask = async || {
+            let sql = match self.driver.dialect() {
+                Dialect::Sqlite => return Ok("main".to_owned()),
+                Dialect::Postgres => "SELECT coalesce(current_schema()::text, 'public')",
+                Dialect::Mysql => "SELECT coalesce(DATABASE(), '')",
+            };
+            let statement = Statement::new(sql.to_owned(), Vec::new());
+            let rows =
+                driver::collect(&*self.driver, &statement).await.map_err(|problem| self.error(problem))?;
+            Ok(rows.first().map(|row| row[0].name()).unwrap_or_default())
+        };
+        self.default.get_or_try_init(ask).await.map(String::as_str)
+    }
+
+    /// Whether a table is shown.
+    fn shows(&self, name: &Name, default: &str) -> bool {
+        let Config { schemas, tables, .. } = &self.config;
+        let full = format!("{}.{}", name.schema, name.table);
+        let fits =
+            |pattern: &String| fits(pattern, &full) || (name.schema == default && fits(pattern, &name.table));
+        (schemas.is_empty() || schemas.contains(&name.schema))
+            && (tables.is_empty() || tables.iter().any(fits))
+    }
+
+    async fn summaries(&self) -> Result<Vec<Summary>> {
+        let default = self.default_schema().await?;
+        let found = catalog::summaries(&*self.driver, &self.config.schemas).await;
+        let mut found = found.map_err(|problem| self.error(problem))?;
+        found.retain(|summary| self.shows(&summary.name, default));
+        Ok(found)
+    }
+
+    /// All about all tables that are shown.
+    async fn tables(&self) -> Result<Vec<Table>> {
+        let default = self.default_schema().await?;
+        let found = catalog::tables(&*self.driver, &self.config.schemas).await;
+        let mut found = found.map_err(|problem| self.error(problem))?;
+        found.retain(|table| self.shows(table.name(), default));
+        Ok(found)
+    }
+
+    /// All about the table that a URI names, if it is shown.
+    async fn table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+        let default = self.default_schema().await?;
+        let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
+            return Ok(None);
+        };
+        if name.table.contains('\0') || name.schema.contains('\0') {
+            return Ok(None);
+        }
+        let found = catalog::table(&*self.driver, &self.config.schemas, &name).await;
+        let found = found.map_err(|problem| self.error(problem))?;
+        Ok(found.map(|table| self.remember(name, table)))
+    }
+
+    /// The same, but what was found a moment ago is taken for true.
+    async fn known_table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+        let default = self.default_schema().await?;
+        let known = key::name(label, default).and_then(|name| {
+            let known = self.known();
+            let (since, table) = known.get(&name)?;
+            (since.elapsed() < KNOWN).then(|| Arc::clone(table))
+        });
+        match known {
+            Some(table) => Ok(Some(table)),
+            None => self.table(label).await,
+        }
+    }
+
+    fn remember(&self, name: Name, table: Table) -> Arc<Table> {
+        /// More tables than anybody looks at within a moment.
+        const MOST: usize = 1000;
+        let table = Arc::new(table);
+        let mut known = self.known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(name, (Instant::now(), Arc::clone(&table)));
+        table
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Name, (Instant, Arc<Table>)>> {
+        // An insertion leaves it whole.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The URI below which everything of a table is.
+    fn folder(&self, name: &Name, default: &str) -> String {
+        format!("{}{}/", self.root, key::segment(&key::label(name, default)))
+    }
+
+    /// Everything that is listed, in order.
+    async fn resources(&self) -> Result<Vec<Resource>> {
+        let default = self.default_schema().await?;
+        let directory =
+            |uri: Uri, name: &str| Resource { mime: Some(DIRECTORY.to_owned()), ..Resource::new(uri, name) };
+        let schema = |uri: Uri, name: &str| Resource {
+            title: Some(format!("Schema of {name}")),
+            mime: Some("text/markdown".to_owned()),
+            ..Resource::new(uri, "schema")
+        };
+        let shown = self.config.title.as_deref().unwrap_or(&self.name);
+        let mut all = vec![
+            Resource {
+                title: self.config.title.clone(),
+                description: self.config.description.clone(),
+                ..directory(self.root.clone(), &self.name)
+            },
+            Resource {
+                description: self.config.description.clone(),
+                ..schema(self.root.below("schema")?, shown)
+            },
+        ];
+        for summary in self.summaries().await? {
+            let label = key::label(&summary.name, default);
+            let folder = Uri::parse(&self.folder(&summary.name, default))?;
+            let described =
+                |resource: Resource| Resource { description: summary.comment.clone(), ..resource };
+            all.push(described(schema(folder.below("schema")?, &label)));
+            all.push(described(directory(folder, &label)));
+        }
+        all.extend(self.queries.iter().filter_map(query::Query::resource));
+        all.sort_by(|one, other| one.uri.cmp(&other.uri));
+        all.dedup_by(|one, other| one.uri == other.uri);
+        Ok(all)
+    }
+
+    fn template(&self, uri: &UriTemplate, place: Place) -> Option<Template> {
+        let (name, about) = match place {
+            Place::Folder | Place::Schema | Place::TableFolder => return None,
+            Place::Query(at) => return Some(self.queries[at].template()),
+            Place::TableSchema => ("schema", "The columns, keys and indexes of a table"),
+            Place::Rows => ("rows", "Rows of a table, a page at a time in the order of its key"),
+            Place::Row => ("row", "One row of a table by its key"),
+        };
+        let shown = self.config.title.as_deref().unwrap_or(&self.name);
+        Some(Template {
+            description: Some(format!("{about} of the database {shown}")),
+            ..Template::new(uri.clone(), format!("{} {name}", self.name))
+        })
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn patterns_fit() {
+        let cases = [
+            ("orders", "orders", true),
+            ("orders", "orders2", false),
+            ("sales.*", "sales.orders", true),
+            ("*", "", true),
+            ("*_log", "web_log", true),
+            ("*_log", "log", false),
+            ("a*b*c", "axxbyyc", true),
+            ("a*a", "a", false),
+        ];
+        for (pattern, name, expected) in cases {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

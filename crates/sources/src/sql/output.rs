@@ -1,0 +1,305 @@
+//! Rows as JSON, CSV or Markdown, written as they come and never more than allowed.
+
+use std::ops::ControlFlow;
+
+use libris_core::Uri;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::driver::Sink;
+use super::value::{Cell, encode};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Objects by the names of the columns.
+    #[default]
+    Json,
+    /// RFC 4180, with a line of names. Null is an empty field.
+    Csv,
+    /// A table.
+    Markdown,
+}
+
+impl Format {
+    /// The names of all.
+    pub(super) const NAMES: [&'static str; 3] = ["json", "csv", "markdown"];
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "json" => Some(Self::Json),
+            "csv" => Some(Self::Csv),
+            "markdown" => Some(Self::Markdown),
+            _ => None,
+        }
+    }
+
+    pub(super) fn mime(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Csv => "text/csv",
+            Self::Markdown => "text/markdown",
+        }
+    }
+}
+
+/// Whether what is written is a row or rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    One,
+    Many,
+}
+
+/// Takes rows and writes them.
+pub(super) struct Writer {
+    format: Format,
+    shape: Shape,
+    max_rows: u64,
+    max_bytes: u64,
+    /// The names of the columns, each once.
+    names: Vec<String>,
+    /// How many values at the end of each row are its key and are not shown.
+    hidden: usize,
+    text: String,
+    pub(super) rows: u64,
+    /// Whether there are more rows than were taken.
+    pub(super) more: bool,
+    /// How large it would have been at least, if that is too large.
+    pub(super) large: Option<u64>,
+    /// The key of the last row.
+    pub(super) last: Vec<Option<String>>,
+}
+
+impl Writer {
+    pub(super) fn new(format: Format, shape: Shape, max_rows: u64, max_bytes: u64) -> Self {
+        Self {
+            format,
+            shape,
+            max_rows,
+            max_bytes,
+            names: Vec::new(),
+            hidden: 0,
+            text: String::new(),
+            rows: 0,
+            more: false,
+            large: None,
+            last: Vec::new(),
+        }
+    }
+
+    /// With these names of columns, and `hidden` more values in each row that are its key.
+    pub(super) fn named(mut self, names: Vec<String>, hidden: usize) -> Self {
+        self.hidden = hidden;
+        self.name(names);
+        self
+    }
+
+    fn name(&mut self, names: Vec<String>) {
+        for mut name in names {
+            // An object cannot have two of the same name.
+            let mut number = 1;
+            let plain = name.clone();
+            while self.names.contains(&name) {
+                number += 1;
+                name = format!("{plain}_{number}");
+            }
+            self.names.push(name);
+        }
+        match self.format {
+            Format::Json => {}
+            Format::Csv => self.text = line(self.names.iter().map(|name| field(name)), ",") + "\r\n",
+            Format::Markdown => {
+                let names = line(self.names.iter().map(|name| escape(name)), " | ");
+                let rule = vec!["---"; self.names.len()].join(" | ");
+                self.text = format!("| {names} |\n| {rule} |\n");
+            }
+        }
+    }
+
+    fn write(&self, row: &[Cell]) -> String {
+        match self.format {
+            Format::Json => {
+                let pairs =
+                    self.names.iter().zip(row).map(|(name, cell)| format!("{}:{}", quote(name), json(cell)));
+                format!("{{{}}}", line(pairs, ","))
+            }
+            Format::Csv => line(row.iter().map(plain), ",") + "\r\n",
+            Format::Markdown => {
+                let cells = row.iter().map(|cell| cell.text().map_or_else(String::new, |text| escape(&text)));
+                format!("| {} |\n", line(cells, " | "))
+            }
+        }
+    }
+
+    /// What was written, with where it goes on.
+    pub(super) fn finish(self, next: Option<&Uri>) -> String {
+        if self.format != Format::Json {
+            let more = match (next, self.more) {
+                (Some(next), _) => format!("\nMore rows: {next}\n"),
+                (None, true) => "\nThere are more rows than are shown.\n".to_owned(),
+                (None, false) => String::new(),
+            };
+            // A table has no place for a remark, but prose around it has.
+            return self.text + if self.format == Format::Markdown { &more } else { "" };
+        }
+        if self.shape == Shape::One {
+            return self.text;
+        }
+        let more = match (next, self.more) {
+            (Some(next), _) => format!(",\"next\":{}", quote(next.as_str())),
+            (None, true) => ",\"more\":true".to_owned(),
+            (None, false) => String::new(),
+        };
+        format!("{{\"rows\":[{}]{more}}}", self.text)
+    }
+}
+
+impl Sink for Writer {
+    fn columns(&mut self, names: Vec<String>) {
+        if self.names.is_empty() {
+            self.name(names);
+        }
+    }
+
+    fn row(&mut self, mut row: Vec<Cell>) -> ControlFlow<()> {
+        if self.rows == self.max_rows {
+            self.more = true;
+            return ControlFlow::Break(());
+        }
+        let key = row.split_off(row.len().saturating_sub(self.hidden));
+        let written = self.write(&row);
+        let size = (self.text.len() + written.len()) as u64;
+        if size > self.max_bytes {
+            // Where the rest can be asked for, as much as fits is given.
+            if self.hidden > 0 && self.rows > 0 {
+                self.more = true;
+            } else {
+                self.large = Some(size);
+            }
+            return ControlFlow::Break(());
+        }
+        if self.format == Format::Json && self.shape == Shape::Many {
+            self.text.push_str(if self.rows == 0 { "\n" } else { ",\n" });
+        }
+        self.text.push_str(&written);
+        self.last = key.iter().map(Cell::text).collect();
+        self.rows += 1;
+        ControlFlow::Continue(())
+    }
+}
+
+fn line(parts: impl Iterator<Item = String>, between: &str) -> String {
+    parts.collect::<Vec<_>>().join(between)
+}
+
+/// A text as JSON.
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn json(cell: &Cell) -> String {
+    match cell {
+        Cell::Null => "null".to_owned(),
+        Cell::Boolean(value) => value.to_string(),
+        Cell::Integer(value) => value.to_string(),
+        Cell::Unsigned(value) => value.to_string(),
+        Cell::Number(value) => serde_json::Value::from(*value).to_string(),
+        Cell::Text(text) => quote(text),
+        Cell::Bytes(bytes) => quote(&encode(bytes)),
+        Cell::Json(text) => match serde_json::from_str::<&RawValue>(text) {
+            Ok(raw) => raw.get().to_owned(),
+            Err(_) => quote(text),
+        },
+    }
+}
+
+fn plain(cell: &Cell) -> String {
+    match cell.text() {
+        None => String::new(),
+        // Otherwise it would read as null.
+        Some(text) if text.is_empty() => "\"\"".to_owned(),
+        Some(text) => field(&text),
+    }
+}
+
+fn field(text: &str) -> String {
+    match text.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// Text as it may stand in a cell of a Markdown table.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("<br>"),
+            '\r' => {}
+            '|' | '\\' | '`' | '<' => out.extend(['\\', character]),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Format, Shape, Writer};
+    use crate::sql::driver::Sink as _;
+    use crate::sql::value::Cell;
+
+    fn written(format: Format, shape: Shape) -> String {
+        let mut writer = Writer::new(format, shape, 10, 10_000);
+        writer.columns(vec!["id".into(), "a|b".into(), "id".into()]);
+        let _ = writer.row(vec![
+            Cell::Integer(1),
+            Cell::Text("x,\"y\"\nz".into()),
+            Cell::Json("{\"k\":[1]}".into()),
+        ]);
+        if shape == Shape::Many {
+            let _ = writer.row(vec![Cell::Null, Cell::Text(String::new()), Cell::Bytes(vec![0, 255])]);
+        }
+        writer.finish(None)
+    }
+
+    #[test]
+    fn rows_are_written() {
+        insta::assert_snapshot!(written(Format::Json, Shape::Many), @r#"
+        {"rows":[
+        {"id":1,"a|b":"x,\"y\"\nz","id_2":{"k":[1]}},
+        {"id":null,"a|b":"","id_2":"AP8="}]}
+        "#);
+        insta::assert_snapshot!(written(Format::Json, Shape::One), @r#"{"id":1,"a|b":"x,\"y\"\nz","id_2":{"k":[1]}}"#);
+        assert_eq!(
+            written(Format::Csv, Shape::Many),
+            "id,a|b,id_2\r\n1,\"x,\"\"y\"\"\nz\",\"{\"\"k\"\":[1]}\"\r\n,\"\",AP8=\r\n"
+        );
+        insta::assert_snapshot!(written(Format::Markdown, Shape::Many), @r#"
+        | id | a\|b | id_2 |
+        | --- | --- | --- |
+        | 1 | x,"y"<br>z | {"k":[1]} |
+        |  |  | AP8= |
+        "#);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let mut writer = Writer::new(Format::Json, Shape::Many, 2, 100).named(vec!["a".into()], 1);
+        let row = |text: &str| vec![Cell::Text(text.into()), Cell::Integer(7)];
+        assert!(writer.row(row("1")).is_continue());
+        assert!(writer.row(row("2")).is_continue());
+        assert!(writer.row(row("3")).is_break());
+        assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![Some("7".into())]));
+
+        let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
+        assert!(writer.row(row(&"x".repeat(60))).is_continue());
+        assert!(writer.row(row(&"x".repeat(60))).is_break());
+        assert_eq!((writer.rows, writer.more, writer.large), (1, true, None));
+
+        let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
+        assert!(writer.row(row(&"x".repeat(200))).is_break());
+        assert_eq!(writer.large, Some(208));
+    }
+}

@@ -1,0 +1,188 @@
+//! Configured queries as resources.
+
+use std::collections::BTreeMap;
+
+use libris_core::uri_template::{Value, Variables};
+use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
+
+use super::config;
+use super::dialect::Dialect;
+use super::driver::{Bounds, Statement};
+use super::lexer::{Piece, pieces};
+use super::output::{Format, Shape};
+use super::rows::unfit;
+use super::value::{Bind, Kind, parse};
+
+/// The variable of a completion query that is what has been typed.
+const TYPED: &str = "typed";
+
+/// A configured query, checked.
+pub(super) struct Query {
+    config: config::Query,
+    /// Its URI, to which `format` was added.
+    pub(super) template: UriTemplate,
+    /// Its URI, where it has no variables.
+    pub(super) fixed: Option<Uri>,
+    pub(super) format: Format,
+    pieces: Vec<Piece>,
+    completions: BTreeMap<String, Vec<Piece>>,
+}
+
+impl Query {
+    pub(super) fn new(config: config::Query, dialect: Dialect, format: Format) -> Result<Self> {
+        let uri = config.uri.clone();
+        let wrong = |why: String| Error::invalid(format!("the query `{uri}` is wrong: {why}"));
+        let known: Vec<_> = uri.variables().map(str::to_owned).collect();
+        let all = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let check = |pieces: &[Piece], extra: &str| {
+            let unknown = pieces.iter().find_map(|piece| match piece {
+                Piece::Variable(name) if name != extra && !known.contains(name) => Some(name),
+                _ => None,
+            });
+            match unknown {
+                Some(unknown) => Err(format!("its URI has no variable `{unknown}`, only {all}")),
+                None => Ok(()),
+            }
+        };
+        let sql = pieces(&config.sql, dialect).map_err(wrong)?;
+        check(&sql, "").map_err(wrong)?;
+        let mut completions = BTreeMap::new();
+        for (variable, sql) in &config.complete {
+            let pieces =
+                pieces(sql, dialect).map_err(|why| wrong(format!("to complete `{variable}`, {why}")))?;
+            check(&pieces, TYPED).map_err(wrong)?;
+            completions.insert(variable.clone(), pieces);
+        }
+        let named = config.parameters.keys().chain(config.complete.keys());
+        if let Some(unknown) = named.into_iter().find(|name| !known.contains(name)) {
+            return Err(wrong(format!("its URI has no variable `{unknown}`, only {all}")));
+        }
+        if config.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
+            return Err(wrong("its `priority` must be between 0 and 1".to_owned()));
+        }
+        let fixed = match known.is_empty() {
+            true => Some(Uri::parse(uri.as_str())?),
+            false => None,
+        };
+        let template = with_format(&uri)?;
+        let format = config.format.unwrap_or(format);
+        Ok(Self { config, template, fixed, format, pieces: sql, completions })
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        if self.config.one { Shape::One } else { Shape::Many }
+    }
+
+    /// The statement with these values.
+    pub(super) fn statement(
+        &self,
+        dialect: Dialect,
+        variables: &Variables,
+        bounds: Bounds,
+    ) -> Result<Statement> {
+        let value = |name: &str| match variables.value(name) {
+            None => Ok(Bind::Null),
+            Some(Value::Text(text)) => self.value(name, text),
+            Some(Value::List(list)) => self.value(name, &list.join(",")),
+            Some(Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
+        };
+        let mut statement = self.fill(&self.pieces, dialect, value)?;
+        statement.foreign = Some(bounds);
+        Ok(statement)
+    }
+
+    /// The statement for the values of a variable, if there is one.
+    pub(super) fn completion(
+        &self,
+        dialect: Dialect,
+        variable: &str,
+        typed: &str,
+        known: &BTreeMap<String, String>,
+        bounds: Bounds,
+    ) -> Option<Result<Statement>> {
+        let pieces = self.completions.get(variable)?;
+        let value = |name: &str| match known.get(name) {
+            _ if name == TYPED => parse(Kind::Text, typed).map_err(|wanted| unfit(variable, wanted, typed)),
+            Some(text) => self.value(name, text),
+            None => Ok(Bind::Null),
+        };
+        let filled = self.fill(pieces, dialect, value);
+        Some(filled.map(|statement| Statement { foreign: Some(bounds), ..statement }))
+    }
+
+    fn value(&self, name: &str, text: &str) -> Result<Bind> {
+        parse(self.kind(name), text).map_err(|wanted| unfit(name, wanted, text))
+    }
+
+    fn kind(&self, name: &str) -> Kind {
+        self.config.parameters.get(name).copied().unwrap_or_default()
+    }
+
+    fn fill(
+        &self,
+        pieces: &[Piece],
+        dialect: Dialect,
+        value: impl Fn(&str) -> Result<Bind>,
+    ) -> Result<Statement> {
+        let mut sql = String::new();
+        let mut binds = Vec::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => sql.push_str(text),
+                Piece::Variable(name) => {
+                    binds.push(value(name)?);
+                    sql.push_str(&dialect.parameter(binds.len(), self.kind(name)));
+                }
+            }
+        }
+        Ok(Statement::new(sql, binds))
+    }
+
+    fn name(&self) -> String {
+        self.config.name.clone().unwrap_or_else(|| self.config.uri.as_str().to_owned())
+    }
+
+    fn annotations(&self) -> Annotations {
+        Annotations {
+            audience: self.config.audience.clone(),
+            priority: self.config.priority,
+            last_modified: None,
+        }
+    }
+
+    /// What the list says of it, where it has no variables.
+    pub(super) fn resource(&self) -> Option<Resource> {
+        Some(Resource {
+            title: self.config.title.clone(),
+            description: self.config.description.clone(),
+            mime: Some(self.format.mime().to_owned()),
+            annotations: self.annotations(),
+            ..Resource::new(self.fixed.clone()?, self.name())
+        })
+    }
+
+    pub(super) fn template(&self) -> Template {
+        Template {
+            title: self.config.title.clone(),
+            description: self.config.description.clone(),
+            annotations: self.annotations(),
+            ..Template::new(self.template.clone(), self.name())
+        }
+    }
+}
+
+/// A template whose caller may also say the format.
+fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
+    let text = uri.as_str();
+    // What follows a fragment would belong to it.
+    if uri.variables().any(|name| name == "format") || text.contains('#') {
+        return Ok(uri.clone());
+    }
+    let last = text.strip_suffix('}').and_then(|text| text.rfind('{').map(|at| (text, &text[at..])));
+    let text = match last {
+        Some((head, last)) if last.starts_with("{?") || last.starts_with("{&") => format!("{head},format}}"),
+        _ if text.contains('?') => format!("{text}{{&format}}"),
+        _ => format!("{text}{{?format}}"),
+    };
+    UriTemplate::parse(&text)
+}

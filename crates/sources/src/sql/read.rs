@@ -1,0 +1,365 @@
+//! Reading schemas, rows and queries, and completing what leads to them.
+
+use std::sync::Arc;
+
+use libris_core::uri_template::Variables;
+use libris_core::{Completion, Content, Contents, Error, Meta, Partial, Result, Uri};
+
+use super::catalog::{Name, Table};
+use super::driver::{Bounds, Problem, Statement, collect};
+use super::output::{Format, Shape, Writer};
+use super::rows::{Rows, matching, written};
+use super::schema::Document;
+use super::{Inner, Place, key};
+
+/// How many rows a page has where the caller does not say.
+const PAGE: u64 = 100;
+
+/// What a caller may do about rows that are too large.
+const FEWER: &str = "ask for fewer columns with a configured query";
+
+impl Inner {
+    pub(super) async fn read(&self, uri: &Uri) -> Result<Contents> {
+        let nothing = || Error::NotFound(uri.clone());
+        let (_, place, variables) = self.places.closest(uri).ok_or_else(nothing)?;
+        let content = match place {
+            Place::Folder => self.database(&self.root.below("schema")?, &Variables::new()).await?,
+            Place::Schema => self.database(uri, &variables).await?,
+            Place::Query(at) => self.query(uri, *at, &variables).await?,
+            Place::TableFolder | Place::TableSchema | Place::Rows | Place::Row => {
+                let label = variables.text("table").ok_or_else(nothing)?;
+                match self.of_table(uri, *place, label, &variables, Trust::Known).await {
+                    // It was changed since we looked.
+                    Err(Failure::Missing) => {
+                        self.known().clear();
+                        self.of_table(uri, *place, label, &variables, Trust::Nothing).await
+                    }
+                    other => other,
+                }
+                .map_err(|failure| match failure {
+                    Failure::Missing => nothing(),
+                    Failure::Error(error) => error,
+                })?
+            }
+        };
+        Ok(content.into())
+    }
+
+    async fn of_table(
+        &self,
+        uri: &Uri,
+        place: Place,
+        label: &str,
+        variables: &Variables,
+        trust: Trust,
+    ) -> Result<Vec<Content>, Failure> {
+        // A schema is always what it is now.
+        let found = match (trust, place) {
+            (Trust::Known, Place::Rows | Place::Row) => self.known_table(label).await?,
+            _ => self.table(label).await?,
+        };
+        let table = found.ok_or_else(|| Error::NotFound(uri.clone()))?;
+        match place {
+            Place::TableSchema => Ok(vec![self.table_schema(uri, &table, variables).await?]),
+            Place::Rows => Ok(vec![self.page(uri, &table, variables).await?]),
+            Place::Row => Ok(vec![self.row(uri, &table, variables).await?]),
+            _ => {
+                let none = Variables::new();
+                let schema = self.table_schema(&uri.below("schema")?, &table, &none).await?;
+                let rows = self.page(&uri.below("rows")?, &table, &none).await?;
+                Ok(vec![schema, rows])
+            }
+        }
+    }
+
+    async fn database(&self, uri: &Uri, variables: &Variables) -> Result<Vec<Content>> {
+        let format = schema_format(variables)?;
+        let tables = self.tables().await?;
+        let default = self.default_schema().await?;
+        let text = self.document(default, |document| match format {
+            Format::Json => format!("{:#}", document.database_json(&tables)),
+            _ => document.database(&tables, self.config.max_bytes),
+        });
+        if text.len() as u64 > self.config.max_bytes {
+            let hint = "read it as Markdown, or the schemas of single tables";
+            return Err(self.too_large(uri, text.len() as u64, hint));
+        }
+        Ok(vec![Content::text(uri.clone(), format.mime(), text)])
+    }
+
+    async fn table_schema(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content> {
+        let format = schema_format(variables)?;
+        let default = self.default_schema().await?;
+        let text = self.document(default, |document| match format {
+            Format::Json => format!("{:#}", document.table_json(table)),
+            _ => document.table(table),
+        });
+        Ok(Content::text(uri.clone(), format.mime(), text))
+    }
+
+    fn document<T>(&self, default: &str, write: impl FnOnce(&Document<'_>) -> T) -> T {
+        write(&Document {
+            name: self.config.title.as_deref().unwrap_or(&self.name),
+            description: self.config.description.as_deref(),
+            dialect: match self.driver.dialect().scheme() {
+                "sqlite" => "SQLite",
+                "postgres" => "PostgreSQL",
+                _ => "MySQL",
+            },
+            label: &|name: &Name| key::label(name, default),
+            folder: &|name: &Name| self.folder(name, default),
+            shown: &|name: &Name| self.shows(name, default),
+        })
+    }
+
+    fn format(&self, variables: &Variables, default: Format) -> Result<Format> {
+        match variables.text("format").filter(|format| !format.is_empty()) {
+            None => Ok(default),
+            Some(name) => Format::parse(name).ok_or_else(|| unknown_format(name, &Format::NAMES)),
+        }
+    }
+
+    fn rows<'a>(&self, table: &'a Table) -> Rows<'a> {
+        Rows { dialect: self.driver.dialect(), table, most: self.config.max_bytes }
+    }
+
+    async fn row(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content, Failure> {
+        let format = self.format(variables, self.config.format)?;
+        let text = variables.text("key").unwrap_or_default();
+        keyed(table)?;
+        let key = key::read("key", text, table.key.len())?;
+        let statement = self.rows(table).one(&key)?;
+        let writer = self.writer(format, Shape::One, 1, table);
+        let writer = self.run(uri, &statement, writer).await?;
+        if writer.rows == 0 {
+            return Err(Error::NotFound(uri.clone()).into());
+        }
+        Ok(Content::text(uri.clone(), format.mime(), writer.finish(None)))
+    }
+
+    async fn page(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content, Failure> {
+        let format = self.format(variables, self.config.format)?;
+        let limit = match variables.text("limit").filter(|limit| !limit.is_empty()) {
+            None => PAGE.min(self.config.max_rows),
+            Some(limit) => match limit.parse() {
+                Ok(0) | Err(_) => {
+                    return Err(super::rows::unfit("limit", "a whole number from 1 on", limit).into());
+                }
+                Ok(limit) => self.config.max_rows.min(limit),
+            },
+        };
+        let after = match variables.text("after").filter(|after| !after.is_empty()) {
+            None => None,
+            Some(after) => {
+                keyed(table)?;
+                Some(key::read("after", after, table.key.len())?)
+            }
+        };
+        let statement = self.rows(table).page(after.as_deref(), limit)?;
+        let writer = self.run(uri, &statement, self.writer(format, Shape::Many, limit, table)).await?;
+        let next = match writer.more.then(|| written(&writer.last)).flatten() {
+            None => None,
+            Some(last) => Some(self.next(uri, &last, variables)?),
+        };
+        let meta = next.as_ref().map(|next| {
+            Meta::from_iter([("dev.libris/next".to_owned(), serde_json::Value::from(next.as_str()))])
+        });
+        let more = writer.more.then(more);
+        let text = writer.finish(next.as_ref());
+        Ok(Content { meta: meta.or(more), ..Content::text(uri.clone(), format.mime(), text) })
+    }
+
+    /// The page after the row with this key.
+    fn next(&self, uri: &Uri, last: &str, variables: &Variables) -> Result<Uri> {
+        let mut next = format!("{}?after={}", uri.without_query(), key::segment(last));
+        for name in ["limit", "format"] {
+            if let Some(value) = variables.text(name).filter(|value| !value.is_empty()) {
+                next.push_str(&format!("&{name}={}", key::segment(value)));
+            }
+        }
+        Uri::parse(&next)
+    }
+
+    async fn query(&self, uri: &Uri, at: usize, variables: &Variables) -> Result<Vec<Content>> {
+        let query = &self.queries[at];
+        let format = self.format(variables, query.format)?;
+        let rows = if query.shape() == Shape::One { 1 } else { self.config.max_rows };
+        let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes };
+        let statement = query.statement(self.driver.dialect(), variables, bounds)?;
+        let writer = Writer::new(format, query.shape(), rows, self.config.max_bytes);
+        let writer = match self.run(uri, &statement, writer).await {
+            Ok(writer) => writer,
+            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Missing) => {
+                return Err(Error::failed("ask the database", "a table or column of the query is not there"));
+            }
+        };
+        if query.shape() == Shape::One && writer.rows == 0 {
+            return Err(Error::NotFound(uri.clone()));
+        }
+        let meta = (writer.more && query.shape() == Shape::Many).then(more);
+        let text = writer.finish(None);
+        Ok(vec![Content { meta, ..Content::text(uri.clone(), format.mime(), text) }])
+    }
+
+    fn writer(&self, format: Format, shape: Shape, limit: u64, table: &Table) -> Writer {
+        let names = table.columns.iter().map(|column| column.name.clone()).collect();
+        Writer::new(format, shape, limit, self.config.max_bytes).named(names, table.key.len())
+    }
+
+    async fn run(&self, uri: &Uri, statement: &Statement, mut writer: Writer) -> Result<Writer, Failure> {
+        match self.driver.run(statement, &mut writer).await {
+            Ok(()) => {}
+            Err(Problem::Missing(cause)) => {
+                tracing::warn!(%uri, %cause, "a table or column is not there");
+                return Err(Failure::Missing);
+            }
+            Err(problem) => return Err(self.error(problem).into()),
+        }
+        match writer.large {
+            Some(size) => Err(self.too_large(uri, size, FEWER).into()),
+            None => Ok(writer),
+        }
+    }
+
+    fn too_large(&self, uri: &Uri, size: u64, hint: &str) -> Error {
+        Error::TooLarge { uri: uri.clone(), size, limit: self.config.max_bytes, hint: Some(hint.to_owned()) }
+    }
+
+    pub(super) async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let Some(place) = self.places.get(asked.template).copied() else { return Ok(Completion::default()) };
+        if asked.variable == "format" && !matches!(place, Place::Query(at) if self.completes(at, "format")) {
+            let names = match place {
+                Place::TableSchema | Place::Schema => &["markdown", "json"][..],
+                _ => &Format::NAMES,
+            };
+            return Ok(Completion::of(names.iter().copied(), asked.typed));
+        }
+        match (place, asked.variable) {
+            (Place::Query(at), _) => self.complete_query(at, asked).await,
+            (_, "table") => self.complete_table(place, asked.typed).await,
+            (Place::Row, "key") | (Place::Rows, "after") => {
+                let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
+                match self.known_table(label).await? {
+                    Some(table) => self.complete_key(&table, asked.typed).await,
+                    None => Ok(Completion::default()),
+                }
+            }
+            _ => Ok(Completion::default()),
+        }
+    }
+
+    fn completes(&self, at: usize, variable: &str) -> bool {
+        let bounds = Bounds { rows: 1, bytes: 1 };
+        let none = std::collections::BTreeMap::new();
+        self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
+    }
+
+    async fn complete_table(&self, place: Place, typed: &str) -> Result<Completion> {
+        let default = self.default_schema().await?;
+        let summaries = self.summaries().await?;
+        // Views have no keys.
+        let named = summaries.iter().filter(|summary| place != Place::Row || !summary.view);
+        Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), typed))
+    }
+
+    async fn complete_key(&self, table: &Arc<Table>, typed: &str) -> Result<Completion> {
+        if table.key.is_empty() {
+            return Ok(Completion::default());
+        }
+        let mut keys = Vec::new();
+        let mut cut = false;
+        for statement in self.rows(table).keys(typed) {
+            let found = match collect(&*self.driver, &statement).await {
+                Ok(found) => found,
+                Err(Problem::Value) => Vec::new(),
+                Err(problem) => return Err(self.error(problem)),
+            };
+            cut |= found.len() > Completion::LIMIT;
+            keys.extend(found.iter().filter_map(|row| {
+                let values: Vec<_> = row.iter().map(super::value::Cell::text).collect();
+                written(&values)
+            }));
+            if keys.len() > Completion::LIMIT {
+                cut = true;
+                break;
+            }
+        }
+        Ok(matching(keys, typed, cut))
+    }
+
+    async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
+        let bounds = Bounds { rows: Completion::LIMIT as u64 * 10, bytes: self.config.max_bytes };
+        let dialect = self.driver.dialect();
+        let statement =
+            self.queries[at].completion(dialect, asked.variable, asked.typed, asked.known, bounds);
+        let Some(statement) = statement else { return Ok(Completion::default()) };
+        let mut first = First { values: Vec::new(), most: Completion::LIMIT * 10, cut: false };
+        self.driver.run(&statement?, &mut first).await.map_err(|problem| self.error(problem))?;
+        Ok(matching(first.values, asked.typed, first.cut))
+    }
+}
+
+/// Takes the first value of each row, up to a number of rows.
+struct First {
+    values: Vec<String>,
+    most: usize,
+    cut: bool,
+}
+
+impl super::driver::Sink for First {
+    fn columns(&mut self, _names: Vec<String>) {}
+
+    fn row(&mut self, row: Vec<super::value::Cell>) -> std::ops::ControlFlow<()> {
+        if self.values.len() == self.most {
+            self.cut = true;
+            return std::ops::ControlFlow::Break(());
+        }
+        self.values.extend(row.first().and_then(super::value::Cell::text));
+        std::ops::ControlFlow::Continue(())
+    }
+}
+
+/// Whether what was found a moment ago is taken for true.
+#[derive(Clone, Copy)]
+enum Trust {
+    Known,
+    Nothing,
+}
+
+/// Why rows could not be had.
+enum Failure {
+    /// The table is not what it was.
+    Missing,
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+fn more() -> Meta {
+    Meta::from_iter([("dev.libris/more".to_owned(), serde_json::Value::Bool(true))])
+}
+
+fn keyed(table: &Table) -> Result<()> {
+    match table.key.is_empty() {
+        true => Err(Error::invalid("this table or view has no key: read its first rows")),
+        false => Ok(()),
+    }
+}
+
+fn schema_format(variables: &Variables) -> Result<Format> {
+    match variables.text("format").unwrap_or_default() {
+        "" | "markdown" => Ok(Format::Markdown),
+        "json" => Ok(Format::Json),
+        other => Err(unknown_format(other, &["markdown", "json"])),
+    }
+}
+
+fn unknown_format(name: &str, known: &[&str]) -> Error {
+    let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
+    super::rows::unfit("format", &format!("one of {}", known.join(", ")), name)
+}

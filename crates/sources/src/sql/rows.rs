@@ -1,0 +1,283 @@
+//! Statements for the rows of a table.
+//!
+//! Pages go by the key, not by number: each begins after the last key of the one before, which an index
+//! finds at once however far on it is.
+
+use libris_core::{Completion, Error, Result};
+
+use super::catalog::{Column, Table};
+use super::dialect::Dialect;
+use super::driver::Statement;
+use super::key;
+use super::value::{Bind, Kind, parse};
+
+/// Of how many keys those that begin with what was typed are picked, where no index can.
+const LOOKED_AT: usize = 1000;
+
+/// Makes statements for one table.
+pub(super) struct Rows<'a> {
+    pub(super) dialect: Dialect,
+    pub(super) table: &'a Table,
+    /// The most bytes of one value.
+    pub(super) most: u64,
+}
+
+/// A condition on the key.
+#[derive(Default)]
+struct Condition {
+    text: String,
+    binds: Vec<Bind>,
+}
+
+impl Rows<'_> {
+    /// The row with this key.
+    pub(super) fn one(&self, key: &[String]) -> Result<Statement> {
+        let mut condition = Condition::default();
+        for (column, text) in self.table.key.iter().zip(key) {
+            condition.and(self.compared(
+                column,
+                "=",
+                self.value("key", column, text)?,
+                condition.binds.len(),
+            ));
+        }
+        Ok(self.select(&self.table.columns, condition, 2))
+    }
+
+    /// The rows after the one with this key, or from the beginning.
+    pub(super) fn page(&self, after: Option<&[String]>, limit: u64) -> Result<Statement> {
+        let mut condition = Condition::default();
+        if let Some(after) = after {
+            let values =
+                self.table.key.iter().zip(after).map(|(column, text)| self.value("after", column, text));
+            condition = self.beyond(values.collect::<Result<Vec<_>>>()?);
+        }
+        // One more tells whether there is more.
+        Ok(self.select(&self.table.columns, condition, limit + 1))
+    }
+
+    /// Statements that give the keys which begin with what was typed, to be run until there are enough.
+    pub(super) fn keys(&self, typed: &str) -> Vec<Statement> {
+        let key = &self.table.key;
+        let mut known = Vec::new();
+        let mut last = typed;
+        // Of a key of several columns, those before the one being typed are fixed.
+        while known.len() + 1 < key.len()
+            && let Some((part, rest)) = last.split_once(',')
+        {
+            known.push(part);
+            last = rest;
+        }
+        let mut fixed = Condition::default();
+        for (column, text) in key.iter().zip(&known) {
+            let Ok(value) = self.value("key", column, text) else { return Vec::new() };
+            fixed.and(self.compared(column, "=", value, fixed.binds.len()));
+        }
+        let Some(column) = key.get(known.len()) else { return Vec::new() };
+        let all = |condition: Condition, limit: usize| self.select(&[], condition, limit as u64);
+        if last.is_empty() {
+            return vec![all(fixed, Completion::LIMIT + 1)];
+        }
+        match column.kind {
+            Kind::Text if !last.contains(['\0', '"']) => {
+                fixed.and(self.compared(column, ">=", Bind::Text(last.to_owned()), fixed.binds.len()));
+                vec![all(fixed, Completion::LIMIT + 1)]
+            }
+            Kind::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let ranges = spans(last).into_iter().map(|(from, to)| {
+                    let mut condition = Condition { text: fixed.text.clone(), binds: fixed.binds.clone() };
+                    condition.and(self.compared(column, ">=", Bind::Integer(from), condition.binds.len()));
+                    condition.and(self.compared(column, "<=", Bind::Integer(to), condition.binds.len()));
+                    all(condition, Completion::LIMIT + 1)
+                });
+                ranges.collect()
+            }
+            _ => vec![all(fixed, LOOKED_AT)],
+        }
+    }
+
+    /// Columns of the table, with its key behind them, in the order of the key.
+    fn select(&self, columns: &[Column], condition: Condition, limit: u64) -> Statement {
+        let Self { dialect, table, most } = self;
+        let selected: Vec<_> =
+            columns.iter().chain(&table.key).map(|column| dialect.select(column, *most)).collect();
+        let order: Vec<_> = table.key.iter().map(|column| dialect.column(column)).collect();
+        let schema = dialect.quote(&table.name().schema);
+        let mut sql = format!(
+            "SELECT {} FROM {schema}.{} AS t",
+            if selected.is_empty() { "NULL".to_owned() } else { selected.join(", ") },
+            dialect.quote(&table.name().table)
+        );
+        if !condition.text.is_empty() {
+            sql.push_str(&format!(" WHERE {}", condition.text));
+        }
+        if !order.is_empty() {
+            sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+        }
+        sql.push_str(&format!(" LIMIT {limit}"));
+        let kinds = columns.iter().chain(&table.key).map(|column| column.kind).collect();
+        Statement { kinds: Some(kinds), ..Statement::new(sql, condition.binds) }
+    }
+
+    /// What comes after this key.
+    fn beyond(&self, key: Vec<Bind>) -> Condition {
+        let columns = &self.table.key;
+        if self.dialect != Dialect::Mysql || columns.len() == 1 {
+            let names: Vec<_> = columns.iter().map(|column| self.dialect.column(column)).collect();
+            let places: Vec<_> = columns
+                .iter()
+                .enumerate()
+                .map(|(at, column)| self.dialect.compared(at + 1, column))
+                .collect();
+            let text = match columns.len() {
+                1 => format!("{} > {}", names[0], places[0]),
+                _ => format!("({}) > ({})", names.join(", "), places.join(", ")),
+            };
+            return Condition { text, binds: key };
+        }
+        // MySQL finds no index for a comparison of rows, but does for what it means.
+        let mut all = Condition::default();
+        let mut either = Vec::new();
+        for last in 0..columns.len() {
+            let mut both = Condition::default();
+            for (at, column) in columns.iter().enumerate().take(last + 1) {
+                let sign = if at == last { ">" } else { "=" };
+                both.and(self.compared(column, sign, key[at].clone(), 0));
+            }
+            either.push(format!("({})", both.text));
+            all.binds.extend(both.binds);
+        }
+        all.text = format!("({})", either.join(" OR "));
+        all
+    }
+
+    fn compared(&self, column: &Column, sign: &str, value: Bind, before: usize) -> Condition {
+        let place = self.dialect.compared(before + 1, column);
+        Condition { text: format!("{} {sign} {place}", self.dialect.column(column)), binds: vec![value] }
+    }
+
+    /// A value of the key.
+    fn value(&self, variable: &str, column: &Column, text: &str) -> Result<Bind> {
+        // A column of SQLite that says nothing of its type holds numbers and texts side by side.
+        if self.dialect == Dialect::Sqlite && column.base.is_empty() {
+            return Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Integer));
+        }
+        let wrong = |wanted| unfit(variable, &format!("{wanted} for the column `{}`", column.name), text);
+        parse(column.kind, text).map_err(wrong)
+    }
+}
+
+impl Condition {
+    fn and(&mut self, other: Self) {
+        if !self.text.is_empty() {
+            self.text.push_str(" AND ");
+        }
+        self.text.push_str(&other.text);
+        self.binds.extend(other.binds);
+    }
+}
+
+/// Says that a value is not what it should be.
+pub(super) fn unfit(variable: &str, wanted: &str, text: &str) -> Error {
+    let short: String = text.chars().take(40).collect();
+    let cut = if short.len() < text.len() { "…" } else { "" };
+    Error::invalid(format!("`{variable}` must be {wanted}, not `{}{cut}`", short.escape_debug()))
+}
+
+/// The ranges of whole numbers that begin with these digits: 12, 120 to 129, 1200 to 1299, and so on.
+fn spans(digits: &str) -> Vec<(i64, i64)> {
+    let Ok(first) = digits.parse::<i64>() else { return Vec::new() };
+    // A number does not begin with a zero, unless it is one.
+    if digits.starts_with('0') {
+        return if digits == "0" { vec![(0, 0)] } else { Vec::new() };
+    }
+    let mut spans = vec![(first, first)];
+    let mut width = 1_i64;
+    while let Some(wider) = width.checked_mul(10)
+        && let Some(from) = first.checked_mul(wider)
+    {
+        spans.push((from, from.saturating_add(wider - 1)));
+        width = wider;
+    }
+    spans
+}
+
+/// The keys among these that begin with what was typed.
+pub(super) fn matching(keys: Vec<String>, typed: &str, cut: bool) -> Completion {
+    let mut completion = Completion::of(keys, typed);
+    completion.more |= cut;
+    completion.total = completion.total.filter(|_| !completion.more);
+    completion
+}
+
+/// The key that a row of values stands for; `None` if one of them is null.
+pub(super) fn written(values: &[Option<String>]) -> Option<String> {
+    let parts: Option<Vec<_>> = values.iter().cloned().collect();
+    parts.filter(|parts| !parts.is_empty()).map(|parts| key::write(&parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rows, spans};
+    use crate::sql::catalog::{Column, Name, Summary, Table};
+    use crate::sql::dialect::Dialect;
+    use crate::sql::value::Kind;
+
+    fn table(key: &[&str]) -> Table {
+        let column = |name: &&str| Column {
+            name: name.to_string(),
+            declared: "integer".into(),
+            base: "integer".into(),
+            cast: "integer".into(),
+            kind: Kind::Integer,
+            nullable: false,
+            default: None,
+            comment: None,
+        };
+        let name = Name { schema: "main".into(), table: "million".into() };
+        let columns: Vec<_> = key.iter().map(column).collect();
+        Table {
+            summary: Summary { name, view: false, comment: None, rows: None },
+            key: columns.clone(),
+            columns,
+            primary: true,
+            indexes: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn pages_go_by_the_key() {
+        let page = |dialect, key: &[&str]| {
+            let table = table(key);
+            let after: Vec<_> = key.iter().map(|_| "7".to_owned()).collect();
+            Rows { dialect, table: &table, most: 9 }.page(Some(&after), 100).unwrap().sql
+        };
+        let tail = |sql: String| sql.split_once(" FROM ").unwrap().1.to_owned();
+        assert_eq!(
+            tail(page(Dialect::Sqlite, &["id"])),
+            r#""main"."million" AS t WHERE t."id" > ? ORDER BY t."id" LIMIT 101"#
+        );
+        assert_eq!(
+            tail(page(Dialect::Postgres, &["a", "b"])),
+            r#""main"."million" AS t WHERE (t."a", t."b") > (CAST($1::text AS integer), CAST($2::text AS integer)) ORDER BY t."a", t."b" LIMIT 101"#
+        );
+        assert_eq!(
+            tail(page(Dialect::Mysql, &["a", "b"])),
+            "`main`.`million` AS t WHERE ((t.`a` > ?) OR (t.`a` = ? AND t.`b` > ?)) ORDER BY t.`a`, t.`b` LIMIT 101"
+        );
+        let table = table(&["id"]);
+        let row =
+            Rows { dialect: Dialect::Sqlite, table: &table, most: 9 }.one(&["7".to_owned()]).unwrap().sql;
+        assert_eq!(tail(row), r#""main"."million" AS t WHERE t."id" = ? ORDER BY t."id" LIMIT 2"#);
+    }
+
+    #[test]
+    fn numbers_are_found_by_their_first_digits() {
+        assert_eq!(spans("12")[..3], [(12, 12), (120, 129), (1200, 1299)]);
+        assert_eq!(spans("9").last(), Some(&(9_000_000_000_000_000_000, i64::MAX)));
+        assert_eq!(spans("0"), [(0, 0)]);
+        assert_eq!(spans("01"), []);
+        assert_eq!(spans("99999999999999999999"), []);
+    }
+}

@@ -1,0 +1,170 @@
+//! Schemas for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::catalog::{Column, Name, Table};
+use super::output::escape;
+
+/// What it takes to write about a database.
+pub(super) struct Document<'a> {
+    /// The name of the database.
+    pub(super) name: &'a str,
+    pub(super) description: Option<&'a str>,
+    pub(super) dialect: &'static str,
+    /// Tables by their names in URIs.
+    pub(super) label: &'a (dyn Fn(&Name) -> String + Sync),
+    /// The URI below which everything of a table is.
+    pub(super) folder: &'a (dyn Fn(&Name) -> String + Sync),
+    /// Whether a table is shown at all.
+    pub(super) shown: &'a (dyn Fn(&Name) -> bool + Sync),
+}
+
+impl Document<'_> {
+    /// The whole database for people. Where that would be more than `most` bytes, only what there is.
+    pub(super) fn database(&self, tables: &[Table], most: u64) -> String {
+        let mut text = format!("# {}\n\n", escape(self.name));
+        if let Some(description) = self.description {
+            let _ = writeln!(text, "{}\n", escape(description));
+        }
+        let views = tables.iter().filter(|table| table.summary.view).count();
+        let _ =
+            writeln!(text, "A {} database: {} tables, {views} views.", self.dialect, tables.len() - views);
+        let sections: String =
+            tables.iter().map(|table| format!("\n{}", self.section(table, "##"))).collect();
+        if (text.len() + sections.len()) as u64 <= most {
+            return text + &sections;
+        }
+        text.push_str("\n| name | | schema |\n| --- | --- | --- |\n");
+        for table in tables {
+            let line = format!(
+                "| {} | {} | {}schema |\n",
+                escape(&(self.label)(table.name())),
+                kind(table),
+                (self.folder)(table.name())
+            );
+            if (text.len() + line.len()) as u64 > most {
+                text.push_str("\nThere are more than fit here: list the resources.\n");
+                break;
+            }
+            text.push_str(&line);
+        }
+        text
+    }
+
+    /// A table for people.
+    pub(super) fn table(&self, table: &Table) -> String {
+        self.section(table, "#")
+    }
+
+    fn section(&self, table: &Table, heading: &str) -> String {
+        let mut text = format!("{heading} {}\n\n", escape(&(self.label)(table.name())));
+        if let Some(comment) = &table.summary.comment {
+            let _ = writeln!(text, "{}\n", escape(comment));
+        }
+        let _ = match table.summary.rows {
+            Some(rows) => writeln!(text, "A {} of about {rows} rows.\n", kind(table)),
+            None => writeln!(text, "A {}.\n", kind(table)),
+        };
+        text.push_str("| column | type | null | default | comment |\n| --- | --- | --- | --- | --- |\n");
+        for column in &table.columns {
+            let Column { name, declared, nullable, default, comment, .. } = column;
+            let shown = |text: &Option<String>| text.as_deref().map(escape).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} |",
+                escape(name),
+                escape(declared),
+                if *nullable { "yes" } else { "no" },
+                shown(default),
+                shown(comment)
+            );
+        }
+        let folder = (self.folder)(table.name());
+        text.push('\n');
+        if !table.key.is_empty() {
+            let called = if table.primary { "Primary key" } else { "Key" };
+            let _ = writeln!(text, "- {called}: {}", names(table.key.iter().map(|column| &column.name)));
+        }
+        for reference in table.references.iter().filter(|reference| (self.shown)(&reference.target)) {
+            let columns = match reference.target_columns.is_empty() {
+                true => "its primary key".to_owned(),
+                false => names(reference.target_columns.iter()),
+            };
+            let target = (self.label)(&reference.target);
+            let _ = writeln!(
+                text,
+                "- Foreign key: {} refers to {columns} of {} ({}schema)",
+                names(reference.columns.iter()),
+                escape(&target),
+                (self.folder)(&reference.target)
+            );
+        }
+        for index in table.indexes.iter().filter(|index| !index.primary) {
+            let unique = if index.unique { "Unique index" } else { "Index" };
+            let _ = writeln!(text, "- {unique} {}: {}", escape(&index.name), names(index.columns.iter()));
+        }
+        let _ = writeln!(text, "- Rows: {folder}rows{{?limit,after,format}}");
+        if !table.key.is_empty() {
+            let _ = writeln!(text, "- One row: {folder}rows/{{key}}{{?format}}");
+        }
+        text
+    }
+
+    /// The whole database for programs.
+    pub(super) fn database_json(&self, tables: &[Table]) -> Value {
+        json!({
+            "name": self.name,
+            "description": self.description,
+            "dialect": self.dialect,
+            "tables": tables.iter().map(|table| self.table_json(table)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// A table for programs.
+    pub(super) fn table_json(&self, table: &Table) -> Value {
+        let columns = table.columns.iter().map(|column| {
+            json!({
+                "name": column.name,
+                "type": column.declared,
+                "nullable": column.nullable,
+                "default": column.default,
+                "comment": column.comment,
+            })
+        });
+        let references = table.references.iter().filter(|reference| (self.shown)(&reference.target));
+        let references = references.map(|reference| {
+            json!({
+                "columns": reference.columns,
+                "table": (self.label)(&reference.target),
+                "references": reference.target_columns,
+            })
+        });
+        let indexes = table
+            .indexes
+            .iter()
+            .filter(|index| !index.primary)
+            .map(|index| json!({ "name": index.name, "unique": index.unique, "columns": index.columns }));
+        json!({
+            "name": (self.label)(table.name()),
+            "schema": table.name().schema,
+            "kind": kind(table),
+            "comment": table.summary.comment,
+            "rowEstimate": table.summary.rows,
+            "columns": columns.collect::<Vec<_>>(),
+            "key": table.key.iter().map(|column| &column.name).collect::<Vec<_>>(),
+            "primaryKey": table.primary,
+            "foreignKeys": references.collect::<Vec<_>>(),
+            "indexes": indexes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn kind(table: &Table) -> &'static str {
+    if table.summary.view { "view" } else { "table" }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(|name| escape(name)).collect::<Vec<_>>().join(", ")
+}

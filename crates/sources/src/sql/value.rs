@@ -1,0 +1,252 @@
+//! Values: what columns hold, what is bound to statements, and what comes back.
+
+use base64::Engine as _;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde::Deserialize;
+
+/// What kind of values a column or a parameter has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Text.
+    #[default]
+    Text,
+    /// Whole numbers.
+    Integer,
+    /// Floating-point numbers.
+    Number,
+    /// Exact numbers with a point.
+    Decimal,
+    /// True or false.
+    Boolean,
+    /// Days.
+    Date,
+    /// Times of a day.
+    Time,
+    /// Moments.
+    Timestamp,
+    /// Universally unique identifiers.
+    Uuid,
+    /// JSON.
+    Json,
+    /// Bytes, written in Base64.
+    Bytes,
+    /// Anything else, taken as the database writes it.
+    #[serde(skip)]
+    Other,
+}
+
+/// A value to bind to a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Bind {
+    Null,
+    Integer(i64),
+    Unsigned(u64),
+    Number(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// A value that came back.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Cell {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Unsigned(u64),
+    Number(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    Json(String),
+}
+
+impl Cell {
+    /// The value as text, as it stands in a key; nothing for null.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            Self::Null => None,
+            Self::Boolean(value) => Some(value.to_string()),
+            Self::Integer(value) => Some(value.to_string()),
+            Self::Unsigned(value) => Some(value.to_string()),
+            Self::Number(value) => Some(value.to_string()),
+            Self::Text(text) | Self::Json(text) => Some(text.clone()),
+            Self::Bytes(bytes) => Some(encode(bytes)),
+        }
+    }
+
+    /// The value as text, where bytes are known to be text.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => other.text().unwrap_or_default(),
+        }
+    }
+
+    /// Whether the database says yes.
+    pub(super) fn truth(&self) -> bool {
+        match self {
+            Self::Boolean(value) => *value,
+            other => matches!(&*other.name(), "true" | "t" | "1" | "YES"),
+        }
+    }
+
+    /// A value that came as text although it is of this kind.
+    pub(super) fn of_text(kind: Kind, text: String) -> Self {
+        match kind {
+            Kind::Boolean => match &*text {
+                "t" | "true" => Self::Boolean(true),
+                "f" | "false" => Self::Boolean(false),
+                _ => Self::Text(text),
+            },
+            Kind::Integer => text.parse().map_or(Self::Text(text), Self::Integer),
+            Kind::Number => match text.parse::<f64>() {
+                Ok(number) if number.is_finite() => Self::Number(number),
+                _ => Self::Text(text),
+            },
+            Kind::Json => Self::Json(text),
+            Kind::Timestamp => Self::Text(moment(text)),
+            Kind::Bytes => decode(&text).map_or(Self::Text(text), Self::Bytes),
+            _ => Self::Text(text),
+        }
+    }
+}
+
+/// Turns `2026-07-28 12:00:00+00` into what ISO 8601 says. Whatever else a database writes, such as
+/// `infinity`, stays.
+fn moment(text: String) -> String {
+    let begins_as_one = text.len() >= 19 && text.as_bytes()[10] == b' ' && !text.ends_with("BC");
+    if !begins_as_one {
+        return text;
+    }
+    let text = text.replacen(' ', "T", 1);
+    match text.strip_suffix("+00") {
+        Some(local) => format!("{local}Z"),
+        None => text,
+    }
+}
+
+/// What is asked for in a URI as a value of this kind; the error says what it should be.
+pub(super) fn parse(kind: Kind, text: &str) -> Result<Bind, &'static str> {
+    let as_text = || Bind::Text(text.to_owned());
+    match kind {
+        Kind::Integer => text
+            .parse()
+            .map(Bind::Integer)
+            .or_else(|_| text.parse().map(Bind::Unsigned))
+            .map_err(|_| "a whole number"),
+        Kind::Number => match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Bind::Number(number)),
+            _ => Err("a number"),
+        },
+        Kind::Decimal if is_decimal(text) => Ok(as_text()),
+        Kind::Decimal => Err("a number"),
+        Kind::Boolean => match text {
+            "true" | "1" => Ok(Bind::Integer(1)),
+            "false" | "0" => Ok(Bind::Integer(0)),
+            _ => Err("`true` or `false`"),
+        },
+        Kind::Date if text.parse::<jiff::civil::Date>().is_ok() => Ok(as_text()),
+        Kind::Date => Err("a date such as `2026-07-28`"),
+        Kind::Time if text.parse::<jiff::civil::Time>().is_ok() => Ok(as_text()),
+        Kind::Time => Err("a time such as `12:30:00`"),
+        Kind::Timestamp => timestamp(text).map(Bind::Text).ok_or("a time such as `2026-07-28T12:30:00Z`"),
+        Kind::Uuid if is_uuid(text) => Ok(as_text()),
+        Kind::Uuid => Err("a UUID"),
+        Kind::Json if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => Ok(as_text()),
+        Kind::Json => Err("JSON"),
+        Kind::Bytes => decode(text).map(Bind::Bytes).ok_or("Base64"),
+        Kind::Text | Kind::Other if text.contains('\0') => Err("text without a NUL"),
+        Kind::Text | Kind::Other => Ok(as_text()),
+    }
+}
+
+/// A moment as databases take it: in UTC, and without saying so.
+fn timestamp(text: &str) -> Option<String> {
+    let local = match text.parse::<jiff::Timestamp>() {
+        Ok(moment) => moment.to_zoned(jiff::tz::TimeZone::UTC).datetime(),
+        Err(_) => text.parse().ok()?,
+    };
+    Some(local.to_string().replacen('T', " ", 1))
+}
+
+fn is_decimal(text: &str) -> bool {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));
+    let all = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    all(whole) && all(part)
+}
+
+fn is_uuid(text: &str) -> bool {
+    let hyphens = [8, 13, 18, 23];
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| match hyphens.contains(&at) {
+            true => byte == b'-',
+            false => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// Bytes as Base64.
+pub(super) fn encode(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Base64 in either alphabet, with or without padding, and with the line ends that databases put in.
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();
+    let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    GeneralPurpose::new(alphabet, lenient).decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bind, Cell, Kind, parse};
+
+    #[test]
+    fn values_are_read_by_their_kind() {
+        let good = [
+            (Kind::Integer, "-7", Bind::Integer(-7)),
+            (Kind::Integer, "18446744073709551615", Bind::Unsigned(u64::MAX)),
+            (Kind::Number, "1.5", Bind::Number(1.5)),
+            (Kind::Decimal, "-10.50", Bind::Text("-10.50".into())),
+            (Kind::Boolean, "true", Bind::Integer(1)),
+            (Kind::Date, "2026-07-28", Bind::Text("2026-07-28".into())),
+            (Kind::Timestamp, "2026-07-28T12:00:00+02:00", Bind::Text("2026-07-28 10:00:00".into())),
+            (Kind::Timestamp, "2026-07-28 12:00:00.5", Bind::Text("2026-07-28 12:00:00.5".into())),
+            (Kind::Bytes, "_-8", Bind::Bytes(vec![255, 239])),
+            (Kind::Bytes, "/+8=", Bind::Bytes(vec![255, 239])),
+            (Kind::Json, "{\"a\": 1}", Bind::Text("{\"a\": 1}".into())),
+        ];
+        for (kind, text, bind) in good {
+            assert_eq!(parse(kind, text), Ok(bind), "{text}");
+        }
+        let bad = [
+            (Kind::Integer, "1 OR 1=1"),
+            (Kind::Integer, ""),
+            (Kind::Integer, "１"),
+            (Kind::Number, "NaN"),
+            (Kind::Decimal, "1e5"),
+            (Kind::Decimal, "1;2"),
+            (Kind::Boolean, "yes"),
+            (Kind::Date, "2026-13-01"),
+            (Kind::Timestamp, "now()"),
+            (Kind::Uuid, "550e8400e29b41d4a716446655440000"),
+            (Kind::Json, "{"),
+            (Kind::Bytes, "'"),
+            (Kind::Text, "a\0b"),
+        ];
+        for (kind, text) in bad {
+            assert!(parse(kind, text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn moments_are_written_as_iso_8601() {
+        let written = |text: &str| Cell::of_text(Kind::Timestamp, text.to_owned()).text().unwrap();
+        assert_eq!(written("2026-07-28 12:00:00.25+00"), "2026-07-28T12:00:00.25Z");
+        assert_eq!(written("2026-07-28 12:00:00"), "2026-07-28T12:00:00");
+        assert_eq!(written("infinity"), "infinity");
+        assert_eq!(written("0044-03-15 12:00:00 BC"), "0044-03-15 12:00:00 BC");
+    }
+}

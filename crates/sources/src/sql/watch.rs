@@ -1,0 +1,387 @@
+//! Telling what changes in a database, while somebody listens.
+//!
+//! Every so often the database is asked whether anything has changed at all. Only then, or where it
+//! cannot say, its catalog and what is followed are looked at again. PostgreSQL also tells by itself, on a
+//! channel, what the triggers of its tables say. A database that goes away and comes back is looked at
+//! in the same way, so that what changed meanwhile is told.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_core::stream::BoxStream;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use libris_core::{Body, Change, Contents, Error, Result, Uri};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+
+use super::catalog::{Name, Table};
+use super::dialect::Dialect;
+use super::driver::{Listen, Statement, collect};
+use super::{Inner, Place, key};
+
+/// For how long messages are gathered before queries and pages are looked at again.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// How long the first look may take before the watch begins without it.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// How many rows are remembered of what was heard.
+const MANY: usize = 10_000;
+
+/// The longest pause between two attempts to reach a database that is away.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Changes from now on.
+pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
+    inner.followed.begin();
+    let poll = inner.config.poll.unwrap_or(match inner.driver.dialect() {
+        Dialect::Sqlite => Duration::from_millis(250),
+        Dialect::Postgres | Dialect::Mysql => Duration::from_secs(5),
+    });
+    let channel = inner.driver.listen(&inner.config.channel);
+    let mut watch = Watch {
+        inner,
+        poll,
+        pause: poll,
+        next: Instant::now() + poll,
+        channel,
+        heard: Heard::default(),
+        listening: false,
+        version: None,
+        schema: None,
+        tables: None,
+        away: false,
+        changes: VecDeque::new(),
+    };
+    // What is found now is where changes begin. Others wait to be watched too, so a database that does not
+    // answer is looked at later, and then taken for changed.
+    if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
+        watch.next = Instant::now();
+    }
+    watch.changes.clear();
+    stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
+}
+
+struct Watch {
+    inner: Arc<Inner>,
+    poll: Duration,
+    /// How long to wait before the next look.
+    pause: Duration,
+    next: Instant,
+    channel: Option<Box<dyn Listen>>,
+    listening: bool,
+    heard: Heard,
+    /// What the database last said of its version, and of that of its catalog.
+    version: Option<String>,
+    schema: Option<String>,
+    /// The tables as they were last seen.
+    tables: Option<BTreeMap<Name, Table>>,
+    away: bool,
+    /// What was seen and is still to be told.
+    changes: VecDeque<Change>,
+}
+
+/// What was heard on the channel and not looked at yet.
+#[derive(Default)]
+struct Heard {
+    due: Option<Instant>,
+    rows: HashSet<Uri>,
+    /// Whether something changed of which no row is known.
+    vague: bool,
+}
+
+/// What triggers say.
+#[derive(Deserialize)]
+struct Message {
+    schema: String,
+    table: String,
+    #[serde(default)]
+    key: Option<Vec<Option<String>>>,
+}
+
+/// What made a look stop: the database is away.
+struct Away;
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.inner.followed.end();
+    }
+}
+
+impl Watch {
+    async fn next(&mut self) -> Change {
+        loop {
+            if let Some(change) = self.changes.pop_front() {
+                return change;
+            }
+            let inner = Arc::clone(&self.inner);
+            let due = self.heard.due;
+            let hear = async {
+                match &mut self.channel {
+                    Some(channel) if self.listening => channel.hear().await,
+                    _ => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                heard = hear => match heard {
+                    Ok(message) => self.heed(&message).await,
+                    Err(problem) => {
+                        tracing::debug!(?problem, "a channel was lost");
+                        self.listening = false;
+                        self.next = Instant::now();
+                    }
+                },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let heard = std::mem::take(&mut self.heard);
+                    let _ = self.look_at_followed(Some(&heard)).await;
+                }
+                () = inner.followed.new.notified() => self.take_in().await,
+                () = sleep_until(self.next) => self.look().await,
+            }
+        }
+    }
+
+    /// Looks whether anything has changed, and at what. While the database is away that is tried ever
+    /// less often.
+    async fn look(&mut self) {
+        let begun = Instant::now();
+        let was_away = self.away;
+        match self.examine().await {
+            Ok(()) => {
+                if was_away {
+                    tracing::info!(database = self.inner.name, "the database is back");
+                }
+                self.away = false;
+                // However much there is to look at, most of the time is the database's own.
+                self.pause = self.poll.max(begun.elapsed() * 4);
+            }
+            Err(Away) => {
+                if !was_away {
+                    tracing::warn!(database = self.inner.name, "the database cannot be watched now");
+                }
+                self.pause = if was_away { (self.pause * 2).min(LONGEST.max(self.poll)) } else { self.poll };
+                self.away = true;
+            }
+        }
+        self.next = Instant::now() + self.pause;
+    }
+
+    async fn examine(&mut self) -> Result<(), Away> {
+        let version = self.inner.driver.version().await.map_err(|_| Away)?;
+        let mut missed = self.away;
+        if let Some(channel) = &mut self.channel
+            && !self.listening
+        {
+            match channel.begin().await {
+                Ok(()) => {
+                    self.listening = true;
+                    missed = true;
+                }
+                // A pooler may not let us listen; asking still works.
+                Err(problem) => tracing::debug!(?problem, "nobody listens to the channel"),
+            }
+        }
+        if !missed && version.is_some() && version == self.version {
+            return Ok(());
+        }
+        self.compare_tables().await?;
+        if self.inner.followed.overflowed() {
+            self.changes.push_back(Change::Lost);
+        }
+        self.look_at_followed(None).await?;
+        self.version = version;
+        Ok(())
+    }
+
+    /// Tells which tables came, went or changed.
+    async fn compare_tables(&mut self) -> Result<(), Away> {
+        let schema = match self.inner.driver.dialect() {
+            Dialect::Sqlite => {
+                let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
+                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Away)?;
+                // Another file may have the same number.
+                let file = self.version.as_deref().and_then(|version| version.split_once(' '));
+                rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
+            }
+            Dialect::Postgres | Dialect::Mysql => None,
+        };
+        if schema.is_some() && schema == self.schema && self.tables.is_some() {
+            return Ok(());
+        }
+        let tables = self.inner.tables().await.map_err(|_| Away)?;
+        let tables: BTreeMap<_, _> = tables.into_iter().map(|table| (table.name().clone(), table)).collect();
+        let default = self.inner.default_schema().await.map_err(|_| Away)?.to_owned();
+        self.inner.known().clear();
+        match self.tables.replace(tables) {
+            // It was away when the watch began, and nobody knows what it was like then.
+            None => self.changes.push_back(Change::Lost),
+            Some(before) => self.tell_tables(&before, &default),
+        }
+        self.schema = schema;
+        Ok(())
+    }
+
+    fn tell_tables(&mut self, before: &BTreeMap<Name, Table>, default: &str) {
+        let Some(now) = &self.tables else { return };
+        let mut told = Vec::new();
+        let uris = |name: &Name| {
+            let folder = Uri::parse(&self.inner.folder(name, default)).ok()?;
+            Some((folder.below("schema").ok()?, folder))
+        };
+        for (name, table) in now {
+            let Some((schema, folder)) = uris(name) else { continue };
+            match before.get(name) {
+                None => told.extend([Change::Added(folder), Change::Added(schema)]),
+                Some(earlier) if !same(earlier, table) => {
+                    told.push(Change::Updated(schema.clone()));
+                    if earlier.summary.comment != table.summary.comment {
+                        told.push(Change::Described(schema));
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        for name in before.keys().filter(|name| !now.contains_key(*name)) {
+            let Some((schema, folder)) = uris(name) else { continue };
+            told.extend([Change::Removed(folder), Change::Removed(schema)]);
+        }
+        if !told.is_empty() {
+            told.extend(self.inner.root.below("schema").map(Change::Updated));
+            told.push(Change::Updated(self.inner.root.clone()));
+        }
+        self.changes.extend(told);
+    }
+
+    /// Takes note of what is followed from now on. Where the database cannot prove that nothing changed
+    /// since somebody subscribed, that is told as a change.
+    async fn take_in(&mut self) {
+        let inner = Arc::clone(&self.inner);
+        let mut new = Vec::new();
+        for (uri, digest) in inner.followed.all() {
+            if digest.is_none()
+                && let Some(digest) = digest_of(inner.read(&uri).await)
+            {
+                inner.followed.set(&uri, digest);
+                new.push(uri);
+            }
+        }
+        let version = inner.driver.version().await.ok().flatten();
+        if version.is_none() || version != self.version {
+            self.changes.extend(new.into_iter().map(Change::Updated));
+        }
+    }
+
+    /// Looks again at what is followed: all of it, or what may have to do with what was heard.
+    async fn look_at_followed(&mut self, heard: Option<&Heard>) -> Result<(), Away> {
+        let inner = Arc::clone(&self.inner);
+        for (uri, before) in inner.followed.all() {
+            let told = heard.is_some_and(|heard| heard.rows.contains(&uri));
+            let concerned = match heard {
+                None | Some(Heard { vague: true, .. }) => true,
+                Some(_) => told || inner.place(&uri) != Some(Place::Row),
+            };
+            if !concerned {
+                continue;
+            }
+            let Some(digest) = digest_of(inner.read(&uri).await) else { return Err(Away) };
+            if before != Some(digest) {
+                inner.followed.set(&uri, digest);
+                // Of rows that triggers named, it was told at once.
+                if !told {
+                    self.changes.push_back(Change::Updated(uri));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was said on the channel.
+    async fn heed(&mut self, message: &str) {
+        self.heard.due.get_or_insert_with(|| Instant::now() + GATHER);
+        let Ok(Message { schema, table, key }) = serde_json::from_str(message) else {
+            // Somebody else's words still mean that something happened.
+            self.heard.vague = true;
+            return;
+        };
+        let name = Name { schema, table };
+        let parts: Option<Vec<_>> = key.and_then(|key| key.into_iter().collect());
+        let row = match (parts, self.inner.default_schema().await) {
+            (Some(parts), Ok(default)) if self.inner.shows(&name, default) && !parts.is_empty() => {
+                let folder = self.inner.folder(&name, default);
+                Uri::parse(&format!("{folder}rows/{}", key::segment(&key::write(&parts)))).ok()
+            }
+            _ => None,
+        };
+        match row {
+            // Of very many, it is not remembered which were told already.
+            Some(row) if self.heard.rows.len() >= MANY => {
+                self.heard.vague = true;
+                self.changes.push_back(Change::Updated(row));
+            }
+            Some(row) => {
+                if self.heard.rows.insert(row.clone()) {
+                    self.changes.push_back(Change::Updated(row));
+                }
+            }
+            None => self.heard.vague = true,
+        }
+    }
+}
+
+impl Inner {
+    fn place(&self, uri: &Uri) -> Option<Place> {
+        self.places.closest(uri).map(|(_, place, _)| *place)
+    }
+
+    /// The URI whose changes are told for this one.
+    pub(super) fn subject(&self, uri: &Uri) -> Uri {
+        let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
+        let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
+        match place {
+            Place::Schema | Place::TableSchema => uri.without_query(),
+            // However it is encoded and whatever its format, it is the same row.
+            Place::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
+                .unwrap_or_else(|_| uri.clone()),
+            Place::Folder | Place::TableFolder | Place::Rows | Place::Query(_) => uri.clone(),
+        }
+    }
+
+    /// Looks at this one too when there is reason to. Schemas are looked at anyway.
+    pub(super) fn follow(&self, subject: &Uri) {
+        if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
+            self.followed.add(subject);
+        }
+    }
+}
+
+/// Whether a table is the same but for the number of its rows.
+fn same(one: &Table, other: &Table) -> bool {
+    one.columns == other.columns
+        && one.key == other.key
+        && one.indexes == other.indexes
+        && one.references == other.references
+        && one.summary.comment == other.summary.comment
+        && one.summary.view == other.summary.view
+}
+
+/// A digest of what was read; `None` if it could not be.
+fn digest_of(read: Result<Contents>) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    match read {
+        Ok(contents) => {
+            for part in contents.parts {
+                match part.body {
+                    Body::Text(text) => text.hash(&mut hasher),
+                    Body::Bytes(bytes) => bytes.hash(&mut hasher),
+                }
+            }
+        }
+        Err(Error::Unavailable(_)) => return None,
+        // What it says when nothing is there is also an answer.
+        Err(other) => other.to_string().hash(&mut hasher),
+    }
+    Some(hasher.finish())
+}

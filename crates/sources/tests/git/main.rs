@@ -1,0 +1,11 @@
+//! Git repositories, made here with the `git` program and read without it.
+
+mod complete;
+mod contract;
+mod inject;
+mod list;
+mod program;
+mod read;
+mod sandbox;
+mod shapes;
+mod watch;

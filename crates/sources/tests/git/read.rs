@@ -1,0 +1,279 @@
+//! Reading files, parts, folders, refs, logs, commits and diffs.
+
+use std::time::Duration;
+
+use libris_core::{Body, Error, Scope, Source};
+use libris_sources::Git;
+
+use crate::sandbox::{Sandbox, ask, config, json, part, text};
+
+fn numbers(to: usize) -> String {
+    (1..=to).map(|number| format!("line {number}\n")).collect()
+}
+
+#[tokio::test]
+async fn files_at_any_revision() {
+    let sandbox = Sandbox::with(&[("a.txt", "one\n")]);
+    let first = sandbox.git(&["rev-parse", "HEAD"]);
+    sandbox.git(&["tag", "v1"]);
+    sandbox.git(&["tag", "--annotate", "v1-signed", "--message", "the first"]);
+    sandbox.write("a.txt", b"two\n");
+    sandbox.commit("second");
+    sandbox.git(&["branch", "feature/x"]);
+    let source = sandbox.open();
+    for (rev, held) in [
+        ("HEAD", "two\n"),
+        ("main", "two\n"),
+        ("heads%2Fmain", "two\n"),
+        ("refs%2Fheads%2Fmain", "two\n"),
+        ("feature%2Fx", "two\n"),
+        ("HEAD~1", "one\n"),
+        ("HEAD%5E", "one\n"),
+        ("main~", "one\n"),
+        ("v1", "one\n"),
+        ("v1-signed", "one\n"),
+        ("tags%2Fv1", "one\n"),
+        (&first, "one\n"),
+        (&first[..7], "one\n"),
+    ] {
+        assert_eq!(text(&source, &format!("blob/{rev}/a.txt")).await, held, "{rev}");
+        assert_eq!(text(&source, &format!("tree/{rev}/a.txt")).await, held, "{rev}");
+    }
+    for rest in [
+        "blob/HEAD~2/a.txt",
+        "blob/nothing/a.txt",
+        "blob/HEAD%5E2/a.txt",
+        "blob/abcdef1/a.txt",
+        "blob/HEAD/a.txt/",
+        "blob/HEAD/a.txt/b",
+    ] {
+        assert!(matches!(ask(&source, rest).await, Err(Error::NotFound(_))), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn parts_of_files() {
+    let sandbox = Sandbox::with(&[("a.txt", &numbers(20)), ("latin", "")]);
+    sandbox.write("latin", b"caf\xe9 cr\xe8me br\xfbl\xe9e, d\xe9j\xe0 vu\n");
+    sandbox.write("x.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
+    sandbox.commit("second");
+    let source = sandbox.open();
+    assert_eq!(text(&source, "blob/HEAD/a.txt?lines=2-3").await, "line 2\nline 3\n");
+    assert_eq!(text(&source, "tree/HEAD/a.txt?lines=-1").await, "line 20\n");
+    assert_eq!(text(&source, "blob/HEAD/a.txt?bytes=0-5").await, "line 1");
+    assert_eq!(text(&source, "blob/HEAD/a.txt?lines=").await, numbers(20));
+    assert_eq!(
+        text(&source, "blob/HEAD/latin").await,
+        "caf\u{e9} cr\u{e8}me br\u{fb}l\u{e9}e, d\u{e9}j\u{e0} vu\n"
+    );
+    assert_eq!(part(&source, "blob/HEAD/x.png?bytes=1-3").await.body, Body::Bytes("PNG".into()));
+    for rest in [
+        "blob/HEAD/a.txt?lines=21",
+        "blob/HEAD/x.png?lines=1",
+        "blob/HEAD/?lines=1",
+        "blob/HEAD/a.txt?bytes=5",
+    ] {
+        assert!(matches!(ask(&source, rest).await, Err(Error::Invalid(_))), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_large_says_how_to_read_a_part() {
+    let sandbox = Sandbox::with(&[("big.txt", &numbers(2000)), ("small.txt", "small\n")]);
+    sandbox.write("big.txt", numbers(3000).replace("line", "LINE").as_bytes());
+    sandbox.commit("second");
+    let mut config = config(&sandbox.work);
+    config.max_size = 1000;
+    let source = Git::open(config).unwrap();
+    let Err(Error::TooLarge { size, limit, hint, .. }) = ask(&source, "blob/HEAD/big.txt").await else {
+        panic!()
+    };
+    assert!(size > limit && hint.unwrap().contains("?lines=1-500"));
+    assert_eq!(text(&source, "blob/HEAD/big.txt?lines=1500-1501").await, "LINE 1500\nLINE 1501\n");
+    let Err(Error::TooLarge { .. }) = ask(&source, "blob/HEAD/big.txt?lines=1-").await else { panic!() };
+    let parts = ask(&source, "tree/HEAD/").await.unwrap().parts;
+    assert!(matches!(&parts[0].body, Body::Text(text) if text.starts_with("[not included: ")), "{parts:?}");
+    assert_eq!(parts[1].body, Body::Text("small\n".into()));
+    // A file that is too large to compare is told like a binary one.
+    assert!(text(&source, "diff/HEAD~1/HEAD").await.contains("Binary files a/big.txt and b/big.txt differ"));
+}
+
+#[tokio::test]
+async fn a_diff_that_is_too_large_says_so() {
+    let sandbox = Sandbox::with(&[("a.txt", "a\n")]);
+    for number in 0..20 {
+        sandbox.write(&format!("folder/{number}.txt"), numbers(50).as_bytes());
+    }
+    sandbox.commit("second");
+    let mut config = config(&sandbox.work);
+    config.max_size = 2000;
+    let source = Git::open(config).unwrap();
+    let Err(Error::TooLarge { hint, .. }) = ask(&source, "diff/HEAD~1/HEAD").await else { panic!() };
+    assert!(hint.unwrap().contains("?path="));
+    assert!(text(&source, "diff/HEAD~1/HEAD?path=folder%2F3.txt").await.contains("+line 50"));
+}
+
+#[tokio::test]
+async fn an_answer_may_not_take_for_ever() {
+    let sandbox = Sandbox::with(&[("a.txt", "a\n")]);
+    let mut config = config(&sandbox.work);
+    config.timeout = Duration::ZERO;
+    let source = Git::open(config).unwrap();
+    for rest in ["blob/HEAD/a.txt", "log/HEAD", "commit/HEAD", "diff/HEAD/HEAD", "tree/HEAD/"] {
+        let Err(Error::Unavailable(said)) = ask(&source, rest).await else { panic!("{rest}") };
+        assert!(said.contains("took longer than"), "{said}");
+    }
+    assert!(matches!(source.list(None, 10).await, Err(Error::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn pages_for_people_and_programs() {
+    let sandbox = Sandbox::with(&[("a.txt", "one\n"), ("b.txt", "b\n")]);
+    sandbox.write("a.txt", b"two\n");
+    sandbox.write("c d.txt", b"c\n");
+    std::fs::remove_file(sandbox.work.join("b.txt")).unwrap();
+    let second = sandbox.commit("Change *everything*\n\nBecause of reasons.");
+    sandbox.git(&["tag", "v1"]);
+    let source = sandbox.open();
+    let first = sandbox.git(&["rev-parse", "HEAD~1"]);
+    let plain = |page: String| {
+        page.replace(&second, "<second>")
+            .replace(&second[..10], "<sec>")
+            .replace(&first, "<first>")
+            .replace(&first[..10], "<fir>")
+    };
+    insta::assert_snapshot!(plain(text(&source, "refs").await), @r"
+    # Refs of repo
+
+    `HEAD` is main at `<sec>`.
+
+    ## Branches
+
+    - main `<sec>` 2023-11-15 Change \*everything\* ([files](<git://repo/tree/main/>), [log](<git://repo/log/main>))
+
+    ## Tags
+
+    - v1 `<sec>` 2023-11-15 Change \*everything\* ([files](<git://repo/tree/v1/>), [log](<git://repo/log/v1>))
+    ");
+    insta::assert_snapshot!(plain(text(&source, "log/main").await), @r"
+    # Log of main
+
+    - [`<sec>`](<git://repo/commit/<second>>) 2023-11-15 Ada Lovelace: Change \*everything\*
+    - [`<fir>`](<git://repo/commit/<first>>) 2023-11-15 Ada Lovelace: first
+    ");
+    insta::assert_snapshot!(plain(text(&source, "log/main?path=b.txt&limit=1").await), @r"
+    # Log of main: b.txt
+
+    - [`<sec>`](<git://repo/commit/<second>>) 2023-11-15 Ada Lovelace: Change \*everything\*
+
+    There are more: ask for them with `limit=2`.
+    ");
+    insta::assert_snapshot!(plain(text(&source, "commit/HEAD").await), @r"
+    # Change \*everything\*
+
+    - commit: `<second>`
+    - parent: [`<first>`](<git://repo/commit/<first>>) ([diff](<git://repo/diff/<first>/<second>>))
+    - author: Ada Lovelace \<ada@example.com\>, 2023-11-15T00:14:20+02:00
+    - committer: Ada Lovelace \<ada@example.com\>, 2023-11-15T00:14:20+02:00
+    - files: [tree](<git://repo/tree/<second>/>)
+
+    Because of reasons.
+
+    ## Changes
+
+    - M [a.txt](<git://repo/tree/<second>/a.txt>)
+    - D [b.txt](<git://repo/tree/<first>/b.txt>)
+    - A [c d.txt](<git://repo/tree/<second>/c%20d.txt>)
+    ");
+    let commit = json(&source, "commit/v1?format=json").await;
+    assert_eq!(commit["message"], "Change *everything*\n\nBecause of reasons.\n");
+    assert_eq!(commit["changes"].as_array().unwrap().len(), 3);
+    let refs = json(&source, "refs?format=json").await;
+    assert_eq!((&refs["head"]["branch"], &refs["refs"][1]["name"]), (&"main".into(), &"refs/tags/v1".into()));
+    let part = part(&source, "diff/HEAD~1/HEAD?path=a.txt").await;
+    assert_eq!(part.mime.as_deref(), Some("text/x-diff"));
+}
+
+#[tokio::test]
+async fn what_never_changes_may_be_kept() {
+    let sandbox = Sandbox::with(&[("a.txt", "one\n")]);
+    let id = sandbox.git(&["rev-parse", "HEAD"]);
+    let mut config = config(&sandbox.work);
+    config.scope = Scope::Public;
+    config.ttl = Duration::from_secs(5);
+    let source = Git::open(config).unwrap();
+    for rest in
+        [format!("blob/{id}/a.txt"), format!("commit/{id}"), format!("log/{id}~0"), format!("diff/{id}/{id}")]
+    {
+        let contents = ask(&source, &rest).await.unwrap();
+        let cache = contents.cache.unwrap();
+        assert_eq!((cache.ttl.as_secs(), cache.scope), (31_536_000, Scope::Public), "{rest}");
+        assert!(contents.proof.unwrap().holds(), "{rest}");
+    }
+    for rest in [
+        "blob/main/a.txt".to_owned(),
+        format!("blob/{}/a.txt", &id[..8]),
+        format!("diff/main/{id}"),
+        "refs".to_owned(),
+    ] {
+        assert_eq!(ask(&source, &rest).await.unwrap().cache, None, "{rest}");
+    }
+    assert_eq!(source.cache().ttl.as_secs(), 5);
+}
+
+/// Kinds of changes that a patch has words of its own for.
+#[cfg(unix)]
+#[tokio::test]
+async fn patches_of_all_kinds_are_those_of_diff() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let sandbox = Sandbox::with(&[
+        ("mode", "same\n"),
+        ("both", "one\n"),
+        ("gone", "gone\n"),
+        ("end", "no newline"),
+        ("kind", "a file\n"),
+        ("dir", "a file\n"),
+        ("sp ace", "x\n"),
+        ("üml\"aut", "x\n"),
+        ("empty-gone", ""),
+        ("far", &numbers(100)),
+        ("crlf", "a\r\nb\r\n"),
+    ]);
+    sandbox.write("binary", b"\0\x01");
+    sandbox.commit("binary");
+    let executable = |path: &str| {
+        let path = sandbox.work.join(path);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    executable("mode");
+    sandbox.write("both", b"two\n");
+    executable("both");
+    for path in ["gone", "kind", "dir", "empty-gone"] {
+        std::fs::remove_file(sandbox.work.join(path)).unwrap();
+    }
+    symlink("both", sandbox.work.join("kind")).unwrap();
+    symlink("gone", sandbox.work.join("new-link")).unwrap();
+    for (path, data) in [
+        ("end", &b"newline now\n"[..]),
+        ("dir/inside", b"x\n"),
+        ("dir-after", b"x\n"),
+        ("sp ace", b"y\n"),
+        ("üml\"aut", b"y\n"),
+        ("empty-new", b""),
+        ("binary", b"\0\x02"),
+        ("crlf", b"a\r\nc\r\n"),
+    ] {
+        sandbox.write(path, data);
+    }
+    let far: String = numbers(100)
+        .replace("line 3\n", "changed\n")
+        .replace("line 50\n", "")
+        .replace("line 98\n", "line 98\nadded\n");
+    sandbox.write("far", far.as_bytes());
+    sandbox.commit("all kinds");
+    let printed = sandbox.git(&["diff", "--no-renames", "--full-index", "HEAD~1", "HEAD"]);
+    let source = sandbox.open();
+    assert_eq!(text(&source, "diff/HEAD~1/HEAD").await.trim_end(), printed);
+    let printed = sandbox.git(&["diff", "--no-renames", "--full-index", "HEAD", "HEAD~1"]);
+    assert_eq!(text(&source, "diff/HEAD/HEAD~1").await.trim_end(), printed);
+}

@@ -1,0 +1,135 @@
+//! A database for one test.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libris_core::{Context, Error, Result, Source as _, Uri};
+use libris_sources::{Sql, sql};
+use sqlx::{Connection as _, Executor as _};
+use tempfile::TempDir;
+
+use crate::server::{self, Server};
+
+/// Which database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Sqlite,
+    Postgres,
+    Mysql,
+}
+
+pub(crate) const ENGINES: [Engine; 3] = [Engine::Sqlite, Engine::Postgres, Engine::Mysql];
+
+/// A database of its own.
+pub(crate) struct Database {
+    pub(crate) engine: Engine,
+    pub(crate) url: String,
+    pub(crate) folder: TempDir,
+}
+
+impl Database {
+    /// An empty one.
+    pub(crate) async fn new(engine: Engine) -> Self {
+        match engine {
+            Engine::Sqlite => {
+                let folder = TempDir::new().unwrap();
+                let path = folder.path().join("shop.db");
+                std::fs::write(&path, "").unwrap();
+                Self { engine, url: format!("sqlite:{}", path.display()), folder }
+            }
+            Engine::Postgres => Self::on(engine, start(server::postgres).await).await,
+            Engine::Mysql => Self::on(engine, start(server::mysql).await).await,
+        }
+    }
+
+    /// An empty one on this server.
+    pub(crate) async fn on(engine: Engine, server: &Server) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("shop{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let system = if engine == Engine::Postgres { "postgres" } else { "mysql" };
+        let folder = TempDir::new().unwrap();
+        let system = Self { engine, url: server.url(system), folder };
+        system.execute(&format!("CREATE DATABASE {name}")).await;
+        Self { url: server.url(&name), ..system }
+    }
+
+    /// Runs statements that write.
+    pub(crate) async fn execute(&self, sql: &str) {
+        self.try_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    pub(crate) async fn try_execute(&self, sql: &str) -> sqlx::Result<()> {
+        match self.engine {
+            Engine::Sqlite => {
+                let mut connection = sqlx::SqliteConnection::connect(&self.url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+            Engine::Postgres => {
+                let mut connection = sqlx::PgConnection::connect(&self.url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+            Engine::Mysql => {
+                let mut connection = sqlx::MySqlConnection::connect(&self.url).await?;
+                connection.execute(sql).await?;
+                connection.close().await
+            }
+        }
+    }
+
+    /// It as a source called `shop`, with more lines of configuration.
+    pub(crate) fn source(&self, more: &str) -> Shop {
+        let text = format!("url = {:?}\nname = \"shop\"\n{more}", self.url);
+        let config: sql::Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
+        let sql = Sql::open(config, self.folder.path()).unwrap();
+        Shop { sql, engine: self.engine }
+    }
+}
+
+/// Servers take seconds to start, for which other tests must not wait.
+async fn start(server: fn() -> &'static Server) -> &'static Server {
+    tokio::task::spawn_blocking(server).await.unwrap()
+}
+
+/// A database as a source.
+pub(crate) struct Shop {
+    pub(crate) sql: Sql,
+    engine: Engine,
+}
+
+impl Shop {
+    /// A URI of its own: that of its scheme and name with this path.
+    pub(crate) fn uri(&self, path: &str) -> Uri {
+        let scheme = match self.engine {
+            Engine::Sqlite => "sqlite",
+            Engine::Postgres => "postgres",
+            Engine::Mysql => "mysql",
+        };
+        Uri::parse(&format!("{scheme}://shop/{path}")).unwrap()
+    }
+
+    /// What is at a URI, as one text.
+    pub(crate) async fn text(&self, uri: &Uri) -> Result<String> {
+        let contents = self.sql.read(uri, &Context::default()).await?;
+        let texts = contents.parts.into_iter().map(|part| match part.body {
+            libris_core::Body::Text(text) => text,
+            libris_core::Body::Bytes(_) => panic!("`{uri}` is not text"),
+        });
+        Ok(texts.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// What is at a path of its own.
+    pub(crate) async fn read(&self, path: &str) -> String {
+        let uri = self.uri(path);
+        self.text(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error} ({error:?})"))
+    }
+
+    /// The error of reading a path of its own.
+    pub(crate) async fn error(&self, path: &str) -> Error {
+        let uri = self.uri(path);
+        match self.text(&uri).await {
+            Ok(text) => panic!("{uri} gave {text}"),
+            Err(error) => error,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Limits on rows, bytes and time.
+
+use std::time::{Duration, Instant};
+
+use libris_core::{Error, Uri};
+use serde_json::Value;
+
+use crate::database::{Database, Engine};
+
+fn numbers(engine: Engine, count: u32, value: &str) -> String {
+    let rows: Vec<_> = (1..=count).map(|number| format!("({number}, {value})")).collect();
+    let kind = if engine == Engine::Mysql { "longtext" } else { "text" };
+    format!("CREATE TABLE t (id integer PRIMARY KEY, v {kind}); INSERT INTO t VALUES {}", rows.join(", "))
+}
+
+fn repeated(engine: Engine, count: u32) -> String {
+    match engine {
+        Engine::Sqlite => format!("printf('%.*c', {count}, 'x')"),
+        Engine::Postgres | Engine::Mysql => format!("repeat('x', {count})"),
+    }
+}
+
+#[tokio::test]
+async fn pages_hold_as_much_as_fits_and_go_on() {
+    for engine in crate::database::ENGINES {
+        let database = Database::new(engine).await;
+        database.execute(&numbers(engine, 25, &repeated(engine, 100))).await;
+        let shop = database.source("max_bytes = 1000\nmax_rows = 20");
+        let mut next = shop.uri("t/rows?limit=1000");
+        let mut seen = Vec::new();
+        loop {
+            let text = shop.text(&next).await.unwrap();
+            assert!(text.len() < 1200, "{engine:?}: {}", text.len());
+            let page: Value = serde_json::from_str(&text).unwrap();
+            seen.extend(page["rows"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()));
+            match page["next"].as_str() {
+                Some(uri) => next = Uri::parse(uri).unwrap(),
+                None => break,
+            }
+        }
+        assert_eq!(seen, (1..=25).collect::<Vec<_>>(), "{engine:?}");
+    }
+}
+
+#[tokio::test]
+async fn huge_values_are_too_large() {
+    for engine in crate::database::ENGINES {
+        let database = Database::new(engine).await;
+        database.execute(&numbers(engine, 2, &repeated(engine, 8_000_000))).await;
+        let shop =
+            database.source("max_bytes = 10000\n[[query]]\nuri = \"db://t\"\nsql = \"SELECT v FROM t\"");
+        for uri in [shop.uri("t/rows/1"), shop.uri("t/rows"), Uri::parse("db://t").unwrap()] {
+            let error = shop.text(&uri).await.unwrap_err();
+            assert!(matches!(error, Error::TooLarge { limit: 10000, .. }), "{engine:?}: {uri}: {error:?}");
+        }
+        // The connection that was cut short does not harm the next.
+        assert!(shop.read("t/schema").await.contains("Primary key: id"));
+    }
+}
+
+#[tokio::test]
+async fn what_takes_too_long_ends() {
+    let endless = [
+        (
+            Engine::Sqlite,
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+        ),
+        (Engine::Postgres, "SELECT pg_sleep(60)::text"),
+        (Engine::Mysql, "SELECT SLEEP(60)"),
+    ];
+    for (engine, sql) in endless {
+        let database = Database::new(engine).await;
+        database.execute("CREATE TABLE t (id integer PRIMARY KEY)").await;
+        let shop =
+            database.source(&format!("timeout = \"300ms\"\n[[query]]\nuri = \"db://t\"\nsql = {sql:?}"));
+        let begun = Instant::now();
+        // More at once than there are connections.
+        let uri = Uri::parse("db://t").unwrap();
+        let reads = futures_util::future::join_all((0..6).map(|_| shop.text(&uri))).await;
+        for read in reads {
+            // MySQL ends a sleep early and calls that a result.
+            let early = engine == Engine::Mysql && read.is_ok();
+            let slow =
+                matches!(&read, Err(Error::Unavailable(why)) if why.contains("did not answer within 300ms"));
+            assert!(early || slow, "{engine:?}: {read:?}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "{engine:?}: {:?}", begun.elapsed());
+        assert_eq!(shop.read("t/rows").await, "{\"rows\":[]}");
+    }
+}
+
+/// Nothing that a caller leaves half done keeps others waiting.
+#[tokio::test]
+async fn abandoned_reads_free_their_connections() {
+    let database = Database::new(Engine::Postgres).await;
+    database.execute("CREATE TABLE t (id integer PRIMARY KEY)").await;
+    let sql = "SELECT pg_sleep(3)::text";
+    let shop = database.source(&format!("connections = 2\n[[query]]\nuri = \"db://t\"\nsql = {sql:?}"));
+    let uri = Uri::parse("db://t").unwrap();
+    for _ in 0..4 {
+        let slow = tokio::time::timeout(Duration::from_millis(50), shop.text(&uri)).await;
+        assert!(slow.is_err());
+    }
+    let begun = Instant::now();
+    shop.read("t/rows").await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,175 @@
+//! Configured queries.
+
+use std::collections::BTreeMap;
+
+use libris_core::{Error, Partial, Source as _, Uri};
+use libris_sources::{Sql, sql};
+
+use crate::database::{Database, Engine};
+
+const USERS: &str = "
+    CREATE TABLE users (id integer PRIMARY KEY, name varchar(50), born date);
+    INSERT INTO users VALUES (1, 'Ada', '1815-12-10'), (2, 'Grace', '1906-12-09'), (3, 'Ann', '1900-01-01')";
+
+const QUERIES: &str = r#"
+    [[query]]
+    uri = "db://users/{user_id}/profile"
+    sql = "SELECT id, name, ':user_id' AS quoted FROM users WHERE id = :user_id AND :user_id > 0 -- one"
+    parameters = { user_id = "integer" }
+    complete = { user_id = "SELECT id FROM users ORDER BY id" }
+    one = true
+
+    [[query]]
+    uri = "db://users/named/{name}{?since}"
+    sql = "SELECT name, born FROM users WHERE name = :name AND (:since IS NULL OR born >= :since) ORDER BY id;"
+    parameters = { since = "date" }
+    complete = { name = "SELECT name FROM users WHERE born >= coalesce(:since, '0001-01-01') ORDER BY name" }
+    format = "markdown"
+
+    [[query]]
+    uri = "db://users/all"
+    sql = "SELECT id, name FROM users ORDER BY id DESC"
+"#;
+
+#[tokio::test]
+async fn queries_are_resources() {
+    for engine in crate::database::ENGINES {
+        let database = Database::new(engine).await;
+        database.execute(USERS).await;
+        let shop = database.source(QUERIES);
+        let read = async |uri: &str| shop.text(&Uri::parse(uri).unwrap()).await;
+        let text = read("db://users/1/profile").await.unwrap();
+        assert_eq!(text, r#"{"id":1,"name":"Ada","quoted":":user_id"}"#, "{engine:?}");
+        assert!(matches!(read("db://users/9/profile").await, Err(Error::NotFound(_))));
+        let error = read("db://users/1%20OR%201=1/profile").await.unwrap_err();
+        assert_eq!(error.to_string(), "`user_id` must be a whole number, not `1 OR 1=1`");
+        assert_eq!(
+            read("db://users/1/profile?format=csv").await.unwrap(),
+            "id,name,quoted\r\n1,Ada,:user_id\r\n"
+        );
+        let named = read("db://users/named/Grace").await.unwrap();
+        assert_eq!(named, "| name | born |\n| --- | --- |\n| Grace | 1906-12-09 |\n", "{engine:?}");
+        assert!(!read("db://users/named/Grace?since=1950-01-01").await.unwrap().contains("1906"));
+        let empty = read("db://users/named/Nobody?format=csv").await.unwrap();
+        assert_eq!(empty, "name,born\r\n", "{engine:?}");
+        let error = read("db://users/named/Grace?since=soon").await.unwrap_err();
+        assert_eq!(error.to_string(), "`since` must be a date such as `2026-07-28`, not `soon`");
+        let all = "{\"rows\":[\n{\"id\":3,\"name\":\"Ann\"},\n{\"id\":2,\"name\":\"Grace\"},\n{\"id\":1,\"name\":\"Ada\"}]}";
+        assert_eq!(read("db://users/all").await.unwrap(), all, "{engine:?}: in the order of the query");
+        let listed = shop.sql.list(None, 100).await.unwrap().resources;
+        assert!(listed.iter().any(|resource| resource.uri.as_str() == "db://users/all"));
+        let few = database.source(&format!("max_rows = 2\n{QUERIES}"));
+        let cut = few.text(&Uri::parse("db://users/all").unwrap()).await.unwrap();
+        assert!(cut.ends_with(",\"more\":true}") && cut.contains("Grace") && !cut.contains("Ada"), "{cut}");
+    }
+}
+
+#[tokio::test]
+async fn variables_are_completed_by_queries() {
+    for engine in crate::database::ENGINES {
+        let database = Database::new(engine).await;
+        database.execute(USERS).await;
+        let shop = database.source(QUERIES);
+        let templates = shop.sql.templates().await.unwrap().templates;
+        let template = templates.iter().find(|template| template.uri.as_str().contains("named")).unwrap();
+        let complete = async |variable, typed, known: &[(&str, &str)]| {
+            let known: BTreeMap<_, _> =
+                known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let asked = Partial { template: &template.uri, variable, typed, known: &known };
+            shop.sql.complete(asked).await.unwrap().values
+        };
+        assert_eq!(complete("name", "a", &[]).await, ["Ada", "Ann"], "{engine:?}");
+        assert_eq!(complete("name", "", &[("since", "1890-01-01")]).await, ["Ann", "Grace"]);
+        assert_eq!(complete("format", "c", &[]).await, ["csv"]);
+        let rows = templates.iter().find(|template| template.uri.as_str().contains("rows/")).unwrap();
+        let key = async |typed| {
+            let known = BTreeMap::from([("table".to_owned(), "users".to_owned())]);
+            let asked = Partial { template: &rows.uri, variable: "key", typed, known: &known };
+            shop.sql.complete(asked).await.unwrap().values
+        };
+        assert_eq!(key("").await, ["1", "2", "3"]);
+        assert_eq!(key("2").await, ["2"]);
+        assert!(key("x'; --").await.is_empty());
+    }
+}
+
+/// What is wrong with a configuration is said before anything is served.
+#[test]
+fn mistakes_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shop.db"), "").unwrap();
+    let open = |text: &str| {
+        let config: sql::Config = toml::from_str(text).unwrap();
+        Sql::open(config, folder.path()).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let query = |uri: &str, sql: &str, more: &str| {
+        open(&format!("url = \"sqlite:shop.db\"\n[[query]]\nuri = {uri:?}\nsql = {sql:?}\n{more}"))
+    };
+    let said = [
+        open(""),
+        open("url = \"sqlite:gone.db\"").replace(&folder.path().display().to_string(), "…"),
+        open("url = \"oracle://x\""),
+        open("url = \"postgres://ada:s3cret@[host/shop\""),
+        open("url_env = \"LIBRIS_TEST_UNSET\""),
+        open("url = \"sqlite:shop.db\"\nmax_rows = 0"),
+        query("db://a/{id}", "SELECT :ib", ""),
+        query("db://a/{id}", "DELETE FROM a WHERE id = :id", ""),
+        query("db://a/{id}", "SELECT 1; SELECT 2", ""),
+        query("db://a/{id}", "SELECT ?", ""),
+        query("db://a/{id}", "SELECT :id", "parameters = { ib = \"integer\" }"),
+        query("db://a/{id}", "SELECT :id", "complete = { id = \"SELECT :nothing\" }"),
+    ];
+    insta::assert_snapshot!(said.join("\n"), @r"
+    a database needs either `url` or `url_env`
+    there is no file `…/gone.db`
+    a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not
+    the URL of the database is malformed: write `postgres://user@host:port/database`
+    the environment variable `LIBRIS_TEST_UNSET` is not set
+    `max_rows` must be at least 1
+    the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
+    the query `db://a/{id}` is wrong: its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE
+    the query `db://a/{id}` is wrong: its `sql` must be one statement
+    the query `db://a/{id}` is wrong: its `sql` has places without names: write `:name`
+    the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
+    the query `db://a/{id}` is wrong: its URI has no variable `nothing`, only `id`
+    ");
+}
+
+/// A configured query cannot write either, even if it tries.
+#[tokio::test]
+async fn queries_only_read() {
+    let attempts = [
+        (Engine::Postgres, "WITH gone AS (DELETE FROM users RETURNING *) SELECT * FROM gone"),
+        (Engine::Postgres, "SELECT nextval('numbers')"),
+        (Engine::Postgres, "SELECT * FROM users FOR UPDATE"),
+        (Engine::Postgres, "SELECT destroy()"),
+        (Engine::Mysql, "SELECT destroy()"),
+        (Engine::Sqlite, "WITH x AS (SELECT 1) DELETE FROM users"),
+    ];
+    for engine in crate::database::ENGINES {
+        let database = Database::new(engine).await;
+        database.execute(USERS).await;
+        match engine {
+            Engine::Postgres => {
+                database
+                    .execute(
+                        "CREATE SEQUENCE numbers;
+                         CREATE FUNCTION destroy() RETURNS int LANGUAGE plpgsql AS
+                         'BEGIN DELETE FROM users; RETURN 1; END'",
+                    )
+                    .await;
+            }
+            Engine::Mysql => {
+                let sql = "CREATE FUNCTION destroy() RETURNS int DETERMINISTIC BEGIN DELETE FROM users; RETURN 1; END";
+                database.execute(sql).await;
+            }
+            Engine::Sqlite => {}
+        }
+        for (_, sql) in attempts.iter().filter(|attempt| attempt.0 == engine) {
+            let shop = database.source(&format!("[[query]]\nuri = \"db://try\"\nsql = {sql:?}"));
+            let outcome = shop.text(&Uri::parse("db://try").unwrap()).await;
+            assert!(matches!(outcome, Err(Error::Failed { .. })), "{engine:?}: {sql}: {outcome:?}");
+            assert_eq!(shop.read("users/rows").await.matches("\"id\"").count(), 3, "{engine:?}: {sql}");
+        }
+    }
+}
