@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
-use libris_sources::{Files, Git, Inline, Sql, files, git, inline, sql};
+use libris_sources::http::openapi;
+use libris_sources::{Files, Git, Http, Inline, Sql, files, git, http, inline, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -20,8 +21,8 @@ const DEFAULT: &str = "libris.toml";
 /// What to serve.
 #[derive(Debug, Args)]
 pub(crate) struct What {
-    /// What to serve: paths of folders, git repositories as `git:PATH`, and databases as `sqlite:FILE`,
-    /// `postgres://…` or `mysql://…`
+    /// What to serve: paths of folders, git repositories as `git:PATH`, databases as `sqlite:FILE`,
+    /// `postgres://…` or `mysql://…`, and APIs as `openapi:FILE` or `openapi:URL`
     #[arg(value_name = "SOURCE")]
     sources: Vec<OsString>,
     /// The configuration file; `libris.toml` here, if there is one and no SOURCE is named
@@ -38,13 +39,17 @@ pub(crate) struct Config {
     /// How changes are told.
     pub(crate) live: Live,
     /// How HTTP is served.
-    pub(crate) http: Http,
+    pub(crate) listen: Listen,
     /// Folders.
     files: Vec<files::Config>,
     /// Databases.
     sql: Vec<sql::Config>,
     /// Git repositories.
     git: Vec<git::Config>,
+    /// HTTP APIs.
+    http: Vec<http::Config>,
+    /// HTTP APIs that an OpenAPI document describes.
+    openapi: Vec<openapi::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
 }
@@ -97,7 +102,7 @@ impl Default for Live {
 /// How HTTP is served.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Http {
+pub(crate) struct Listen {
     /// Host names, beside `localhost` and IP addresses, under which the server may be asked.
     pub(crate) allow_hosts: Vec<String>,
     /// Origins, beside local ones and the server's own, whose pages may ask.
@@ -122,9 +127,22 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
-    Sql { config: Box<sql::Config>, folder: PathBuf },
+    Sql {
+        config: Box<sql::Config>,
+        folder: PathBuf,
+    },
     Git(git::Config),
-    Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
+    Http(Box<http::Config>),
+    /// With the document as it was read, so that one that has changed is opened again.
+    OpenApi {
+        config: Box<openapi::Config>,
+        document: String,
+    },
+    Inline {
+        config: inline::Config,
+        folder: PathBuf,
+        file: PathBuf,
+    },
 }
 
 /// A source that is open.
@@ -149,15 +167,27 @@ impl Configured {
         if let Some(path) = text.strip_prefix("git:") {
             return Ok(Self::Git(git::Config::new(path)));
         }
+        if let Some(document) = text.strip_prefix("openapi:") {
+            return Self::openapi(openapi::Config::new(document), Path::new(""));
+        }
         match text.split_once("://") {
             // The rest may hold a password.
             Some((scheme, _)) if !Path::new(text).exists() => Err(advice(
                 format!("`{scheme}://` is no source that can be served"),
-                "name a folder by its path, a git repository as `git:PATH`, or a database as `sqlite:FILE`, \
-                 `postgres://…` or `mysql://…`",
+                "name a folder by its path, a git repository as `git:PATH`, a database as `sqlite:FILE`, \
+                 `postgres://…` or `mysql://…`, or an API as `openapi:FILE`",
             )),
             _ => Ok(files()),
         }
+    }
+
+    fn openapi(config: openapi::Config, folder: &Path) -> Result<Self> {
+        // Nothing else is to be done before it is known what is to be served.
+        let document = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(openapi::read(&config, folder))
+        });
+        let document = document.with_context(|| format!("could not read `openapi:{}`", config.document))?;
+        Ok(Self::OpenApi { config: Box::new(config), document })
     }
 
     fn open(self) -> Result<Opened> {
@@ -165,6 +195,10 @@ impl Configured {
             Self::Files(config) => config.path.display().to_string(),
             Self::Sql { config, .. } => config.shown(),
             Self::Git(config) => format!("git:{}", config.path.display()),
+            Self::Http(config) => {
+                config.name.clone().or(config.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
+            }
+            Self::OpenApi { config, .. } => format!("openapi:{}", config.document),
             Self::Inline { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
@@ -180,6 +214,11 @@ impl Configured {
             Self::Git(config) => {
                 let git = Git::open(config.clone()).with_context(failed)?;
                 (Some(git.root().clone()), Arc::new(git))
+            }
+            Self::Http(config) => (None, Arc::new(Http::new((**config).clone()).with_context(failed)?)),
+            Self::OpenApi { config, document } => {
+                let config = openapi::derive(config, document).with_context(failed)?;
+                (None, Arc::new(Http::new(config).with_context(failed)?))
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
@@ -245,6 +284,12 @@ impl What {
                 git.path = folder.join(&git.path);
             }
             wanted.push(Configured::Git(git));
+        }
+        wanted.extend(
+            std::mem::take(&mut config.http).into_iter().map(|http| Configured::Http(Box::new(http))),
+        );
+        for openapi in std::mem::take(&mut config.openapi) {
+            wanted.push(Configured::openapi(openapi, &folder)?);
         }
         for source in &self.sources {
             wanted.push(Configured::named(source)?);

@@ -27,6 +27,7 @@ const ADDRESS: &str = "127.0.0.1:4747";
   libris serve ./docs --stdio                  a folder, run by an MCP client
   libris serve sqlite:shop.db                  a database
   libris serve git:./project                   a git repository: its files, history and diffs
+  libris serve openapi:api.yaml                an HTTP API, by its OpenAPI document
   libris serve --config libris.toml            what a configuration file says
   libris serve ./docs --http 127.0.0.1:0       over HTTP on a free port")]
 pub(crate) struct Options {
@@ -82,8 +83,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let listener = bind(http, allow_remote).await?;
     let address = listener.local_addr().context("could not tell the address")?;
     let serve = serve.http_config(http::Config {
-        hosts: [config.http.allow_hosts, allow_host].concat(),
-        origins: [config.http.allow_origins, allow_origin].concat(),
+        hosts: [config.listen.allow_hosts, allow_host].concat(),
+        origins: [config.listen.allow_origins, allow_origin].concat(),
         sse,
         ..http::Config::default()
     });

@@ -287,6 +287,6 @@ fn a_misspelt_address_does_not_show_its_password() {
     assert_snapshot!(libris(folder.path(), &["check", "postgress://user:sekrit@host/db"]), @"
     exit: 1
     error: `postgress://` is no source that can be served
-    hint: name a folder by its path, a git repository as `git:PATH`, or a database as `sqlite:FILE`, `postgres://…` or `mysql://…`
+    hint: name a folder by its path, a git repository as `git:PATH`, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, or an API as `openapi:FILE`
     ");
 }

@@ -7,12 +7,14 @@
 pub mod files;
 #[cfg(feature = "git")]
 pub mod git;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
 #[cfg(feature = "database")]
 pub mod sql;
 
-#[cfg(any(feature = "files", feature = "git", feature = "inline", feature = "database"))]
+#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline", feature = "database"))]
 mod duration;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
@@ -33,6 +35,8 @@ mod remote;
 pub use files::Files;
 #[cfg(feature = "git")]
 pub use git::Git;
+#[cfg(feature = "http")]
+pub use http::Http;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
 #[cfg(feature = "database")]

@@ -20,6 +20,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
+    law.source.follow(&uri);
     if fixture.change(&uri).await {
         // Some replace a resource instead of writing to it.
         let updated =

@@ -1,0 +1,167 @@
+//! What an answer holds: text or bytes of a media type.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
+use encoding_rs::Encoding;
+use http::header::{CONTENT_TYPE, HeaderMap};
+use libris_core::Body;
+use serde_json::Value;
+
+use super::client::Reply;
+use super::config::Method;
+use super::endpoint::Endpoint;
+use super::fault::Fault;
+use crate::media;
+
+/// What an answer holds.
+pub(super) struct Answer {
+    pub(super) body: Body,
+    pub(super) mime: String,
+    /// Two answers that differ most likely differ in this.
+    pub(super) digest: u64,
+    json: OnceLock<Option<Value>>,
+}
+
+impl Answer {
+    /// Takes an answer that came for an endpoint.
+    pub(super) fn new(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<Self, Fault> {
+        let (body, mime) = match endpoint.method {
+            Method::HEAD => (Body::Text(headers(&reply.headers)), "application/json".to_owned()),
+            Method::GET => content(endpoint, path, reply)?,
+        };
+        let mut hasher = DefaultHasher::new();
+        mime.hash(&mut hasher);
+        match &body {
+            Body::Text(text) => text.hash(&mut hasher),
+            Body::Bytes(bytes) => bytes.hash(&mut hasher),
+        }
+        Ok(Self { body, mime, digest: hasher.finish(), json: OnceLock::new() })
+    }
+
+    /// The JSON that it holds, taken apart once.
+    pub(super) fn json(&self) -> Result<&Value, Fault> {
+        let parsed = self.json.get_or_init(|| match &self.body {
+            Body::Text(text) => serde_json::from_str(text).ok(),
+            Body::Bytes(_) => None,
+        });
+        parsed.as_ref().ok_or(Fault::Malformed)
+    }
+}
+
+fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, String), Fault> {
+    let said = reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (sent, parameters) = said.split_once(';').unwrap_or((said, ""));
+    let sent = sent.trim().to_ascii_lowercase();
+    if let Some(meant) = &endpoint.mime
+        && !fits(&sent, meant)
+    {
+        // It comes from outside, and is shown.
+        let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
+        return Err(Fault::Kind { sent, meant: meant.clone() });
+    }
+    let mime = match &endpoint.mime {
+        Some(meant) => meant.clone(),
+        None if is_media_type(&sent) => sent,
+        None => {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            media::by_name(name).unwrap_or_else(|| media::by_content(name, &reply.data)).to_owned()
+        }
+    };
+    let body = match charset(parameters).filter(|_| media::form(&mime) != media::Form::Binary) {
+        Some(encoding) => decoded(encoding, reply.data),
+        None => media::body(reply.data, essence(&mime)),
+    };
+    if endpoint.mime.is_some() && is_json(&mime) {
+        let Body::Text(text) = &body else { return Err(Fault::Malformed) };
+        if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
+            return Err(Fault::Malformed);
+        }
+    }
+    Ok((body, mime))
+}
+
+/// Whether what was sent may be what is meant. Many say no more than that it is text, or JSON.
+fn fits(sent: &str, meant: &str) -> bool {
+    let meant = &essence(meant).to_ascii_lowercase();
+    sent.is_empty()
+        || sent == meant
+        || (is_json(sent) && is_json(meant))
+        || (sent == "text/plain" && media::form(meant) != media::Form::Binary)
+        || sent == "application/octet-stream"
+}
+
+fn essence(mime: &str) -> &str {
+    mime.split(';').next().unwrap_or_default().trim()
+}
+
+fn is_json(mime: &str) -> bool {
+    let mime = essence(mime);
+    mime == "application/json" || mime.ends_with("+json")
+}
+
+fn is_media_type(text: &str) -> bool {
+    let token = |part: &str| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+        !part.is_empty() && part.bytes().all(letter)
+    };
+    text.len() < 100 && text.split_once('/').is_some_and(|(kind, subtype)| token(kind) && token(subtype))
+}
+
+fn charset(parameters: &str) -> Option<&'static Encoding> {
+    let named = parameters.split(';').filter_map(|parameter| parameter.split_once('='));
+    let (_, label) = named.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    Encoding::for_label(label.trim().trim_matches('"').as_bytes())
+}
+
+/// The data as text of this encoding, or as it is where it is none.
+fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> Body {
+    let (text, _, wrong) = encoding.decode(&data);
+    if wrong || text.contains('\0') { Body::Bytes(data.into()) } else { Body::Text(text.into_owned()) }
+}
+
+/// Headers as JSON, without those that tell of the message alone. Cookies are nobody's business.
+fn headers(headers: &HeaderMap) -> String {
+    const LEFT_OUT: [&str; 5] = ["age", "connection", "date", "keep-alive", "set-cookie"];
+    let mut map = serde_json::Map::new();
+    for name in headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
+        let values: Vec<_> =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        map.insert(name.to_string(), values.join(", ").into());
+    }
+    Value::Object(map).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{charset, decoded, fits, is_media_type};
+    use libris_core::Body;
+
+    #[test]
+    fn what_is_sent_may_be_said_less_closely() {
+        let fitting = [
+            ("application/json", "application/geo+json"),
+            ("text/plain", "text/markdown"),
+            ("text/plain", "application/json"),
+            ("", "image/png"),
+            ("text/csv", "text/csv; header=present"),
+        ];
+        for (sent, meant) in fitting {
+            assert!(fits(sent, meant), "{sent} for {meant}");
+        }
+        for (sent, meant) in [("text/html", "application/json"), ("text/plain", "image/png")] {
+            assert!(!fits(sent, meant), "{sent} for {meant}");
+        }
+        assert!(
+            is_media_type("application/vnd.api+json") && !is_media_type("a/b c") && !is_media_type("json")
+        );
+    }
+
+    #[test]
+    fn text_is_decoded_as_it_says() {
+        let encoding = charset(" Charset=\"ISO-8859-1\"; q=1").unwrap();
+        assert_eq!(decoded(encoding, b"caf\xe9".to_vec()), Body::Text("café".into()));
+        assert_eq!(decoded(encoding_rs::UTF_8, b"\xff".to_vec()), Body::Bytes(b"\xff"[..].into()));
+        assert!(charset("charset=nonsense").is_none());
+    }
+}

@@ -1,0 +1,331 @@
+//! Sending requests, within limits.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
+    USER_AGENT,
+};
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use libris_core::{Error, Result};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::sync::Semaphore;
+use url::Url;
+
+use super::config::{Limits, Method};
+use super::endpoint::Endpoint;
+use super::fault::Fault;
+use super::guard::{Guard, Refused};
+
+/// The longest that a service can ask us to wait.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The most headers that an answer may have.
+const HEADERS: usize = 100;
+
+/// How long a connection is kept that is not used.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Sends requests.
+pub(super) struct Client {
+    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector<Guard>>, Empty<Bytes>>,
+    limits: Limits,
+    turns: Semaphore,
+    /// Until when an origin wants to be left alone.
+    quiet: Mutex<HashMap<String, Instant>>,
+}
+
+/// An answer as it came.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) data: Vec<u8>,
+}
+
+impl Client {
+    /// One that is `secure` speaks TLS, and needs the certificates of the system.
+    pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
+        let tls = tls(secure)
+            .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
+        let mut connector = HttpConnector::new_with_resolver(guard);
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(limits.connect));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .http1_max_headers(HEADERS)
+            .build(connector);
+        let turns = Semaphore::new(limits.concurrency.max(1));
+        Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
+    }
+
+    /// Asks, with these headers beside those of the endpoint.
+    pub(super) async fn ask(
+        &self,
+        endpoint: &Endpoint,
+        url: &Url,
+        beside: &HeaderMap,
+    ) -> Result<Reply, Fault> {
+        if let Some(wait) = self.wait(endpoint.origin()) {
+            return Err(Fault::Busy(Some(wait)));
+        }
+        let limit = self.limits.timeout;
+        let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside)).await;
+        let reply = asked.unwrap_or(Err(Fault::Slow(limit)));
+        if let Err(fault) = &reply {
+            tracing::debug!(url = %shown(url), ?fault, "a request failed");
+        }
+        reply
+    }
+
+    async fn follow(&self, endpoint: &Endpoint, mut url: Url, beside: &HeaderMap) -> Result<Reply, Fault> {
+        let _turn = self.turns.acquire().await.map_err(|_| Fault::Unreachable)?;
+        for _ in 0..=self.limits.redirects {
+            let request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
+            let response = self.client.request(request).await.map_err(|cause| {
+                let reached = !cause.is_connect();
+                failure(&cause, &url, reached)
+            })?;
+            let status = response.status();
+            if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
+                return self.receive(endpoint, &url, response).await;
+            }
+            let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            let next = location.and_then(|location| url.join(location).ok());
+            let Some(next) = next.filter(|next| next.origin().ascii_serialization() == endpoint.origin())
+            else {
+                tracing::warn!(url = %shown(&url), "a redirect to another origin is not followed");
+                return Err(Fault::Elsewhere);
+            };
+            url = next;
+        }
+        tracing::warn!(url = %shown(&url), "too many redirects");
+        Err(Fault::Elsewhere)
+    }
+
+    async fn receive(
+        &self,
+        endpoint: &Endpoint,
+        url: &Url,
+        response: Response<Incoming>,
+    ) -> Result<Reply, Fault> {
+        let (response, mut body) = response.into_parts();
+        let (status, headers) = (response.status, response.headers);
+        if status != StatusCode::NOT_MODIFIED && !status.is_success() {
+            return Err(self.refusal(endpoint, url, status, &headers));
+        }
+        let limit = self.limits.max_size;
+        let mut unpacked = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+            None | Some(b"identity") => {
+                let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+                match said.filter(|size| *size > limit && endpoint.method == Method::GET) {
+                    Some(size) => return Err(Fault::TooLarge { size, limit }),
+                    None => Unpacked::Plain(Room { data: Vec::new(), limit }),
+                }
+            }
+            Some(b"gzip" | b"x-gzip") => {
+                Unpacked::Gzip(MultiGzDecoder::new(Room { data: Vec::new(), limit }))
+            }
+            Some(_) => {
+                tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
+                return Err(Fault::Failed);
+            }
+        };
+        let full = |cause: io::Error| match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(Full(size)) => Fault::TooLarge { size: *size, limit },
+            None => failure(&cause, url, true),
+        };
+        let mut empty = true;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|cause| failure(&cause, url, true))?;
+            if let Some(piece) = frame.data_ref() {
+                empty &= piece.is_empty();
+                unpacked.write_all(piece).map_err(full)?;
+            }
+        }
+        // Nothing is not packed, whatever the headers say.
+        let data = if empty { Vec::new() } else { unpacked.finish().map_err(full)? };
+        Ok(Reply { status, headers, data })
+    }
+
+    fn refusal(&self, endpoint: &Endpoint, url: &Url, status: StatusCode, headers: &HeaderMap) -> Fault {
+        let fault = match status.as_u16() {
+            404 | 410 => Fault::Missing,
+            400 | 414 | 422 => Fault::Values,
+            401 | 407 => Fault::Credentials,
+            403 => Fault::Denied,
+            429 | 503 => {
+                let wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
+                if let Some(wait) = wait {
+                    let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+                    quiet.insert(endpoint.origin().to_owned(), Instant::now() + wait);
+                }
+                Fault::Busy(wait)
+            }
+            _ => Fault::Failed,
+        };
+        if matches!(fault, Fault::Missing) {
+            tracing::debug!(url = %shown(url), %status, "a service has nothing there");
+        } else {
+            tracing::warn!(url = %shown(url), %status, "a service did not answer as it should");
+        }
+        fault
+    }
+
+    /// For how long an origin still wants to be left alone.
+    fn wait(&self, origin: &str) -> Option<Duration> {
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = quiet.get(origin)?.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            quiet.remove(origin);
+            return None;
+        }
+        Some(left)
+    }
+}
+
+/// For how long a service asks us to wait: a number of seconds or a date.
+fn retry_after(text: &str) -> Option<Duration> {
+    let wait = match text.trim().parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let until = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
+            SystemTime::from(until).duration_since(SystemTime::now()).unwrap_or_default()
+        }
+    };
+    Some(wait.min(PATIENCE))
+}
+
+/// A URL as it may stand in the log: its query can hold a secret.
+fn shown(url: &Url) -> String {
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
+}
+
+/// What is to be told of an error, which is logged.
+fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> Fault {
+    let mut causes = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        if inner.is::<Refused>() || refused.is_some_and(|refused| refused.is::<Refused>()) {
+            tracing::warn!(url = %shown(url), "{inner}");
+            return Fault::Unreachable;
+        }
+        causes.push(inner.to_string());
+        cause = inner.source();
+    }
+    tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
+    if reached { Fault::Failed } else { Fault::Unreachable }
+}
+
+fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
+    let mut request = http::Request::new(Empty::new());
+    *request.method_mut() = endpoint.method.into();
+    *request.uri_mut() = url.as_str().parse().ok()?;
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    for (name, value) in endpoint.headers.iter().chain(beside) {
+        headers.insert(name, value.clone());
+    }
+    Some(request)
+}
+
+/// Data that was received, unpacked as it comes.
+enum Unpacked {
+    Plain(Room),
+    Gzip(MultiGzDecoder<Room>),
+}
+
+impl Unpacked {
+    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(room) => room.write_all(piece),
+            Self::Gzip(decoder) => decoder.write_all(piece),
+        }
+    }
+
+    fn finish(self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Plain(room) => Ok(room.data),
+            Self::Gzip(decoder) => Ok(decoder.finish()?.data),
+        }
+    }
+}
+
+/// Room for so many bytes.
+struct Room {
+    data: Vec<u8>,
+    limit: u64,
+}
+
+impl Write for Room {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let size = (self.data.len() + piece.len()) as u64;
+        if size > self.limit {
+            return Err(io::Error::other(Full(size)));
+        }
+        self.data.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// There was room for less than these bytes.
+#[derive(Debug)]
+struct Full(u64);
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes are too many", self.0)
+    }
+}
+
+impl std::error::Error for Full {}
+
+/// Certificates are checked as the system does, where there are any to check.
+fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match secure {
+        true => config.with_platform_verifier()?,
+        false => config.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PATIENCE, retry_after};
+    use std::time::Duration;
+
+    #[test]
+    fn a_service_asks_for_seconds_or_names_a_date() {
+        assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("99999999"), Some(PATIENCE));
+        assert_eq!(retry_after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(PATIENCE));
+        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(retry_after("soon"), None);
+    }
+}

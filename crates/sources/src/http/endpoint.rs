@@ -1,0 +1,338 @@
+//! What is asked: a URL with places for variables, headers and a query.
+//!
+//! Values are percent-encoded where they stand, and the host is never one of them, so a value cannot lead
+//! anywhere but to the place it was meant for.
+
+use std::collections::BTreeMap;
+
+use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use libris_core::uri_template::{Value, Variables};
+use libris_core::{Uri, UriTemplate};
+use url::Url;
+
+use super::config::{Config, Method, Secret, Text};
+use super::fault::Fault;
+use super::guard::Guard;
+
+/// What is asked for a resource, a template or a list.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    /// A number of its own within its source.
+    pub(super) number: usize,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    /// The media type that the answer must have.
+    pub(super) mime: Option<String>,
+    /// Whether answers are taken apart as JSON, which takes room.
+    pub(super) parsed: bool,
+    url: UriTemplate,
+    origin: String,
+    /// The variables that stand in the path.
+    in_path: Vec<String>,
+    required: Vec<String>,
+    renamed: BTreeMap<String, String>,
+    /// The parameters that all its requests have, as they stand in a URL.
+    query: String,
+}
+
+/// How an endpoint is written in a configuration.
+pub(super) struct Written<'a> {
+    pub(super) url: &'a str,
+    pub(super) method: Method,
+    pub(super) headers: &'a BTreeMap<String, Text>,
+    pub(super) query: &'a BTreeMap<String, Text>,
+    pub(super) mime: Option<&'a str>,
+    pub(super) required: &'a [String],
+    pub(super) renamed: &'a BTreeMap<String, String>,
+    /// The variables that may stand in the URL.
+    pub(super) variables: Vec<&'a str>,
+    pub(super) parsed: bool,
+}
+
+impl Endpoint {
+    /// Checks what is written. Errors say what is wrong and not where: the caller does.
+    pub(super) fn new(
+        written: Written<'_>,
+        number: usize,
+        config: &Config,
+        guard: &Guard,
+    ) -> Result<Self, String> {
+        let text = joined(config.base.as_deref(), written.url)?;
+        let end = authority(&text)?;
+        let place = Url::parse(&text[..end]).map_err(|cause| format!("its URL cannot be used: {cause}"))?;
+        check_host(&place, guard)?;
+        let template = UriTemplate::parse(&text).map_err(|cause| cause.to_string())?;
+        let upstream = |name: &str| written.renamed.get(name).map_or(name, String::as_str).to_owned();
+        let known: Vec<_> = written.variables.iter().map(|name| upstream(name)).collect();
+        if let Some(unknown) = template.variables().find(|name| !known.iter().any(|known| known == name)) {
+            return Err(format!("its URL has the variable `{unknown}`, which its URI has not"));
+        }
+        let path = text.find("{?").into_iter().chain(text.find('?')).min().unwrap_or(text.len());
+        let in_path = UriTemplate::parse(&text[..path]).map_err(|cause| cause.to_string())?;
+        let endpoint = Self {
+            number,
+            method: written.method,
+            headers: headers([&config.headers, written.headers], written.mime)?,
+            mime: written.mime.map(str::to_owned),
+            parsed: written.parsed,
+            origin: place.origin().ascii_serialization(),
+            in_path: in_path.variables().map(str::to_owned).collect(),
+            required: written.required.to_vec(),
+            renamed: written.renamed.clone(),
+            query: query([&config.query, written.query])?,
+            url: template,
+        };
+        // What is wrong with the URL itself is wrong with any values.
+        let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
+        endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
+        Ok(endpoint)
+    }
+
+    /// The scheme, host and port of all its requests.
+    pub(super) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Whether its URL has a place for this variable.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.url.variables().any(|variable| variable == name)
+    }
+
+    /// Whether it needs a variable that is not among these.
+    pub(super) fn lacks(&self, variables: &Variables) -> bool {
+        self.url.variables().any(|name| variables.value(name).is_none() && !self.url.may_lack(name))
+    }
+
+    /// The URL for these values.
+    pub(super) fn url(&self, variables: Variables) -> Result<Url, Fault> {
+        if let Some(lacking) = self.required.iter().find(|name| variables.value(name).is_none()) {
+            return Err(Fault::Lacking(lacking.clone()));
+        }
+        let mut named = Variables::new();
+        for (name, value) in variables {
+            let name = self.renamed.get(&name).cloned().unwrap_or(name);
+            self.check(&name, &value)?;
+            named.insert(name, value);
+        }
+        self.filled(&named).ok_or(Fault::Missing)
+    }
+
+    fn check(&self, name: &str, value: &Value) -> Result<(), Fault> {
+        let texts: Vec<&str> = match value {
+            Value::Text(text) => vec![text],
+            Value::List(list) => list.iter().map(String::as_str).collect(),
+            Value::Map(map) => map.iter().flat_map(|(key, text)| [key.as_str(), text]).collect(),
+        };
+        let in_path = self.in_path.iter().any(|variable| variable == name);
+        for text in texts {
+            if text.contains(char::is_control) {
+                return Err(Fault::Control(name.to_owned()));
+            }
+            if in_path && (text.is_empty() || climbs(text)) {
+                return Err(Fault::Missing);
+            }
+        }
+        Ok(())
+    }
+
+    fn filled(&self, variables: &Variables) -> Option<Url> {
+        let mut text = self.url.expand(variables);
+        let path_end = text.find('?').unwrap_or(text.len());
+        let path_start = authority(&text).ok()?;
+        let path = match &text[path_start..path_end] {
+            "" => "/".to_owned(),
+            path => path.to_owned(),
+        };
+        if !self.query.is_empty() {
+            text.push(if path_end == text.len() { '?' } else { '&' });
+            text.push_str(&self.query);
+        }
+        let url = Url::parse(&text).ok()?;
+        // Whatever the parser makes of it, it must still be what was meant.
+        let same = url.path() == path && url.origin().ascii_serialization() == self.origin;
+        same.then_some(url)
+    }
+}
+
+/// The URL of an entry, which may be the rest of one.
+fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
+    if url.starts_with("http://") || url.starts_with("https://") {
+        return Ok(url.to_owned());
+    }
+    let Some(base) = base else {
+        return Err(format!("its URL `{url}` is not a whole one, and there is no `base`"));
+    };
+    if base.contains(['?', '#', '{']) {
+        return Err(format!("`base` must be a plain URL, without a query or variables: `{base}`"));
+    }
+    let base = base.strip_suffix('/').unwrap_or(base);
+    let slash = if url.is_empty() || url.starts_with(['/', '?', '{']) { "" } else { "/" };
+    Ok([base, slash, url].concat())
+}
+
+/// Where the scheme, host and port of a URL end. They must be plain.
+fn authority(text: &str) -> Result<usize, String> {
+    let start = match text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) {
+        Some(rest) => text.len() - rest.len(),
+        None => return Err(format!("`{text}` is not an `http://` or `https://` URL")),
+    };
+    if ["{+", "{#", "#"].iter().any(|mark| text[start..].contains(mark)) {
+        return Err("its URL has `{+…}` or `#`, which would let a value lead elsewhere".into());
+    }
+    let end = text[start..].find(['/', '?', '{']).map_or(text.len(), |length| start + length);
+    let rest = &text[end..];
+    if rest.starts_with('{') && !rest.starts_with("{/") && !rest.starts_with("{?") {
+        return Err("its URL has a variable in the host".into());
+    }
+    if text[start..end].contains(['@', '\\']) {
+        return Err("its URL names a user: use `headers` for credentials".into());
+    }
+    Ok(end)
+}
+
+fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
+    let host = place.host_str().unwrap_or_default();
+    let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match literal.parse() {
+        Ok(address) if !guard.allows(address) => Err(format!(
+            "`{host}` is not a public address: set `limits.allow_private`, or name its network in \
+             `limits.networks`"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether some reading of a value leads out of its place in a path.
+fn climbs(text: &str) -> bool {
+    /// How often escapes within escapes are looked through.
+    const DEPTH: usize = 3;
+    let mut text = text.to_owned();
+    for _ in 0..DEPTH {
+        if text.split(['/', '\\']).any(|piece| matches!(piece, "." | "..")) {
+            return true;
+        }
+        match Uri::decode_segment(&text).map(String::from_utf8) {
+            Some(Ok(decoded)) if decoded != text => text = decoded,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// The text, from the environment where it is a secret.
+fn text(text: &Text) -> Result<(String, bool), String> {
+    match text {
+        Text::Plain(text) => Ok((text.clone(), false)),
+        Text::Secret(Secret { env, prefix }) => match std::env::var(env) {
+            Ok(value) if !value.is_empty() => Ok((format!("{prefix}{value}"), true)),
+            _ => Err(format!("`{env}` is not set in the environment")),
+        },
+    }
+}
+
+fn headers(all: [&BTreeMap<String, Text>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
+    /// Headers that say how a message is sent, and are ours to say.
+    const OURS: [&str; 9] = [
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "host",
+        "if-modified-since",
+        "if-none-match",
+        "range",
+        "te",
+        "transfer-encoding",
+    ];
+    let mut headers = HeaderMap::new();
+    if let Some(mime) = mime.and_then(|mime| HeaderValue::from_str(mime).ok()) {
+        headers.insert(ACCEPT, mime);
+    }
+    for (name, value) in all.into_iter().flatten() {
+        let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
+        if OURS.contains(&key.as_str()) {
+            return Err(format!("the header `{name}` cannot be set"));
+        }
+        let (text, secret) = text(value)?;
+        let mut value = HeaderValue::from_str(&text)
+            .map_err(|_| format!("the value of the header `{name}` is no text"))?;
+        value.set_sensitive(secret);
+        headers.insert(key, value);
+    }
+    Ok(headers)
+}
+
+fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (name, value) in all.into_iter().flatten() {
+        pairs.push((name.clone(), text(value)?.0));
+    }
+    let template = UriTemplate::parse("{&pairs*}").map_err(|cause| cause.to_string())?;
+    let expanded = template.expand(&Variables::from_iter([("pairs", pairs)]));
+    Ok(expanded.strip_prefix('&').unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Endpoint, Guard, Method, Variables, Written};
+    use libris_core::uri_template::Value;
+    use std::collections::BTreeMap;
+
+    fn endpoint(url: &str) -> Result<Endpoint, String> {
+        let nothing = BTreeMap::new();
+        let written = Written {
+            url,
+            method: Method::GET,
+            headers: &nothing,
+            query: &nothing,
+            mime: None,
+            required: &[],
+            renamed: &BTreeMap::new(),
+            variables: vec!["a", "b"],
+            parsed: false,
+        };
+        let config = Config { base: Some("https://api.example/v1/".into()), ..Config::default() };
+        Endpoint::new(written, 0, &config, &Guard { allow_private: false, networks: Vec::new() })
+    }
+
+    fn url(pattern: &str, a: impl Into<Value>) -> Option<String> {
+        let variables = Variables::from_iter([("a", a)]);
+        endpoint(pattern).unwrap().url(variables).ok().map(Into::into)
+    }
+
+    #[test]
+    fn values_stay_in_their_place() {
+        assert_eq!(url("p/{a}", "Paris").unwrap(), "https://api.example/v1/p/Paris");
+        assert_eq!(url("/p{?a,b}", "é&x=y").unwrap(), "https://api.example/v1/p?a=%C3%A9%26x%3Dy");
+        assert_eq!(url("p?q={a}", "a b").unwrap(), "https://api.example/v1/p?q=a%20b");
+        assert_eq!(url("{/a*}", vec!["x".to_owned(), "y".to_owned()]).unwrap(), "https://api.example/v1/x/y");
+        assert_eq!(url("https://o.example/{a}", "//h").unwrap(), "https://o.example/%2F%2Fh");
+        assert_eq!(url("p?q={a}", "..").unwrap(), "https://api.example/v1/p?q=..");
+        for climbing in ["..", ".", "", "../x", "x/..", "..\\x", "%2e%2e", "%2e%2e%2fx", "%252e%252e", "a\0b"]
+        {
+            assert_eq!(url("p/{a}/q", climbing), None, "{climbing}");
+        }
+        assert_eq!(url("p/{a}.json", ".."), None);
+        assert_eq!(url("p/{a}", "...").unwrap(), "https://api.example/v1/p/...");
+    }
+
+    #[test]
+    fn urls_that_let_a_value_lead_elsewhere_are_refused() {
+        for wrong in [
+            "https://{a}/x",
+            "https://api{a}/x",
+            "https://user@api.example/",
+            "p/{+a}",
+            "p{#a}",
+            "p#x",
+            "p/../{a}",
+            "p/{c}",
+            "http://127.0.0.1/{a}",
+            "http://[::ffff:127.0.0.1]/",
+            "http://2130706433/",
+            "http://0x7f.1/",
+            "https://api.example:99999/",
+        ] {
+            assert!(endpoint(wrong).is_err(), "{wrong}");
+        }
+    }
+}

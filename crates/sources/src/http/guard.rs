@@ -1,0 +1,225 @@
+//! Which addresses may be asked.
+//!
+//! A name is looked up here, and only the addresses that pass are connected to, so that a name that leads to
+//! another address the next time gains nothing.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns::Name;
+use serde::{Deserialize, Deserializer};
+use tower_service::Service;
+
+/// A range of addresses, such as `10.1.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Network {
+    fn contains(&self, address: IpAddr) -> bool {
+        let shared = match (self.address, address) {
+            (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+            (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+            _ => return false,
+        };
+        shared >= u32::from(self.length)
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not a network such as `10.1.0.0/16`");
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
+        if length > most {
+            return Err(wrong());
+        }
+        Ok(Self { address, length })
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Which addresses may be asked.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    pub(super) allow_private: bool,
+    pub(super) networks: Vec<Network>,
+}
+
+impl Guard {
+    /// Whether this address may be asked.
+    pub(super) fn allows(&self, address: IpAddr) -> bool {
+        let address = embedded(address).map_or(address, IpAddr::V4);
+        self.allow_private
+            || is_public(address)
+            || self.networks.iter().any(|network| network.contains(address))
+    }
+}
+
+/// The address of version 4 that one of version 6 leads to.
+fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return None };
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let of = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match (a, b, c, d, e, f) {
+        // Mapped, translated and compatible addresses.
+        (0, 0, 0, 0, 0, 0xffff) | (0, 0, 0, 0, 0xffff, 0) => of(g, h),
+        (0, 0, 0, 0, 0, 0) if g != 0 => of(g, h),
+        // NAT64, and 6to4.
+        (0x64, 0xff9b, 0, 0, 0, 0) => of(g, h),
+        (0x2002, high, low, ..) => of(high, low),
+        _ => None,
+    }
+}
+
+/// Whether an address is one of the public network, by the registries of special addresses.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !(a == 0
+        || address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_broadcast()
+        || address.is_documentation()
+        || address.is_multicast()
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && (b == 18 || b == 19)))
+}
+
+/// Only what is handed out to the public network, less its exceptions.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    let handed_out = a & 0xe000 == 0x2000;
+    let exception = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
+    handed_out && !exception
+}
+
+/// None of the addresses of a name may be asked.
+#[derive(Debug)]
+pub(super) struct Refused;
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("its address is not public, and neither `allow_private` nor `networks` allows it")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Looks names up.
+impl Service<Name> for Guard {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let guard = self.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = found.filter(|address| guard.allows(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(io::Error::other(Refused));
+            }
+            Ok(allowed.into_iter())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guard, Network};
+
+    fn allows(guard: &Guard, address: &str) -> bool {
+        guard.allows(address.parse().unwrap())
+    }
+
+    #[test]
+    fn only_public_addresses_may_be_asked() {
+        let guard = Guard { allow_private: false, networks: Vec::new() };
+        for address in ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"] {
+            assert!(allows(&guard, address), "{address}");
+        }
+        for address in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.0.0.192",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:0:10.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2001::1",
+            "2001:db8::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!allows(&guard, address), "{address}");
+        }
+    }
+
+    #[test]
+    fn networks_may_be_allowed() {
+        let networks = ["10.1.0.0/16", "fd00::/8", "127.0.0.1"].map(|text| text.parse().unwrap());
+        let guard = Guard { allow_private: false, networks: networks.into() };
+        for address in ["10.1.2.3", "::ffff:10.1.2.3", "fd00::7", "127.0.0.1"] {
+            assert!(allows(&guard, address), "{address}");
+        }
+        for address in ["10.2.0.1", "fc00::1", "127.0.0.2"] {
+            assert!(!allows(&guard, address), "{address}");
+        }
+        for wrong in ["10.0.0.0/33", "10.0.0/8", "fd00::/129", "", "example.org/8"] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! HTTP APIs as resources: a URI or template is bound to what is asked for it.
+//!
+//! Answers are kept by the rules of HTTP, asked for once for all who want them at the same time, and asked for
+//! again while somebody waits for changes. What a request may reach and cost is limited.
+
+mod answer;
+mod client;
+mod config;
+mod endpoint;
+mod fault;
+mod guard;
+mod list;
+mod open;
+pub mod openapi;
+mod store;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::{Specificity, TemplateSet, Variables};
+use libris_core::{
+    Cache, Change, Completion, Content, Contents, Context, Meta, Page, Partial, Proof, Resource, Result,
+    Scope, Source, Template, Templates, Uri, UriTemplate,
+};
+
+pub use config::{
+    Caching, Choice, Choices, Config, Entry, Found, Limits, Link, Listing, Method, Secret, Text,
+};
+pub use guard::Network;
+
+use endpoint::Endpoint;
+use fault::Fault;
+use list::{Instances, Listed, Place};
+use store::{Hit, Store, Want};
+use watch::Followed;
+
+/// The key under which a part says for how many seconds it has been known, where it should be newer and could
+/// not be had.
+const STALE: &str = "dev.libris/stale";
+
+/// An HTTP API as a source.
+pub struct Http {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<Store>,
+    poll: Duration,
+    scope: Scope,
+    resources: BTreeMap<Uri, Held>,
+    templates: TemplateSet<Filled>,
+    /// The templates whose resources are listed.
+    listed: Vec<UriTemplate>,
+    followed: Followed,
+}
+
+/// What is at a URI.
+struct Held {
+    resource: Resource,
+    /// What is asked for it; nothing where clients fetch it themselves.
+    endpoint: Option<Arc<Endpoint>>,
+}
+
+/// What a template stands for.
+struct Filled {
+    template: Template,
+    endpoint: Arc<Endpoint>,
+    choices: BTreeMap<String, Offered>,
+    instances: Option<Instances>,
+}
+
+/// What is offered for a variable.
+enum Offered {
+    Fixed(Vec<Choice>),
+    Found { place: Place, items: String, value: String, label: Option<String> },
+}
+
+impl Http {
+    /// Checks the configuration. Nothing is asked yet.
+    pub fn new(config: Config) -> Result<Self> {
+        Ok(Self { inner: Arc::new(open::open(config)?) })
+    }
+}
+
+#[async_trait]
+impl Source for Http {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.inner.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        self.inner.list(after, limit).await
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        self.inner.read(uri).await
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let templates = self.inner.templates.iter().map(|(_, filled)| filled.template.clone()).collect();
+        Ok(Templates { templates, proof: Some(Proof::always()) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        self.inner.complete(asked).await
+    }
+
+    fn cache(&self) -> Cache {
+        Cache { ttl: Duration::ZERO, scope: self.inner.scope }
+    }
+
+    fn follow(&self, subject: &Uri) {
+        watch::follow(&self.inner, subject);
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(Some(watch::changes(self.inner.clone()).await))
+    }
+}
+
+impl Inner {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if self.resources.contains_key(uri) {
+            return Some(Specificity::EXACT);
+        }
+        self.templates.closest(uri).map(|(template, ..)| template.specificity())
+    }
+
+    /// What is asked for a URI, and with which values.
+    fn endpoint(&self, uri: &Uri) -> Option<(Arc<Endpoint>, Variables)> {
+        match self.resources.get(uri) {
+            Some(held) => Some((held.endpoint.clone()?, Variables::new())),
+            None => {
+                let (_, filled, variables) = self.templates.closest(uri)?;
+                Some((filled.endpoint.clone(), variables))
+            }
+        }
+    }
+
+    async fn get(&self, uri: &Uri, want: Want) -> Result<Hit, Fault> {
+        let (endpoint, variables) = self.endpoint(uri).ok_or(Fault::Missing)?;
+        self.store.get(&endpoint, endpoint.url(variables)?, want).await
+    }
+
+    async fn read(&self, uri: &Uri) -> Result<Contents> {
+        if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
+            return Ok(link(uri));
+        }
+        let hit = self.get(uri, Want::Fresh).await.map_err(|fault| fault.of(uri))?;
+        let meta = hit.stale.map(|known| Meta::from_iter([(STALE.to_owned(), known.as_secs().into())]));
+        let content = Content {
+            uri: uri.clone(),
+            mime: Some(hit.answer.mime.clone()),
+            body: hit.answer.body.clone(),
+            meta,
+        };
+        Ok(Contents { cache: Some(hit.cache), ..Contents::from(content) })
+    }
+
+    /// The numbers of the lists.
+    fn lists(&self) -> std::ops::Range<usize> {
+        0..self.listed.len()
+    }
+
+    /// The resources of a list.
+    async fn instances(&self, number: usize, want: Want) -> Result<Listed> {
+        let template = &self.listed[number];
+        let filled = self.templates.get(template);
+        let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
+        else {
+            return Ok(Listed::default());
+        };
+        let listed = async {
+            let hit = self.found(&instances.place, Variables::new(), want).await?;
+            instances.of(&hit.answer, &filled.template, &filled.endpoint)
+        };
+        listed.await.map_err(|fault| fault.of_list(template.as_str()))
+    }
+
+    /// What is at the place of a list.
+    async fn found(&self, place: &Place, variables: Variables, want: Want) -> Result<Hit, Fault> {
+        match place {
+            Place::Endpoint(endpoint) => self.store.get(endpoint, endpoint.url(variables)?, want).await,
+            Place::From(from) => {
+                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| Fault::Values)?;
+                // A value such as `..` would lead to another resource.
+                from.matches(&uri).ok_or(Fault::Values)?;
+                self.get(&uri, want).await
+            }
+        }
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let most = limit.saturating_add(1);
+        let own = self.resources.range::<Uri, _>(from).take(most);
+        let mut resources: Vec<Resource> = own.map(|(_, held)| held.resource.clone()).collect();
+        for number in self.lists() {
+            let listed = self.instances(number, Want::Fresh).await?;
+            resources
+                .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
+        }
+        // The sort is stable, so of equals the one that stands in the configuration stays.
+        resources.sort_by(|one, other| one.uri.cmp(&other.uri));
+        resources.dedup_by(|one, other| one.uri == other.uri);
+        let more = resources.len() > limit;
+        resources.truncate(limit);
+        let proof = self.listed.is_empty().then(Proof::always);
+        Ok(Page { resources, more, proof })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
+        match filled.choices.get(asked.variable) {
+            Some(Offered::Fixed(choices)) => Ok(list::offer(choices.iter().cloned(), asked.typed)),
+            Some(Offered::Found { place, items, value, label }) => {
+                let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
+                let failed = |fault: Fault| fault.of_list(asked.template.as_str());
+                let hit = self.found(place, variables, Want::Fresh).await.map_err(failed)?;
+                let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
+                let choices = items.iter().filter_map(|item| {
+                    let value = list::text(item, value)?;
+                    let label = label.as_ref().and_then(|label| list::text(item, label)).unwrap_or_default();
+                    Some(Choice::Labelled { value, label })
+                });
+                // A service that was told what has been typed knows best what is meant.
+                let typed = if place.searches() { "" } else { asked.typed };
+                Ok(list::offer(choices, typed))
+            }
+            None => self.complete_from_list(filled, asked).await,
+        }
+    }
+
+    /// The values that the listed resources have for a variable, where those that are known are the same.
+    async fn complete_from_list(&self, filled: &Filled, asked: Partial<'_>) -> Result<Completion> {
+        let number = self.listed.iter().position(|template| template == asked.template);
+        let tells = filled.instances.as_ref().is_some_and(|instances| instances.tells(asked.variable));
+        let Some(number) = number.filter(|_| tells) else { return Ok(Completion::default()) };
+        let listed = self.instances(number, Want::Fresh).await?;
+        let fits = |values: &BTreeMap<String, String>| {
+            asked.known.iter().all(|(name, known)| {
+                name == asked.variable || values.get(name).is_none_or(|value| value == known)
+            })
+        };
+        let choices = listed.values().filter(|found| fits(&found.values)).filter_map(|found| {
+            let value = found.values.get(asked.variable)?.clone();
+            let label = found.resource.title.as_ref().unwrap_or(&found.resource.name).clone();
+            Some(Choice::Labelled { value, label })
+        });
+        Ok(list::offer(choices, asked.typed))
+    }
+}
+
+/// The variable that stands for what has been typed.
+const TYPED: &str = "typed";
+
+impl Place {
+    /// The variables for its URL; `None` where one that it needs is not known yet.
+    fn variables(&self, asked: Partial<'_>) -> Option<Variables> {
+        let mut variables: Variables = asked.known.iter().collect();
+        let lacks = match self {
+            Self::Endpoint(endpoint) => {
+                variables.insert(TYPED, asked.typed);
+                endpoint.lacks(&variables)
+            }
+            Self::From(from) => {
+                from.variables().any(|name| variables.value(name).is_none() && !from.may_lack(name))
+            }
+        };
+        (!lacks).then_some(variables)
+    }
+
+    /// Whether it is told what has been typed.
+    fn searches(&self) -> bool {
+        matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED))
+    }
+}
+
+/// What reading a link gives: that it is to be fetched elsewhere.
+fn link(uri: &Uri) -> Contents {
+    let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
+    Contents {
+        proof: Some(Proof::always()),
+        ..Contents::from(Content { mime: None, ..Content::text(uri.clone(), "", text) })
+    }
+}
+
+/// The last part of a URI that says something, in plain text.
+fn last_segment(uri: &Uri) -> String {
+    let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
+    let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
+    Uri::decode_segment(segment)
+        .map_or_else(|| segment.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,288 @@
+//! From a configuration to a source, with what is wrong told.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use libris_core::uri_template::{TemplateSet, Variables};
+use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
+
+use super::client::Client;
+use super::config::{Choices, Config, Entry, Link, Method};
+use super::endpoint::{Endpoint, Written};
+use super::guard::Guard;
+use super::list::{Instances, Place};
+use super::store::Store;
+use super::{Filled, Held, Inner, Offered, TYPED, last_segment};
+
+/// Checks a configuration and makes a source of it.
+pub(super) fn open(mut config: Config) -> Result<Inner> {
+    let (resources, templates, links) = (
+        std::mem::take(&mut config.resources),
+        std::mem::take(&mut config.templates),
+        std::mem::take(&mut config.links),
+    );
+    check(&config)?;
+    if resources.is_empty() && templates.is_empty() && links.is_empty() {
+        return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
+    }
+    let guard =
+        Guard { allow_private: config.limits.allow_private, networks: config.limits.networks.clone() };
+    let parsed = sources_of_lists(&templates);
+    let mut opening = Opening { config: &config, guard: &guard, secure: false, count: 0 };
+
+    let mut held = BTreeMap::new();
+    for entry in resources {
+        let uri = entry.uri.clone();
+        let opened = opening.resource(entry, parsed.contains(&uri)).map_err(|why| wrong(&uri, why))?;
+        if held.insert(uri.clone(), opened).is_some() {
+            return Err(wrong(&uri, "it is there twice".into()));
+        }
+    }
+    for link in links {
+        let uri = link.uri.clone();
+        let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
+        if held.insert(uri.clone(), opened).is_some() {
+            return Err(wrong(&uri, "it is there twice".into()));
+        }
+    }
+    let mut filled = Vec::new();
+    let mut listed = Vec::new();
+    let mut texts = HashSet::new();
+    for entry in templates {
+        let uri = entry.uri.clone();
+        if !texts.insert(uri.as_str().to_owned()) {
+            return Err(wrong(&uri, "it is there twice".into()));
+        }
+        let parsed = parsed.iter().any(|from| uri.matches(from).is_some());
+        let opened = opening.template(entry, parsed).map_err(|why| wrong(&uri, why))?;
+        listed.extend(opened.instances.is_some().then(|| uri.clone()));
+        filled.push((uri, opened));
+    }
+    let secure = opening.secure;
+    let client = Client::new(&config.limits, guard, secure)?;
+    let inner = Inner {
+        store: Arc::new(Store::new(client, config.cache.clone())),
+        poll: config.poll,
+        scope: config.cache.scope,
+        resources: held,
+        templates: TemplateSet::new(filled),
+        listed,
+        followed: super::Followed::default(),
+    };
+    // A list from a resource that is not there would fail only when somebody asks for it.
+    match parsed.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
+        Some(uri) => Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource here"))),
+        None => Ok(inner),
+    }
+}
+
+fn check(config: &Config) -> Result<()> {
+    let limits = &config.limits;
+    let zero = [
+        ("poll", config.poll.is_zero()),
+        ("limits.connect", limits.connect.is_zero()),
+        ("limits.timeout", limits.timeout.is_zero()),
+        ("limits.max_size", limits.max_size == 0),
+        ("limits.concurrency", limits.concurrency == 0),
+    ];
+    match zero.iter().find(|(_, zero)| *zero) {
+        Some((name, _)) => Err(Error::invalid(format!("`{name}` must be more than nothing"))),
+        None => Ok(()),
+    }
+}
+
+fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
+    Error::invalid(format!("`{uri}`: {why}"))
+}
+
+/// The resources from which lists are taken, with `x` for what is not known yet.
+fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
+    let froms = templates.iter().flat_map(|entry| {
+        let found = entry.complete.values().filter_map(|choices| match choices {
+            Choices::Found(found) => found.from.as_deref(),
+            Choices::Fixed(_) => None,
+        });
+        found.chain(entry.list.as_ref().and_then(|list| list.from.as_deref()))
+    });
+    froms
+        .filter_map(|from| {
+            let template = UriTemplate::parse(from).ok()?;
+            let sample: Variables = template.variables().map(|name| (name, "x")).collect();
+            Uri::parse(&template.expand(&sample)).ok()
+        })
+        .collect()
+}
+
+struct Opening<'a> {
+    config: &'a Config,
+    guard: &'a Guard,
+    /// Whether something is asked over TLS.
+    secure: bool,
+    count: usize,
+}
+
+impl Opening<'_> {
+    fn endpoint(&mut self, written: Written<'_>) -> Result<Arc<Endpoint>, String> {
+        let endpoint = Endpoint::new(written, self.count, self.config, self.guard)?;
+        self.count += 1;
+        self.secure |= endpoint.origin().starts_with("https:");
+        Ok(Arc::new(endpoint))
+    }
+
+    fn entry<U>(
+        &mut self,
+        entry: &Entry<U>,
+        variables: Vec<&str>,
+        parsed: bool,
+    ) -> Result<Arc<Endpoint>, String> {
+        if entry.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
+            return Err("its `priority` must be from 0 to 1".into());
+        }
+        if entry.method == Method::HEAD
+            && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
+        {
+            return Err("what `HEAD` gives is `application/json`".into());
+        }
+        let known = |name: &&String| !variables.contains(&name.as_str());
+        if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {
+            return Err(format!("it has no variable `{unknown}`"));
+        }
+        self.endpoint(Written {
+            url: &entry.url,
+            method: entry.method,
+            headers: &entry.headers,
+            query: &entry.query,
+            mime: entry.mime.as_deref(),
+            required: &entry.required,
+            renamed: &entry.renamed,
+            variables,
+            parsed,
+        })
+    }
+
+    fn resource(&mut self, entry: Entry<Uri>, parsed: bool) -> Result<Held, String> {
+        if entry.list.is_some() {
+            return Err("only a template can have a `list`".into());
+        }
+        let endpoint = self.entry(&entry, Vec::new(), parsed)?;
+        let resource = Resource {
+            name: entry.name.clone().unwrap_or_else(|| last_segment(&entry.uri)),
+            annotations: annotations(&entry),
+            title: entry.title,
+            description: entry.description,
+            mime: entry.mime,
+            icons: entry.icons,
+            meta: entry.meta,
+            ..Resource::new(entry.uri, "")
+        };
+        Ok(Held { resource, endpoint: Some(endpoint) })
+    }
+
+    fn template(&mut self, entry: Entry<UriTemplate>, parsed: bool) -> Result<Filled, String> {
+        let variables: Vec<_> = entry.uri.variables().collect();
+        let endpoint = self.entry(&entry, variables.clone(), parsed)?;
+        let mut choices = BTreeMap::new();
+        for (variable, choice) in &entry.complete {
+            let offered = match choice {
+                Choices::Fixed(choices) => Offered::Fixed(choices.clone()),
+                Choices::Found(found) => {
+                    check_pointers([&found.items, &found.value].into_iter().chain(&found.label))?;
+                    let mut known = variables.clone();
+                    known.push(TYPED);
+                    let place = self.place(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
+                    let (items, value, label) =
+                        (found.items.clone(), found.value.clone(), found.label.clone());
+                    Offered::Found { place, items, value, label }
+                }
+            };
+            choices.insert(variable.clone(), offered);
+        }
+        let instances = match &entry.list {
+            None => None,
+            Some(list) => {
+                let shown = list.name.iter().chain(&list.title).chain(&list.description);
+                check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
+                if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
+                    return Err(format!("its `list` has the variable `{unknown}`, which its URI has not"));
+                }
+                let lacking = |name: &&&str| !list.values.contains_key(**name) && !entry.uri.may_lack(name);
+                if let Some(lacking) = variables.iter().find(lacking) {
+                    return Err(format!("its `list` does not tell `{lacking}` in `values`"));
+                }
+                let place = self.place(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
+                Some(Instances::new(place, list.clone()))
+            }
+        };
+        let template = Template {
+            name: entry.name.clone().unwrap_or_else(|| entry.uri.as_str().to_owned()),
+            annotations: annotations(&entry),
+            title: entry.title,
+            description: entry.description,
+            mime: entry.mime,
+            icons: entry.icons,
+            meta: entry.meta,
+            ..Template::new(entry.uri, "")
+        };
+        Ok(Filled { template, endpoint, choices, instances })
+    }
+
+    /// Where a list is.
+    fn place<U>(
+        &mut self,
+        entry: &Entry<U>,
+        url: Option<&str>,
+        from: Option<&str>,
+        variables: Vec<&str>,
+    ) -> Result<Place, String> {
+        match (url, from) {
+            (Some(url), None) => {
+                let nothing = BTreeMap::new();
+                let endpoint = self.endpoint(Written {
+                    url,
+                    method: Method::GET,
+                    headers: &entry.headers,
+                    query: &nothing,
+                    mime: Some("application/json"),
+                    required: &[],
+                    renamed: &BTreeMap::new(),
+                    variables,
+                    parsed: true,
+                })?;
+                Ok(Place::Endpoint(endpoint))
+            }
+            (None, Some(from)) => {
+                let template = UriTemplate::parse(from).map_err(|cause| cause.to_string())?;
+                match template.variables().find(|name| !variables.contains(name)) {
+                    Some(unknown) => Err(format!("`from` has the variable `{unknown}`, which is not known")),
+                    None => Ok(Place::From(template.clone())),
+                }
+            }
+            _ => Err("a list has either a `url` or a `from`".into()),
+        }
+    }
+}
+
+fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    match pointers.find(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
+        Some(wrong) => Err(format!("`{wrong}` is not a place in JSON such as `/data/0/name`")),
+        None => Ok(()),
+    }
+}
+
+fn annotations<U>(entry: &Entry<U>) -> Annotations {
+    Annotations { audience: entry.audience.clone(), priority: entry.priority, last_modified: None }
+}
+
+fn link(link: Link) -> Result<Held, String> {
+    if link.uri.scheme() != "https" && link.uri.scheme() != "http" {
+        return Err("a link is an `https://` URI".into());
+    }
+    let resource = Resource {
+        name: link.name.unwrap_or_else(|| last_segment(&link.uri)),
+        title: link.title,
+        description: link.description,
+        mime: link.mime,
+        ..Resource::new(link.uri, "")
+    };
+    Ok(Held { resource, endpoint: None })
+}

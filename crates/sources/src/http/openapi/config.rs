@@ -1,0 +1,77 @@
+//! What can be said about an API that an OpenAPI document describes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::http::config::{Caching, Limits, Text};
+
+/// An API that an OpenAPI document describes.
+///
+/// ```toml
+/// [[openapi]]
+/// document = "petstore.yaml"
+/// headers = { authorization = { env = "PETSTORE_TOKEN", prefix = "Bearer " } }
+/// ```
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The document: a path, taken from the folder of the configuration, or a URL.
+    pub document: String,
+    /// What its URIs begin with. Made of the title of the document where it is not said.
+    pub name: Option<String>,
+    /// The URL that its paths are relative to. The first server of the document where it is not said.
+    pub base: Option<String>,
+    /// Headers of every request.
+    pub headers: BTreeMap<String, Text>,
+    /// Query parameters of every request.
+    pub query: BTreeMap<String, Text>,
+    /// How often what somebody waits for is asked for again.
+    #[serde(deserialize_with = "crate::duration::parse")]
+    pub poll: Duration,
+    /// What a request may do and cost.
+    pub limits: Limits,
+    /// What is kept.
+    pub cache: Caching,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let crate::http::Config { poll, limits, cache, .. } = crate::http::Config::default();
+        Self {
+            document: String::new(),
+            name: None,
+            base: None,
+            headers: BTreeMap::new(),
+            query: BTreeMap::new(),
+            poll,
+            limits,
+            cache,
+        }
+    }
+}
+
+impl Config {
+    /// The document at this path or URL. A host that is named here may be asked, also on this machine.
+    pub fn new(document: impl Into<String>) -> Self {
+        let mut config = Self { document: document.into(), ..Self::default() };
+        let named = url::Url::parse(&config.document).ok();
+        let host = named.as_ref().filter(|_| config.is_remote()).and_then(|url| url.host_str());
+        let host = host.map(|host| host.trim_matches(['[', ']']));
+        config.limits.networks = match host {
+            Some("localhost") => vec!["127.0.0.0/8", "::1"],
+            Some(host) if host.parse::<IpAddr>().is_ok() => vec![host],
+            _ => Vec::new(),
+        }
+        .into_iter()
+        .filter_map(|network| network.parse().ok())
+        .collect();
+        config
+    }
+
+    pub(super) fn is_remote(&self) -> bool {
+        self.document.starts_with("http://") || self.document.starts_with("https://")
+    }
+}

@@ -1,0 +1,124 @@
+//! An OpenAPI document.
+
+use std::collections::BTreeMap;
+
+use libris_core::{Error, Result, Uri};
+use serde_json::Value;
+use url::Url;
+
+use super::operation::Operation;
+
+/// How many references lead from one to the next at most.
+const DEPTH: usize = 16;
+
+/// How many operations of a document are taken.
+const OPERATIONS: usize = 1_000;
+
+/// An OpenAPI document.
+pub(super) struct Document(Value);
+
+impl Document {
+    /// Parses JSON or YAML.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let wrong = |cause: String| Error::invalid(format!("the OpenAPI document cannot be read: {cause}"));
+        let value: Value = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|cause| wrong(cause.to_string()))?
+        } else {
+            let options = serde_saphyr::options! {
+                // Large APIs are large; what refers to what stays limited as it is.
+                budget: serde_saphyr::budget! { max_events: 4_000_000, max_nodes: 2_000_000 },
+                with_snippet: false,
+            };
+            serde_saphyr::from_str_with_options(text, options).map_err(|cause| wrong(cause.to_string()))?
+        };
+        match value.get("openapi").and_then(Value::as_str) {
+            Some(version) if version.starts_with("3.") => Ok(Self(value)),
+            Some(version) => Err(wrong(format!("it is of OpenAPI {version}, and 3 is understood"))),
+            None if value.get("swagger").is_some() => {
+                Err(wrong("it is of Swagger 2; convert it to OpenAPI 3".into()))
+            }
+            None => Err(wrong("it does not say `openapi`".into())),
+        }
+    }
+
+    /// Its title, as it can begin a URI.
+    pub(super) fn name(&self) -> String {
+        let title = self.0.pointer("/info/title").and_then(Value::as_str).unwrap_or_default();
+        let mut name = String::new();
+        for letter in title.chars() {
+            if letter.is_ascii_alphanumeric() {
+                name.push(letter.to_ascii_lowercase());
+            } else if !name.is_empty() && !name.ends_with('-') {
+                name.push('-');
+            }
+        }
+        let name = name.trim_matches('-');
+        match name.chars().next() {
+            Some('a'..='z') => name.to_owned(),
+            Some(_) => format!("api-{name}"),
+            None => "api".to_owned(),
+        }
+    }
+
+    /// The URL of its first server, which may be relative to that of the document.
+    pub(super) fn server(&self, document: Option<&String>) -> Result<String> {
+        let server = self.0.pointer("/servers/0");
+        let mut url = server.and_then(|server| server["url"].as_str()).unwrap_or("/").to_owned();
+        let variables = server.and_then(|server| server["variables"].as_object());
+        for (name, variable) in variables.into_iter().flatten() {
+            let default = variable["default"].as_str().unwrap_or_default();
+            url = url.replace(&format!("{{{name}}}"), default);
+        }
+        if url.starts_with("http://") || url.starts_with("https://") {
+            return Ok(url);
+        }
+        let from = document.and_then(|document| Url::parse(document).ok());
+        let joined = from.and_then(|from| from.join(&url).ok());
+        joined.map(|url| url.as_str().trim_end_matches('/').to_owned()).ok_or_else(|| {
+            Error::invalid("the OpenAPI document does not say where its server is: set `base`")
+        })
+    }
+
+    /// What can be got.
+    pub(super) fn operations(&self) -> Vec<Operation<'_>> {
+        let paths = self.0["paths"].as_object().into_iter().flatten();
+        let mut operations = Vec::new();
+        for (path, item) in paths {
+            let Some(item) = self.resolved(item) else { continue };
+            let Some(get) = item.get("get").filter(|get| get.is_object()) else { continue };
+            if operations.len() == OPERATIONS {
+                tracing::warn!("only the first {OPERATIONS} operations of an OpenAPI document are taken");
+                break;
+            }
+            let mut parameters = BTreeMap::new();
+            // Those of the operation come last, and so count.
+            for of in [item, get] {
+                for parameter in of["parameters"].as_array().into_iter().flatten() {
+                    let Some(parameter) = self.resolved(parameter) else { continue };
+                    if let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str())
+                    {
+                        parameters.insert((place, name), parameter);
+                    }
+                }
+            }
+            operations.push(Operation { document: self, path, get, parameters });
+        }
+        operations
+    }
+
+    /// A value, or what it refers to within the document.
+    pub(super) fn resolved<'a>(&'a self, value: &'a Value) -> Option<&'a Value> {
+        let mut value = value;
+        for _ in 0..DEPTH {
+            let Some(reference) = value.get("$ref").and_then(Value::as_str) else { return Some(value) };
+            let Some(pointer) = reference.strip_prefix('#') else {
+                tracing::warn!(reference, "a reference out of the OpenAPI document is not followed");
+                return None;
+            };
+            let pointer = String::from_utf8(Uri::decode_segment(pointer)?).ok()?;
+            value = self.0.pointer(&pointer)?;
+        }
+        tracing::warn!("references in the OpenAPI document lead too far");
+        None
+    }
+}

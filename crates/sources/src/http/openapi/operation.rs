@@ -1,0 +1,229 @@
+//! What can be got by one operation of an OpenAPI document, as a resource or a template.
+
+use std::collections::BTreeMap;
+
+use libris_core::{Uri, UriTemplate};
+use serde_json::Value;
+
+use super::Config;
+use super::document::Document;
+use crate::http::config::{Choice, Choices, Entry};
+
+/// How much of a description is shown.
+const SHOWN: usize = 1_000;
+
+/// An operation.
+pub(super) struct Operation<'a> {
+    pub(super) document: &'a Document,
+    pub(super) path: &'a str,
+    pub(super) get: &'a Value,
+    /// By where they stand and what they are called.
+    pub(super) parameters: BTreeMap<(&'a str, &'a str), &'a Value>,
+}
+
+/// What an operation becomes: a resource where nothing must be filled in, a template where anything can.
+pub(super) struct Entries {
+    pub(super) resource: Option<Entry<Uri>>,
+    pub(super) template: Option<Entry<UriTemplate>>,
+}
+
+/// A parameter that callers fill in.
+struct Parameter {
+    /// What it is called here, which is not always what the API calls it.
+    name: String,
+    upstream: String,
+    required: bool,
+    list: bool,
+    choices: Vec<Choice>,
+}
+
+impl Operation<'_> {
+    /// `None` where it cannot be asked without more than callers can say.
+    pub(super) fn entries(&self, scheme: &str, config: &Config) -> Option<Entries> {
+        let skipped = |why: &str| {
+            tracing::warn!(path = self.path, "an operation of the OpenAPI document is left out: {why}");
+            None::<Entries>
+        };
+        let mut in_path = Vec::new();
+        let mut in_query = Vec::new();
+        for (&(place, name), schema) in &self.parameters {
+            let parameter = self.parameter(name, schema);
+            match place {
+                "path" => in_path.push(parameter),
+                "query" if parameter_is_plain(schema) && !config.query.contains_key(name) => {
+                    in_query.push(parameter);
+                }
+                "query" if config.query.contains_key(name) => {}
+                "header" if config.headers.keys().any(|key| key.eq_ignore_ascii_case(name)) => {}
+                _ if parameter.required => return skipped("it needs a parameter that callers cannot give"),
+                _ => {}
+            }
+        }
+        let Some(path) = self.path_template(&mut in_path) else {
+            return skipped("its path cannot be a part of a URI");
+        };
+        for parameter in &mut in_query {
+            // The same name may stand in the path too, and mean something else there.
+            while in_path.iter().any(|other| other.name == parameter.name) {
+                parameter.name.push('_');
+            }
+        }
+        let queried = |name: fn(&Parameter) -> &str| match &*in_query {
+            [] => String::new(),
+            all => {
+                let star = |parameter: &Parameter| if parameter.list { "*" } else { "" };
+                let names: Vec<_> =
+                    all.iter().map(|parameter| format!("{}{}", name(parameter), star(parameter))).collect();
+                format!("{{?{}}}", names.join(","))
+            }
+        };
+        let query = queried(|parameter| &parameter.name);
+        let place = format!("{scheme}://{}", escaped_authority(path.strip_prefix('/').unwrap_or(&path)));
+        let place = if path == "/" { format!("{scheme}:///") } else { place };
+        let plain = in_path.is_empty() && in_query.iter().all(|parameter| !parameter.required);
+        let resource = match plain {
+            true => match Uri::parse(&place) {
+                Ok(uri) => Some(self.entry(uri, path.clone())),
+                Err(_) => return skipped("its path cannot be a part of a URI"),
+            },
+            false => None,
+        };
+        let template = match plain && in_query.is_empty() {
+            true => None,
+            false => match UriTemplate::parse(&(place + &query)) {
+                Ok(uri) => {
+                    let url = path.clone() + &queried(|parameter| &parameter.upstream);
+                    let mut entry = self.entry(uri, url);
+                    for parameter in in_path.into_iter().chain(in_query) {
+                        if parameter.required {
+                            entry.required.push(parameter.name.clone());
+                        }
+                        if !parameter.choices.is_empty() {
+                            let choices = Choices::Fixed(parameter.choices);
+                            entry.complete.insert(parameter.name.clone(), choices);
+                        }
+                        if parameter.upstream != parameter.name {
+                            entry.renamed.insert(parameter.name, parameter.upstream);
+                        }
+                    }
+                    Some(entry)
+                }
+                Err(_) => return skipped("its path cannot be a part of a URI template"),
+            },
+        };
+        Some(Entries { resource, template })
+    }
+
+    fn entry<U>(&self, uri: U, url: String) -> Entry<U> {
+        let text =
+            |key: &str| self.get[key].as_str().map(|text| text.chars().take(SHOWN).collect::<String>());
+        Entry {
+            name: Some(text("operationId").unwrap_or_else(|| self.path.to_owned())),
+            title: text("summary"),
+            description: text("description"),
+            mime: self.mime(),
+            ..Entry::new(uri, url)
+        }
+    }
+
+    /// The media type of what a good answer holds.
+    fn mime(&self) -> Option<String> {
+        let responses = self.get["responses"].as_object()?;
+        let good = ["200", "2XX", "2xx", "default"].iter().find_map(|status| responses.get(*status))?;
+        let content = self.document.resolved(good)?["content"].as_object()?;
+        let named = || content.keys().filter(|mime| mime.contains('/') && !mime.contains('*'));
+        let json = named().find(|mime| mime.split(';').next() == Some("application/json"));
+        json.or_else(|| named().next()).cloned()
+    }
+
+    fn parameter(&self, name: &str, said: &Value) -> Parameter {
+        let schema = self.document.resolved(&said["schema"]).unwrap_or(&Value::Null);
+        let items = self.document.resolved(&schema["items"]).unwrap_or(&Value::Null);
+        let is_list = is_of_type(schema, "array");
+        let of = if is_list { items } else { schema };
+        let choices = match &of["enum"] {
+            Value::Array(values) => values.iter().filter_map(choice).collect(),
+            _ if is_of_type(of, "boolean") => ["true", "false"].map(|text| Choice::Plain(text.into())).into(),
+            _ => of.get("const").and_then(choice).into_iter().collect(),
+        };
+        Parameter {
+            name: variable(name),
+            upstream: escaped_variable(name),
+            required: said["required"].as_bool().unwrap_or(false) || said["in"] == "path",
+            list: is_list && said["in"] == "query" && said["explode"].as_bool().unwrap_or(true),
+            choices,
+        }
+    }
+
+    /// The path with the names of its variables as they are here. Those of the document that do not stand in it
+    /// are dropped, and those that do without being described are added.
+    fn path_template(&self, parameters: &mut Vec<Parameter>) -> Option<String> {
+        let mut rest = self.path;
+        let mut path = String::new();
+        let mut named = Vec::new();
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}')?;
+            path.push_str(before);
+            path.push_str(&format!("{{{}}}", variable(name)));
+            named.push(variable(name));
+            rest = after;
+        }
+        path.push_str(rest);
+        parameters.retain(|parameter| named.contains(&parameter.name));
+        for name in named {
+            if !parameters.iter().any(|parameter| parameter.name == name) {
+                let (upstream, choices) = (name.clone(), Vec::new());
+                parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+            }
+        }
+        // In a path the place tells what a value is for, not a name.
+        for parameter in parameters {
+            parameter.upstream = parameter.name.clone();
+        }
+        path.starts_with('/').then_some(path)
+    }
+}
+
+/// Whether a query parameter is one text or a list of them.
+fn parameter_is_plain(parameter: &Value) -> bool {
+    let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
+    styled && parameter.get("content").is_none() && !is_of_type(&parameter["schema"], "object")
+}
+
+fn is_of_type(schema: &Value, kind: &str) -> bool {
+    match &schema["type"] {
+        Value::String(only) => only == kind,
+        // Since 3.1 there may be several, such as a type and `null`.
+        Value::Array(several) => several.iter().any(|one| one == kind),
+        _ => false,
+    }
+}
+
+fn choice(value: &Value) -> Option<Choice> {
+    super::super::list::text(value, "").map(Choice::Plain)
+}
+
+/// A name that can be that of a variable.
+fn variable(name: &str) -> String {
+    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+    name.chars().map(letter).collect()
+}
+
+/// A name that stands for itself in a query: what cannot be in the name of a variable is escaped.
+fn escaped_variable(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'_' {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// The first segment of a path stands where a host and port do.
+fn escaped_authority(path: &str) -> String {
+    let (first, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+    first.replace(':', "%3A").replace('@', "%40") + rest
+}

@@ -1,0 +1,231 @@
+//! Answers that are kept, by the rules of HTTP.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, EXPIRES, HeaderMap, PRAGMA};
+use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+use libris_core::{Cache, Flights, Scope};
+use quick_cache::sync::{Cache as Map, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use url::Url;
+
+use super::answer::Answer;
+use super::client::{Client, Reply};
+use super::config::Caching;
+use super::endpoint::Endpoint;
+use super::fault::Fault;
+
+/// How many answers of usual size there is room for, before any is kept.
+const EXPECTED: usize = 64;
+
+/// What an answer costs beside its data.
+const OVERHEAD: usize = 2048;
+
+/// How many times its size an answer takes when it is taken apart as JSON.
+const PARSED: usize = 4;
+
+/// What is asked: by which endpoint, at which URL.
+type Key = (usize, Arc<str>);
+
+/// Answers that are kept.
+pub(super) struct Store {
+    client: Client,
+    config: Caching,
+    kept: Map<Key, Arc<Kept>, Bytes>,
+    under_way: Flights<Key, Result<Arc<Kept>, Fault>>,
+}
+
+struct Kept {
+    answer: Arc<Answer>,
+    policy: CachePolicy,
+    /// When it was last known to be right.
+    at: SystemTime,
+    /// Whether it says itself for how long it is fresh.
+    says: bool,
+    scope: Scope,
+    /// Whether it must not be given once it is fresh no more.
+    strict: bool,
+    parsed: bool,
+}
+
+/// What an answer costs.
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Key, Arc<Kept>> for Bytes {
+    fn weight(&self, key: &Key, kept: &Arc<Kept>) -> u64 {
+        let times = if kept.parsed { PARSED } else { 1 };
+        (key.1.len() + kept.answer.body.len() * times + OVERHEAD) as u64
+    }
+}
+
+/// An answer that was found or had.
+pub(super) struct Hit {
+    pub(super) answer: Arc<Answer>,
+    pub(super) cache: Cache,
+    /// For how long it has been known, where it should be newer and could not be had.
+    pub(super) stale: Option<Duration>,
+}
+
+/// How sure an answer must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// As sure as HTTP wants it.
+    Fresh,
+    /// Asked for now.
+    Now,
+}
+
+impl Store {
+    pub(super) fn new(client: Client, config: Caching) -> Self {
+        let options = OptionsBuilder::new()
+            // Each part of the map has a share of the bytes, which no answer may exceed.
+            .shards(1)
+            .estimated_items_capacity(EXPECTED)
+            .weight_capacity(config.bytes)
+            .build()
+            .expect("both capacities are given");
+        let kept =
+            Map::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self { client, config, kept, under_way: Flights::default() }
+    }
+
+    /// The answer of an endpoint at a URL.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        endpoint: &Arc<Endpoint>,
+        url: Url,
+        want: Want,
+    ) -> Result<Hit, Fault> {
+        let key: Key = (endpoint.number, url.as_str().into());
+        let found = || {
+            let fresh = |kept: &Arc<Kept>| !self.left(kept, SystemTime::now()).is_zero();
+            self.kept.get(&key).filter(|kept| want == Want::Fresh && fresh(kept))
+        };
+        if let Some(kept) = found() {
+            return Ok(self.hit(&kept, None));
+        }
+        let start = || self.clone().ask(endpoint.clone(), url, key.clone());
+        let fault = match self.under_way.join(&key, || found().map(Ok), start).await {
+            Ok(kept) => return Ok(self.hit(&kept, None)),
+            Err(fault) => fault,
+        };
+        match self.kept.get(&key).filter(|_| fault.is_outage()) {
+            Some(kept) if self.may_be_stale(&kept) => {
+                let known = SystemTime::now().duration_since(kept.at).unwrap_or_default();
+                Ok(self.hit(&kept, Some(known)))
+            }
+            _ => Err(fault),
+        }
+    }
+
+    /// The answer that is kept, however old.
+    pub(super) fn kept(&self, endpoint: &Endpoint, url: &Url) -> Option<Arc<Answer>> {
+        self.kept.get(&(endpoint.number, url.as_str().into())).map(|kept| kept.answer.clone())
+    }
+
+    async fn ask(self: Arc<Self>, endpoint: Arc<Endpoint>, url: Url, key: Key) -> Result<Arc<Kept>, Fault> {
+        let request = request(&endpoint, &url);
+        let before = self.kept.get(&key);
+        let now = SystemTime::now();
+        let conditions =
+            before.as_ref().map(|kept| conditions(&kept.policy, &request, now)).unwrap_or_default();
+        let asked = self.client.ask(&endpoint, &url, &conditions).await;
+        let reply = match asked {
+            Err(fault) if !fault.is_outage() => {
+                // What is gone is not given any more.
+                self.kept.remove(&key);
+                return Err(fault);
+            }
+            asked => asked?,
+        };
+        let at = SystemTime::now();
+        let says = [CACHE_CONTROL, EXPIRES, PRAGMA].iter().any(|name| reply.headers.contains_key(name));
+        let response = response(&reply);
+        let (answer, policy, says) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
+            Some(kept) => {
+                let (AfterResponse::NotModified(policy, _) | AfterResponse::Modified(policy, _)) =
+                    kept.policy.after_response(&request, &response, at);
+                (kept.answer.clone(), policy, says || kept.says)
+            }
+            None if reply.status == StatusCode::NOT_MODIFIED => return Err(Fault::Failed),
+            None => {
+                let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
+                let policy = CachePolicy::new_options(&request, &response, at, options);
+                (Arc::new(Answer::new(&endpoint, url.path(), reply)?), policy, says)
+            }
+        };
+        let private = if directs(&response, "private") { Scope::Private } else { Scope::Public };
+        let scope = private.max(self.config.scope);
+        let strict = directs(&response, "must-revalidate") || directs(&response, "no-cache");
+        let kept = Arc::new(Kept { answer, policy, at, says, scope, strict, parsed: endpoint.parsed });
+        if kept.policy.is_storable() {
+            self.kept.insert(key, kept.clone());
+        } else {
+            self.kept.remove(&key);
+        }
+        Ok(kept)
+    }
+
+    /// For how long it is still fresh.
+    fn left(&self, kept: &Kept, now: SystemTime) -> Duration {
+        let age = now.duration_since(kept.at).unwrap_or_default();
+        let said = match kept.says {
+            true => kept.policy.time_to_live(now),
+            false => self.config.ttl.saturating_sub(age),
+        };
+        said.min(self.config.max_age.saturating_sub(age))
+    }
+
+    fn may_be_stale(&self, kept: &Kept) -> bool {
+        let age = SystemTime::now().duration_since(kept.at).unwrap_or_default();
+        !kept.strict && age < self.left(kept, kept.at).saturating_add(self.config.stale_if_error)
+    }
+
+    fn hit(&self, kept: &Kept, stale: Option<Duration>) -> Hit {
+        let ttl = if stale.is_some() { Duration::ZERO } else { self.left(kept, SystemTime::now()) };
+        Hit { answer: kept.answer.clone(), cache: Cache { ttl, scope: kept.scope }, stale }
+    }
+}
+
+fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
+    let mut request = http::Request::new(());
+    *request.method_mut() = endpoint.method.into();
+    *request.uri_mut() = url.as_str().parse().unwrap_or_default();
+    *request.headers_mut() = endpoint.headers.clone();
+    request
+}
+
+fn response(reply: &Reply) -> http::Response<()> {
+    let mut response = http::Response::new(());
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers.clone();
+    response
+}
+
+/// The headers that ask only for what has changed.
+fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
+    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+    // It is asked as if much later, since one that is fresh would not be asked for.
+    let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
+    let mut conditions = HeaderMap::new();
+    if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE] {
+            if let Some(value) = request.headers.get(&name) {
+                conditions.insert(name, value.clone());
+            }
+        }
+    }
+    conditions
+}
+
+/// Whether an answer has this directive.
+fn directs(response: &http::Response<()>, directive: &str) -> bool {
+    let said = response.headers().get_all(CACHE_CONTROL);
+    said.iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        let mut names = value.split(',').filter_map(|said| said.split('=').next());
+        names.any(|name| name.trim().eq_ignore_ascii_case(directive))
+    })
+}

@@ -1,0 +1,104 @@
+//! Answers are kept by the rules of HTTP, and within the limits of the configuration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use libris_core::{Context, Scope, Source};
+
+use crate::server::{Answer, Server};
+use crate::{read, refusal, source, uri};
+
+const ONE: &str = "[[resource]]\nuri = \"a://b\"\nurl = \"b\"\n";
+
+/// How many requests three reads are, with these headers in the answers.
+async fn asked(cache: &str, headers: &'static [(&'static str, &'static str)]) -> usize {
+    let answer = move |received: &_| {
+        let plain = Answer::new(200, "text/plain", "text");
+        headers.iter().fold(plain, |answer, (name, value)| answer.with(name, value)).tagged(received)
+    };
+    let server = Server::start(answer).await;
+    let source = source(&server, &format!("{cache}\n{ONE}"));
+    for _ in 0..3 {
+        assert_eq!(read(&source, "a://b").await.unwrap(), "text");
+    }
+    let received = server.received();
+    for (at, received) in received.iter().enumerate() {
+        let kept = at > 0 && !headers.iter().any(|(_, value)| value.contains("no-store") || *value == "*");
+        assert_eq!(received.header("if-none-match").is_some(), kept, "{headers:?} {at}");
+    }
+    received.len()
+}
+
+#[tokio::test]
+async fn answers_are_as_fresh_as_they_say() {
+    for (cache, headers, expected) in [
+        ("", &[][..], 3),
+        ("cache = { ttl = \"1m\" }", &[], 1),
+        ("", &[("cache-control", "max-age=60")], 1),
+        ("", &[("cache-control", "private, max-age=60")], 1),
+        ("", &[("cache-control", "max-age=60"), ("age", "61")], 3),
+        ("", &[("expires", "Fri, 01 Jan 2100 00:00:00 GMT")], 1),
+        ("", &[("cache-control", "max-age=60"), ("vary", "accept")], 1),
+        ("", &[("cache-control", "max-age=60"), ("vary", "*")], 3),
+        ("cache = { ttl = \"1m\" }", &[("cache-control", "no-cache")], 3),
+        ("cache = { ttl = \"1m\" }", &[("cache-control", "no-store")], 3),
+        ("cache = { max_age = \"0s\" }", &[("cache-control", "max-age=60")], 3),
+        ("cache = { bytes = 0 }", &[("cache-control", "no-store, max-age=60")], 3),
+    ] {
+        assert_eq!(asked(cache, headers).await, expected, "{cache} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn freshness_is_told_on() {
+    let server = Server::start(|_| Answer::json("1").with("cache-control", "private, max-age=7200")).await;
+    let source = source(&server, &format!("cache = {{ max_age = \"10m\", scope = \"public\" }}\n{ONE}"));
+    let cache = source.read(&uri("a://b"), &Context::default()).await.unwrap().cache.unwrap();
+    assert!(cache.ttl > Duration::from_secs(540) && cache.ttl <= Duration::from_secs(600), "{cache:?}");
+    assert_eq!(cache.scope, Scope::Private);
+}
+
+#[tokio::test]
+async fn what_was_known_is_given_while_the_service_fails() {
+    let status = Arc::new(AtomicU16::new(200));
+    let said = status.clone();
+    let server = Server::start(move |received| match said.load(Ordering::SeqCst) {
+        200 => Answer::json("[1]").tagged(received),
+        failure => Answer::status(failure),
+    })
+    .await;
+    let lasting = source(&server, ONE);
+    let strict = source(&server, &format!("cache = {{ stale_if_error = \"0s\" }}\n{ONE}"));
+    for source in [&lasting, &strict] {
+        assert_eq!(read(source, "a://b").await.unwrap(), "[1]");
+    }
+    for failure in [500, 502, 503, 429] {
+        status.store(failure, Ordering::SeqCst);
+        let contents = lasting.read(&uri("a://b"), &Context::default()).await.unwrap();
+        assert!(contents.parts[0].meta.as_ref().unwrap().contains_key("dev.libris/stale"), "{failure}");
+        assert_eq!(contents.cache.unwrap().ttl, Duration::ZERO);
+        assert!(refusal(&strict, "a://b").await.starts_with("unavailable: "), "{failure}");
+    }
+    // One that must be asked about again is not given without an answer.
+    for directive in ["must-revalidate", "no-cache"] {
+        let failing = Arc::new(AtomicU16::new(200));
+        let said = failing.clone();
+        let strict = Server::start(move |_| match said.load(Ordering::SeqCst) {
+            200 => Answer::json("[1]").with("cache-control", directive),
+            failure => Answer::status(failure),
+        })
+        .await;
+        let refused = source(&strict, ONE);
+        assert_eq!(read(&refused, "a://b").await.unwrap(), "[1]");
+        failing.store(500, Ordering::SeqCst);
+        assert!(refusal(&refused, "a://b").await.starts_with("unavailable: "), "{directive}");
+    }
+    status.store(200, Ordering::SeqCst);
+    assert!(lasting.read(&uri("a://b"), &Context::default()).await.unwrap().parts[0].meta.is_none());
+    // What is gone is gone.
+    status.store(404, Ordering::SeqCst);
+    assert_eq!(refusal(&lasting, "a://b").await, "nothing is at `a://b`");
+    status.store(500, Ordering::SeqCst);
+    assert!(refusal(&lasting, "a://b").await.starts_with("unavailable: "));
+}

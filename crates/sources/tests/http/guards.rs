@@ -1,0 +1,150 @@
+//! What may be reached, and what is said where it may not.
+
+use libris_sources::Http;
+
+use crate::server::{Answer, Server};
+use crate::{config, read, refusal, source};
+
+const UNREACHABLE: &str = "unavailable: the service behind `a://b` cannot be reached now; try again later";
+
+#[tokio::test]
+async fn private_addresses_are_refused_whatever_they_are_called() {
+    let server = Server::start(|_| Answer::json("1")).await;
+    let port = server.address.port();
+    for host in ["127.0.0.1", "[::1]", "0.0.0.0", "[::ffff:127.0.0.1]", "2130706433", "0x7f.0.0.1", "127.1"] {
+        let text = format!("[[resource]]\nuri = \"a://b\"\nurl = \"http://{host}:{port}/\"\n");
+        let error = Http::new(config(&text)).err().unwrap().to_string();
+        assert!(error.contains("is not a public address: set `limits.allow_private`"), "{error}");
+    }
+    // A name is known only when it is asked.
+    let text = format!("[[resource]]\nuri = \"a://b\"\nurl = \"http://localhost:{port}/\"\n");
+    let named = Http::new(config(&text)).unwrap();
+    assert_eq!(refusal(&named, "a://b").await, UNREACHABLE);
+    assert!(server.received().is_empty());
+    for limits in ["allow_private = true", "networks = [\"127.0.0.0/8\", \"::1\"]"] {
+        let allowed = Http::new(config(&format!("limits = {{ {limits} }}\n{text}"))).unwrap();
+        assert_eq!(read(&allowed, "a://b").await.unwrap(), "1");
+    }
+    let other = Http::new(config(&format!("limits = {{ networks = [\"10.0.0.0/8\"] }}\n{text}"))).unwrap();
+    assert_eq!(refusal(&other, "a://b").await, UNREACHABLE);
+}
+
+#[tokio::test]
+async fn redirects_stay_where_they_are() {
+    let other = Server::start(|_| Answer::json("\"secret\"")).await;
+    let elsewhere = other.url();
+    let server = Server::start(move |received| {
+        let to = match received.target.as_str() {
+            "/metadata" => "http://169.254.169.254/latest/meta-data/".to_owned(),
+            "/port" => elsewhere.clone(),
+            "/name" => elsewhere.replace("127.0.0.1", "localhost"),
+            "/scheme" => "file:///etc/passwd".to_owned(),
+            "/nowhere" => "http://".to_owned(),
+            "/loop" => "/loop".to_owned(),
+            "/moved" => "here".to_owned(),
+            _ => return Answer::json("\"here\""),
+        };
+        Answer::status(302).with("location", to)
+    })
+    .await;
+    let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
+    for target in ["metadata", "port", "name", "scheme", "nowhere", "loop"] {
+        let uri = format!("a://{target}");
+        let expected = format!(
+            "unavailable: the service behind `{uri}` redirects to another place, which is not followed"
+        );
+        assert_eq!(refusal(&source, &uri).await, expected);
+    }
+    assert!(other.received().is_empty());
+    assert_eq!(server.received().iter().filter(|received| received.target == "/loop").count(), 6);
+    assert_eq!(read(&source, "a://moved").await.unwrap(), "\"here\"");
+}
+
+#[tokio::test]
+async fn errors_say_what_helps_and_nothing_else() {
+    let server = Server::start(|received| {
+        let status: u16 = received.target[1..].parse().unwrap();
+        Answer::status(status)
+    })
+    .await;
+    let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
+    for (status, expected) in [
+        (404, "nothing is at `a://404`"),
+        (410, "nothing is at `a://410`"),
+        (403, "`a://403` is not for this caller"),
+        (400, "the service behind `a://400` does not accept these values"),
+        (422, "the service behind `a://422` does not accept these values"),
+        (
+            401,
+            "unavailable: the service behind `a://401` does not accept the credentials of this server; tell whoever runs it",
+        ),
+        (429, "unavailable: the service behind `a://429` asks to wait; try again later"),
+        (500, "unavailable: the service behind `a://500` failed; try again later"),
+        (418, "unavailable: the service behind `a://418` failed; try again later"),
+    ] {
+        assert_eq!(refusal(&source, &format!("a://{status}")).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_asks_to_wait_is_left_alone() {
+    let server = Server::start(|_| Answer::status(429).with("retry-after", 30)).await;
+    let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
+    for name in ["one", "other", "third"] {
+        let said = refusal(&source, &format!("a://{name}")).await;
+        assert!(said.contains("asks to wait; try again in 30 seconds"), "{said}");
+    }
+    assert_eq!(server.received().len(), 1);
+}
+
+#[tokio::test]
+async fn configurations_that_cannot_work_are_refused() {
+    for (text, expected) in [
+        (
+            "[[resource]]\nuri = \"a://b\"\nurl = \"b\"",
+            "`a://b`: its URL `b` is not a whole one, and there is no `base`",
+        ),
+        (
+            "[[resource]]\nuri = \"a://b\"\nurl = \"ftp://x/\"",
+            "`a://b`: its URL `ftp://x/` is not a whole one, and there is no `base`",
+        ),
+        (
+            "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{c}\"",
+            "`a://{b}`: its URL has the variable `c`, which its URI has not",
+        ),
+        (
+            "[[template]]\nuri = \"a://{b}\"\nurl = \"https://{b}/\"",
+            "`a://{b}`: its URL has a variable in the host",
+        ),
+        (
+            "[[resource]]\nuri = \"a://b\"\nurl = \"https://x.example/\"\nheaders = { host = \"y\" }",
+            "`a://b`: the header `host` cannot be set",
+        ),
+        (
+            "[[resource]]\nuri = \"a://b\"\nurl = \"https://x.example/\"\nheaders = { x = { env = \"LIBRIS_NO_SUCH\" } }",
+            "`a://b`: `LIBRIS_NO_SUCH` is not set in the environment",
+        ),
+        (
+            "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\nlist = { from = \"a:\", values = { b = \"\" } }",
+            "a list is `from` `a:`, which is not a resource here",
+        ),
+        (
+            "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\ncomplete = { c = [\"x\"] }",
+            "`a://{b}`: it has no variable `c`",
+        ),
+        ("[[link]]\nuri = \"file:///x\"", "`file:///x`: a link is an `https://` URI"),
+        ("", "it has no `resource`, no `template` and no `link`"),
+        ("poll = \"0s\"", "`poll` must be more than nothing"),
+    ] {
+        assert_eq!(Http::new(config(text)).err().unwrap().to_string(), expected);
+    }
+    for (text, expected) in [
+        ("[[resource]]\nuri = \"a://b\"\nurl = \"b\"\nmethod = \"POST\"", "unknown variant `POST`"),
+        ("limits = { networks = [\"10.0.0.0/99\"] }", "is not a network such as"),
+        ("timeout = \"1s\"", "unknown field `timeout`"),
+        ("headers = { x = { enc = \"NAME\" } }", "expected a text, or `{ env = \"NAME\" }`"),
+    ] {
+        let error = toml::from_str::<libris_sources::http::Config>(text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

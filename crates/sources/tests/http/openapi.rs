@@ -1,0 +1,143 @@
+//! An OpenAPI document as resources.
+
+use std::path::Path;
+
+use libris_core::{Partial, Source, UriTemplate};
+use libris_sources::Http;
+use libris_sources::http::openapi::{self, Config};
+use serde_json::json;
+
+use crate::server::{Answer, Server};
+use crate::{read, refusal};
+
+const LIBRARY: &str = include_str!("../../../../examples/openapi/library.yaml");
+
+#[tokio::test]
+async fn what_can_be_got_is_served() {
+    let server = Server::start(|received| match received.target.as_str() {
+        "/openapi.yaml" => {
+            Answer::new(200, "text/yaml", LIBRARY.replace("https://api.library.example/{version}", "/v1"))
+        }
+        "/v1/books/a%20b/text" => Answer::new(200, "text/markdown", "# A"),
+        target if target.starts_with("/v1/") => Answer::json(json!(target)),
+        _ => Answer::status(404),
+    })
+    .await;
+    // Naming a host on the command line is enough to be allowed to ask it.
+    let config = Config::new(format!("{}/openapi.yaml", server.url()));
+    let document = openapi::read(&config, Path::new("")).await.unwrap();
+    let source = Http::new(openapi::derive(&config, &document).unwrap()).unwrap();
+
+    let listed = source.list(None, 100).await.unwrap().resources;
+    let listed: Vec<_> =
+        listed.iter().map(|one| (one.uri.as_str(), &*one.name, one.title.as_deref())).collect();
+    assert_eq!(
+        listed,
+        [
+            ("city-library://books", "listBooks", Some("The books of the library")),
+            ("city-library://branches", "listBranches", Some("All branches")),
+        ]
+    );
+    let templates = source.templates().await.unwrap().templates;
+    let mut texts: Vec<_> =
+        templates.iter().map(|one| (one.uri.as_str(), one.mime.as_deref().unwrap())).collect();
+    texts.sort_unstable();
+    assert_eq!(
+        texts,
+        [
+            ("city-library://books/{book_id}", "application/json"),
+            ("city-library://books/{book_id}/text", "text/markdown"),
+            ("city-library://books{?genre*,language,page_size}", "application/json"),
+            ("city-library://search{?q}", "application/json"),
+        ]
+    );
+    for (uri, target) in [
+        ("city-library://branches", "/v1/branches"),
+        ("city-library://books", "/v1/books"),
+        ("city-library://books?language=fr&page_size=5", "/v1/books?language=fr&page%2Dsize=5"),
+        ("city-library://books?genre=novel&genre=poetry", "/v1/books?genre=novel&genre=poetry"),
+        ("city-library://books/7", "/v1/books/7"),
+        ("city-library://search?q=a%26b", "/v1/search?q=a%26b"),
+    ] {
+        assert_eq!(read(&source, uri).await.unwrap(), json!(target).to_string());
+    }
+    assert_eq!(read(&source, "city-library://books/a%20b/text").await.unwrap(), "# A");
+    assert_eq!(
+        refusal(&source, "city-library://search").await,
+        "`city-library://search` lacks a value for `q`"
+    );
+    let template = UriTemplate::parse("city-library://books{?genre*,language,page_size}").unwrap();
+    let known = Default::default();
+    let asked = Partial { template: &template, variable: "language", typed: "", known: &known };
+    assert_eq!(source.complete(asked).await.unwrap().values, ["en", "fr", "es"]);
+}
+
+fn derived(document: &str) -> Result<libris_sources::http::Config, String> {
+    let config = Config { base: Some("https://api.example".into()), ..Config::new("api.json") };
+    openapi::derive(&config, document).map_err(|error| error.to_string())
+}
+
+#[test]
+fn documents_that_cannot_be_served_say_why() {
+    for (document, expected) in [
+        ("", "does not say `openapi`"),
+        ("{", "cannot be read"),
+        ("a: [", "cannot be read"),
+        ("swagger: '2.0'", "convert it to OpenAPI 3"),
+        ("openapi: 4.0.0", "and 3 is understood"),
+        ("openapi: 3.0.0\npaths: {}", "nothing that can be got"),
+        ("openapi: 3.0.0\npaths: { /a: { post: {} } }", "nothing that can be got"),
+        // Something to be filled in that a caller cannot give.
+        (
+            "openapi: 3.0.0\npaths: { /a: { get: { parameters: [{ name: x, in: header, required: true }] } } }",
+            "nothing that can be got",
+        ),
+        // References in a circle, and out of the document.
+        ("openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }", "nothing that can be got"),
+        ("openapi: 3.0.0\npaths: { /a: { $ref: 'file:///etc/passwd' } }", "nothing that can be got"),
+    ] {
+        let error = derived(document).unwrap_err();
+        assert!(error.contains(expected), "{document}: {error}");
+    }
+    let nowhere =
+        openapi::derive(&Config::new("a.json"), "openapi: 3.0.0\npaths: {}").unwrap_err().to_string();
+    assert!(nowhere.contains("set `base`"), "{nowhere}");
+}
+
+#[test]
+fn a_document_cannot_make_much_of_little() {
+    // Each line doubles the one before.
+    let mut bomb = String::from("openapi: 3.0.0\na0: &a0 [x, x]\n");
+    for line in 1..40 {
+        bomb.push_str(&format!("a{line}: &a{line} [*a{}, *a{}]\n", line - 1, line - 1));
+    }
+    assert!(derived(&bomb).unwrap_err().contains("cannot be read"));
+    let deep = format!("openapi: 3.0.0\nx: {}", "[".repeat(100_000));
+    assert!(derived(&deep).unwrap_err().contains("cannot be read"));
+    let deep = format!("{{\"openapi\": \"3.0.0\", \"x\": {}", "[".repeat(100_000));
+    assert!(derived(&deep).unwrap_err().contains("cannot be read"));
+}
+
+#[test]
+fn odd_paths_become_uris() {
+    let path =
+        |path: &str| format!("{{\"openapi\": \"3.0.0\", \"paths\": {{ \"{path}\": {{ \"get\": {{}} }} }} }}");
+    for (written, expected) in [
+        ("/", "api:///"),
+        ("/users:all", "api://users%3Aall"),
+        ("/me@home/x", "api://me%40home/x"),
+        ("/a/{b}.json", "api://a/{b}.json"),
+        ("/{a-b}/{c.d}", "api://{a_b}/{c_d}"),
+    ] {
+        let config = derived(&path(written)).unwrap();
+        let resource = config.resources.first().map(|entry| entry.uri.to_string());
+        let found = resource.or_else(|| config.templates.first().map(|entry| entry.uri.to_string()));
+        assert_eq!(found.as_deref(), Some(expected), "{written}");
+        Http::new(config).unwrap();
+    }
+    let twice = "openapi: 3.0.0\npaths: { '/{id}': { get: { parameters: [{ name: id, in: query }] } } }";
+    assert_eq!(derived(twice).unwrap().templates[0].uri.as_str(), "api://{id}{?id_}");
+    for wrong in ["x", "/a/{b", "/a b"] {
+        assert!(derived(&path(wrong)).is_err(), "{wrong}");
+    }
+}

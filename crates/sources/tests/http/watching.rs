@@ -1,0 +1,108 @@
+//! Changes are found by asking again, while somebody waits for them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use libris_core::{Change, Source};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::server::{Answer, Server};
+use crate::{read, source, uri};
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn what_is_subscribed_to_is_told() {
+    let number = Arc::new(AtomicU32::new(1));
+    let said = number.clone();
+    let server = Server::start(move |received| match said.load(Ordering::SeqCst) {
+        0 => Answer::status(404),
+        99 => Answer::status(500),
+        number => Answer::json(number).tagged(received),
+    })
+    .await;
+    let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let sheep = uri("count://sheep");
+    assert_eq!(read(&source, "count://sheep").await.unwrap(), "1");
+    source.follow(&sheep);
+    // An outage is no news; what comes after it is, where it is something else.
+    for now in [2, 3, 0, 4, 99, 5] {
+        number.store(now, Ordering::SeqCst);
+        if now == 99 {
+            continue;
+        }
+        let change = timeout(LONG, changes.next()).await.expect("a change is told").unwrap();
+        assert_eq!(change, Change::Updated(sheep.clone()), "{now}");
+    }
+    assert!(server.received().iter().all(|received| received.target == "/sheep"));
+    assert_eq!(read(&source, "count://sheep").await.unwrap(), "5");
+    // Once nobody watches, nothing is followed any more.
+    drop(changes);
+    server.received();
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let goats = uri("count://goats");
+    read(&source, "count://goats").await.unwrap();
+    source.follow(&goats);
+    number.store(6, Ordering::SeqCst);
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Updated(goats));
+    assert!(server.received().iter().all(|received| received.target == "/goats"));
+}
+
+#[tokio::test]
+async fn more_than_can_be_followed_is_told_too() {
+    let server = Server::start(|received| Answer::json("1").tagged(received)).await;
+    let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
+    let mut changes = source.watch().await.unwrap().unwrap();
+    for number in 0..1_001 {
+        source.follow(&uri(&format!("count://{number}")));
+    }
+    assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Lost);
+}
+
+#[tokio::test]
+async fn lists_are_told() {
+    let cities = Arc::new(Mutex::new(vec![json!({ "id": "a", "name": "A" })]));
+    let held = cities.clone();
+    let server =
+        Server::start(move |received| Answer::json(json!(*held.lock().unwrap())).tagged(received)).await;
+    let source = source(
+        &server,
+        r#"
+        [[template]]
+        uri = "city://{id}"
+        url = "cities/{id}"
+        list = { url = "cities", values = { id = "/id" }, title = "/name" }
+        "#,
+    );
+    let mut changes = source.watch().await.unwrap().unwrap();
+    cities.lock().unwrap().push(json!({ "id": "b", "name": "B" }));
+    let mut next = async || timeout(LONG, changes.next()).await.unwrap().unwrap();
+    assert_eq!(next().await, Change::Added(uri("city://b")));
+    cities.lock().unwrap()[1]["name"] = "Bee".into();
+    assert_eq!(next().await, Change::Described(uri("city://b")));
+    cities.lock().unwrap().remove(0);
+    assert_eq!(next().await, Change::Removed(uri("city://a")));
+    // Values that are no names of anything are passed over.
+    cities.lock().unwrap().extend([
+        json!({ "id": ".." }),
+        json!({ "id": null }),
+        json!(7),
+        json!({ "id": "c" }),
+    ]);
+    assert_eq!(next().await, Change::Added(uri("city://c")));
+    let listed = source.list(None, 10).await.unwrap().resources;
+    assert_eq!(listed.iter().map(|one| one.uri.as_str()).collect::<Vec<_>>(), ["city://b", "city://c"]);
+}
+
+#[tokio::test]
+async fn nothing_is_asked_while_nobody_waits() {
+    let server = Server::start(|_| Answer::json("1")).await;
+    let source = source(&server, "[[resource]]\nuri = \"a://b\"\nurl = \"b\"\n");
+    let changes = source.watch().await.unwrap().unwrap();
+    let unheard = timeout(Duration::from_millis(300), changes.into_future()).await;
+    assert!(unheard.is_err() && server.received().is_empty());
+}
