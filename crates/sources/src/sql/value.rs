@@ -194,7 +194,7 @@ fn is_span(text: &str) -> bool {
     let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
     let digits =
         |part: &&str| (1..=6).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-    (3..=4).contains(&parts.len()) && parts.iter().all(|part| digits(part))
+    (3..=4).contains(&parts.len()) && parts.iter().all(digits)
 }
 
 fn is_uuid(text: &str) -> bool {
