@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
+#[cfg(unix)]
+use libris_sources::{Commands, command};
 use libris_sources::{Files, Inline, files, inline};
 use serde::{Deserialize, Deserializer};
 
@@ -41,6 +43,9 @@ pub(crate) struct Config {
     files: Vec<files::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
+    /// Programs whose output is served.
+    #[cfg(unix)]
+    command: Vec<command::Config>,
 }
 
 /// How the server presents itself.
@@ -116,7 +121,17 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 #[derive(Clone, Debug, PartialEq)]
 enum Configured {
     Files(files::Config),
-    Inline { config: inline::Config, folder: PathBuf, file: PathBuf },
+    Inline {
+        config: inline::Config,
+        folder: PathBuf,
+        file: PathBuf,
+    },
+    #[cfg(unix)]
+    Commands {
+        config: Vec<command::Config>,
+        folder: PathBuf,
+        file: PathBuf,
+    },
 }
 
 /// A source that is open.
@@ -135,6 +150,8 @@ impl Configured {
         let name = match &self {
             Self::Files(config) => config.path.display().to_string(),
             Self::Inline { file, .. } => file.display().to_string(),
+            #[cfg(unix)]
+            Self::Commands { file, .. } => file.display().to_string(),
         };
         let failed = || format!("could not serve `{name}`");
         let (root, source): (_, Arc<dyn Source>) = match &self {
@@ -144,6 +161,10 @@ impl Configured {
             }
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
+            }
+            #[cfg(unix)]
+            Self::Commands { config, folder, .. } => {
+                (None, Arc::new(Commands::new(config.clone(), folder).with_context(failed)?))
             }
         };
         Ok(Opened { configured: self, name, source, root })
@@ -173,9 +194,14 @@ impl What {
         }
         wanted.extend(self.sources.iter().map(|path| Configured::Files(files::Config::new(path))));
         let inline = std::mem::take(&mut config.inline);
+        let file = file.unwrap_or_default();
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
-            let file = file.unwrap_or_default();
+            let (folder, file) = (folder.clone(), file.clone());
             wanted.push(Configured::Inline { config: inline, folder, file });
+        }
+        #[cfg(unix)]
+        if !config.command.is_empty() {
+            wanted.push(Configured::Commands { config: std::mem::take(&mut config.command), folder, file });
         }
         if wanted.is_empty() {
             return Err(advice(

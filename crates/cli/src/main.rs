@@ -42,6 +42,8 @@ fn main() -> ExitCode {
             Command::Check(options) => check::run(options).await,
         }
     });
+    #[cfg(unix)]
+    libris_sources::command::kill_all();
     // A read of standard input cannot be interrupted, so nothing waits for it.
     runtime.shutdown_background();
     match outcome {

@@ -8,7 +8,7 @@ use libris_core::Body;
 
 pub(crate) use name::by_name;
 #[cfg(feature = "files")]
-pub(crate) use text::{Units, is_clean};
+pub(crate) use text::Units;
 
 /// How much of a file's beginning [`by_content`] wants to see.
 ///
@@ -41,6 +41,19 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
     match decoded {
         Ok(text) => Body::Text(text),
         Err(data) => Body::Bytes(Bytes::from(data)),
+    }
+}
+
+/// Bytes that must not change: text only where that is the same bytes.
+#[cfg(any(feature = "command", feature = "files"))]
+pub(crate) fn exact(data: Vec<u8>, mime: &str) -> Body {
+    if form(mime) == Form::Binary {
+        return Body::Bytes(Bytes::from(data));
+    }
+    match String::from_utf8(data) {
+        Ok(text) if text::is_clean(&text) => Body::Text(text),
+        Ok(text) => Body::Bytes(Bytes::from(text)),
+        Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
     }
 }
 
