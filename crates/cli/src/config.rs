@@ -10,7 +10,7 @@ use clap::Args;
 use libris::{Source, Uri};
 #[cfg(unix)]
 use libris_sources::{Commands, command};
-use libris_sources::{Files, Inline, files, inline};
+use libris_sources::{Files, Inline, Notion, files, inline, notion};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -46,6 +46,8 @@ pub(crate) struct Config {
     /// Programs whose output is served.
     #[cfg(unix)]
     command: Vec<command::Config>,
+    /// A Notion workspace.
+    notion: Option<notion::Config>,
 }
 
 /// How the server presents itself.
@@ -132,6 +134,7 @@ enum Configured {
         folder: PathBuf,
         file: PathBuf,
     },
+    Notion(notion::Config),
 }
 
 /// A source that is open.
@@ -152,6 +155,7 @@ impl Configured {
             Self::Inline { file, .. } => file.display().to_string(),
             #[cfg(unix)]
             Self::Commands { file, .. } => file.display().to_string(),
+            Self::Notion(_) => "Notion".to_owned(),
         };
         let failed = || format!("could not serve `{name}`");
         let (root, source): (_, Arc<dyn Source>) = match &self {
@@ -166,6 +170,7 @@ impl Configured {
             Self::Commands { config, folder, .. } => {
                 (None, Arc::new(Commands::new(config.clone(), folder).with_context(failed)?))
             }
+            Self::Notion(config) => (None, Arc::new(Notion::new(config.clone()).with_context(failed)?)),
         };
         Ok(Opened { configured: self, name, source, root })
     }
@@ -203,6 +208,7 @@ impl What {
         if !config.command.is_empty() {
             wanted.push(Configured::Commands { config: std::mem::take(&mut config.command), folder, file });
         }
+        wanted.extend(config.notion.take().map(Configured::Notion));
         if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",

@@ -9,8 +9,10 @@ pub mod command;
 pub mod files;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(feature = "notion")]
+pub mod notion;
 
-#[cfg(any(all(feature = "command", unix), feature = "files", feature = "inline"))]
+#[cfg(any(all(feature = "command", unix), feature = "files", feature = "inline", feature = "notion"))]
 mod duration;
 #[cfg(feature = "media")]
 mod media;
@@ -25,3 +27,5 @@ pub use command::Commands;
 pub use files::Files;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
+#[cfg(feature = "notion")]
+pub use notion::Notion;
