@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libris_core::uri_template::Variables;
@@ -37,6 +37,8 @@ pub(super) struct Entry {
     turns: Arc<Semaphore>,
     /// How often the output was seen to be another.
     pub(super) changes: AtomicU64,
+    /// What tells the last output that somebody read from others, where it is watched.
+    pub(super) given: Mutex<Option<u64>>,
 }
 
 /// A program with its arguments.
@@ -122,6 +124,7 @@ impl Entry {
             environment: environment(&config),
             turns: Arc::new(Semaphore::new(config.concurrent)),
             changes: AtomicU64::new(0),
+            given: Mutex::default(),
             config,
         };
         entry.check_values(template.as_ref())?;

@@ -14,8 +14,8 @@ mod watch;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -99,6 +99,9 @@ impl Source for Commands {
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
         let (data, head) = entry.output(uri, &variables, part).await?;
+        if entry.config.poll.is_some() && variables.is_empty() {
+            *entry.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch::digest(&data));
+        }
         let mime = match &entry.config.mime {
             Some(mime) => mime.clone(),
             None => media::by_content("", &head).to_owned(),
@@ -143,7 +146,7 @@ impl Source for Commands {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         let listed = self.resources.iter().map(|(uri, entry)| (uri.clone(), entry.clone()));
-        Ok(watch::changes(listed.collect()).await)
+        Ok(watch::changes(listed))
     }
 }
 

@@ -1,14 +1,13 @@
 //! Telling when a command prints something else: it is run now and then while somebody listens.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use futures_core::stream::BoxStream;
-use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::uri_template::Variables;
 use libris_core::{Change, Uri};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::entry::Entry;
 
@@ -17,48 +16,57 @@ struct Watched {
     uri: Uri,
     entry: Arc<Entry>,
     ticks: Interval,
-    seen: Seen,
+    /// What was seen last; nothing before the first look.
+    seen: Option<Seen>,
 }
 
 /// What tells one output from another; nothing for a failure.
 type Seen = Option<u64>;
 
 /// Changes from now on; nothing if no command is to be run for that.
-pub(super) async fn changes(entries: Vec<(Uri, Arc<Entry>)>) -> Option<BoxStream<'static, Change>> {
-    let polled = entries.into_iter().filter_map(|(uri, entry)| Some((uri, entry.config.poll?, entry)));
-    let watched = join_all(polled.map(|(uri, poll, entry)| async move {
-        let seen = look(&uri, &entry).await;
-        let mut ticks = interval_at(Instant::now() + poll, poll);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Watched { uri, entry, ticks, seen }
-    }));
-    let watched = watched.await;
-    if watched.is_empty() {
-        return None;
-    }
-    let streams = watched.into_iter().map(|watched| {
-        stream::unfold(watched, async |mut watched| Some((watched.next().await, watched))).boxed()
-    });
-    Some(stream::select_all(streams).boxed())
+pub(super) fn changes(
+    entries: impl Iterator<Item = (Uri, Arc<Entry>)>,
+) -> Option<BoxStream<'static, Change>> {
+    let streams: Vec<_> = entries
+        .filter_map(|(uri, entry)| {
+            let mut ticks = interval(entry.config.poll?);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let watched = Watched { uri, entry, ticks, seen: None };
+            Some(stream::unfold(watched, async |mut watched| Some((watched.next().await, watched))).boxed())
+        })
+        .collect();
+    (!streams.is_empty()).then(|| stream::select_all(streams).boxed())
 }
 
 impl Watched {
     async fn next(&mut self) -> Change {
         loop {
             self.ticks.tick().await;
-            let now = look(&self.uri, &self.entry).await;
-            if std::mem::replace(&mut self.seen, now) != now {
+            let now = self.look().await;
+            let before = self.seen.replace(now).or_else(|| {
+                // It may have changed between the last read and this first look, which begins in its own
+                // time: a slow program must not keep anybody from listening.
+                let given = *self.entry.given.lock().unwrap_or_else(PoisonError::into_inner);
+                given.map(Some)
+            });
+            if before.is_some_and(|before| before != now) {
                 self.entry.changed();
                 return Change::Updated(self.uri.clone());
             }
         }
     }
+
+    async fn look(&self) -> Seen {
+        let nothing = Variables::new();
+        let part = self.entry.part(&nothing).ok()?;
+        let (printed, _) = self.entry.output(&self.uri, &nothing, part).await.ok()?;
+        Some(digest(&printed))
+    }
 }
 
-async fn look(uri: &Uri, entry: &Entry) -> Seen {
-    let nothing = Variables::new();
-    let (printed, _) = entry.output(uri, &nothing, entry.part(&nothing).ok()?).await.ok()?;
+/// What tells one output from another.
+pub(super) fn digest(printed: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     printed.hash(&mut hasher);
-    Some(hasher.finish())
+    hasher.finish()
 }

@@ -22,6 +22,9 @@ const VERSION: &str = "2026-03-11";
 const WAIT: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(16);
 
+/// The longest wait that Notion may ask for, in seconds.
+const QUIETEST: u64 = 3_600;
+
 /// How many requests one read may make.
 const REQUESTS: u64 = 2_000;
 
@@ -203,6 +206,7 @@ impl Client {
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+        let after = after.map(|after: u64| after.min(QUIETEST));
         let mut data = Vec::new();
         loop {
             match response.chunk().await {
@@ -231,7 +235,7 @@ impl Client {
 
 /// Where the API is. The token must not be readable on its way.
 fn base(url: &str) -> Result<Url> {
-    let wrong = || Error::invalid(format!("the `url` of Notion, `{url}`, is none of `https://…`"));
+    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, and is `{url}`"));
     let base = Url::parse(url).map_err(|_| wrong())?;
     let local = matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     match base.scheme() {

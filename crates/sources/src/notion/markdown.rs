@@ -31,9 +31,18 @@ pub(super) fn blocks(blocks: &[Value]) -> String {
             Some(_) => out += "\n\n",
         }
         out += &written.text;
+        if is_cut(block) {
+            out += "\n\n<!-- what stands below this is left out -->";
+        }
         last = Some(written.list);
     }
     out
+}
+
+/// Whether a block has children that were not fetched: they are too deep, or went away.
+fn is_cut(block: &Value) -> bool {
+    let is_link = matches!(block["type"].as_str(), Some("child_page" | "child_database"));
+    block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
 }
 
 fn block_of(block: &Value, number: usize) -> Option<Written> {
@@ -64,7 +73,10 @@ fn block_of(block: &Value, number: usize) -> Option<Written> {
         "code" => code(data),
         "equation" => format!("$$\n{}\n$$", data["expression"].as_str().unwrap_or_default()),
         "divider" => "---".to_owned(),
-        "image" => media(data).map(|(name, url)| format!("!{}", link(&name, &url)))?,
+        "image" => media(data).map(|(name, url)| {
+            let link = link(&name, &url);
+            if link.starts_with('[') { format!("!{link}") } else { link }
+        })?,
         "video" | "audio" | "file" | "pdf" => media(data).map(|(name, url)| link(&name, &url))?,
         "bookmark" | "embed" | "link_preview" => {
             let url = data["url"].as_str()?;

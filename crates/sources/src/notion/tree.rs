@@ -9,7 +9,7 @@ use super::id;
 use super::markdown::CHILDREN;
 
 /// How deep blocks are followed. Notion itself nests less.
-const DEEPEST: usize = 64;
+const DEEPEST: usize = 32;
 
 /// The blocks below this one, each with its own below it.
 pub(super) fn fetch<'a>(
