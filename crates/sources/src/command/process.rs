@@ -173,17 +173,17 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) ->
     }
 }
 
-/// The groups of processes that may be running.
-static RUNNING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// The groups of processes that may be running; nothing once no more may.
+static RUNNING: Mutex<Option<BTreeSet<i32>>> = Mutex::new(Some(BTreeSet::new()));
 
-fn running() -> MutexGuard<'static, BTreeSet<i32>> {
+fn running() -> MutexGuard<'static, Option<BTreeSet<i32>>> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every program that is running. For the end of the process, which waits for nobody: they are not
-/// in its group, so they would not hear of it.
+/// Kills every program that is running, and from then on every one that is started. For the end of the
+/// process, which waits for nobody: they are not in its group, so they would not hear of it.
 pub fn kill_all() {
-    for id in std::mem::take(&mut *running()) {
+    for id in running().take().into_iter().flatten() {
         if let Some(id) = Pid::from_raw(id) {
             let _ = kill_process_group(id, Signal::KILL);
         }
@@ -197,8 +197,12 @@ impl Group {
     /// That of a program which leads its own. As long as one of them is there, its number is not used again.
     fn of(leader: &Child) -> Self {
         let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        running().extend(id.map(Pid::as_raw_pid));
-        Self(id)
+        let mut group = Self(id);
+        match &mut *running() {
+            Some(running) => running.extend(id.map(Pid::as_raw_pid)),
+            None => group.end(),
+        }
+        group
     }
 
     fn signal(&self, signal: Signal) {
@@ -210,10 +214,15 @@ impl Group {
 
     /// Once only: when nobody is left, the number may be somebody else's.
     fn kill(&mut self) {
-        self.signal(Signal::KILL);
-        if let Some(id) = self.0.take() {
-            running().remove(&id.as_raw_pid());
+        if let (Some(id), Some(running)) = (self.0, &mut *running()) {
+            running.remove(&id.as_raw_pid());
         }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.signal(Signal::KILL);
+        self.0 = None;
     }
 }
 

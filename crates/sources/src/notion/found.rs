@@ -100,7 +100,7 @@ fn icon(icon: &Value) -> Option<Icon> {
         "emoji" => {
             let picture = format!(
                 "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'><text y='40' font-size='40'>{}</text></svg>",
-                icon["emoji"].as_str()?
+                icon["emoji"].as_str().filter(|emoji| !emoji.contains(['<', '&']))?
             );
             let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&picture, NON_ALPHANUMERIC));
             return Some(Icon {

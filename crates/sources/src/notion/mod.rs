@@ -224,7 +224,15 @@ impl Inner {
             return Ok(listing.clone());
         }
         let info = Uri::parse(INFO)?;
-        let all = found::search(&self.client, None, SEARCHED).await.map_err(|fault| fault.at(&info))?;
+        let all = match (found::search(&self.client, None, SEARCHED).await, &*listed) {
+            (Ok(all), _) => all,
+            // What was there is better than nothing, of which everything else that is listed would be part.
+            (Err(fault), Some((_, listing))) => {
+                tracing::warn!(?fault, "could not search Notion; the list is that of before");
+                return Ok(listing.clone());
+            }
+            (Err(fault), None) => return Err(fault.at(&info)),
+        };
         let listing = Arc::new(Listing::new(all));
         *listed = Some((Instant::now(), listing.clone()));
         Ok(listing)

@@ -51,6 +51,19 @@ async fn patience_ends() {
 }
 
 #[tokio::test]
+async fn the_list_of_before_is_better_than_none() {
+    let bench = Bench::with(|config| {
+        config.cache = Duration::ZERO;
+        config.patience = Duration::ZERO;
+    })
+    .await;
+    furnish(&bench);
+    let before = bench.notion.list(None, 100).await.unwrap();
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    assert_eq!(bench.notion.list(None, 100).await.unwrap(), before);
+}
+
+#[tokio::test]
 async fn each_fault_is_told() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(100)).await;
     furnish(&bench);
