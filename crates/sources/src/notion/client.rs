@@ -1,16 +1,24 @@
 //! Asking Notion, as often and as patiently as it wants.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Error, Result, Uri};
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, StatusCode, Url, redirect};
+use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Config;
 
@@ -24,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(16);
 
 /// The longest wait that Notion may ask for, in seconds.
 const QUIETEST: u64 = 3_600;
+
+/// How long a connection is kept that is not used.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// How many requests one read may make.
 const REQUESTS: u64 = 2_000;
@@ -82,8 +93,10 @@ impl Budget {
 
 /// A connection to Notion.
 pub(super) struct Client {
-    http: reqwest::Client,
-    base: Url,
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    headers: HeaderMap,
+    timeout: Duration,
     turns: Semaphore,
     /// Until when Notion wants to hear nothing.
     quiet: Mutex<Option<Instant>>,
@@ -106,24 +119,30 @@ impl Client {
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, authorization),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            ("notion-version".parse().expect("a name"), HeaderValue::from_static(VERSION)),
+            (USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION")))),
+            (HeaderName::from_static("notion-version"), HeaderValue::from_static(VERSION)),
         ]);
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may be first, which is as good.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let http = reqwest::Client::builder()
-            .default_headers(headers)
-            .user_agent(concat!("libris/", env!("CARGO_PKG_VERSION")))
-            // The token is for this host only.
-            .redirect(redirect::Policy::none())
-            .connect_timeout(config.timeout)
-            .timeout(config.timeout)
-            .build()
-            .map_err(|cause| Error::failed("prepare to ask Notion", cause))?;
+        let secure = base.starts_with("https:");
+        let tls = tls(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(config.timeout));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        // It follows no redirects: the token is for this host only.
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
         Ok(Self {
             http,
             base,
+            headers,
+            timeout: config.timeout,
             turns: Semaphore::new(config.concurrent),
             quiet: Mutex::default(),
             patience: config.patience,
@@ -195,27 +214,38 @@ impl Client {
         body: Option<&Value>,
         budget: &Budget,
     ) -> Result<Answer, Fault> {
-        let url = self.base.join(path).map_err(|cause| failed("name what is asked of Notion", cause))?;
-        let mut request = self.http.request(method, url);
-        if let Some(body) = body {
-            request = request.body(body.to_string());
+        let data = body.map(Value::to_string).unwrap_or_default();
+        let mut request = Request::new(Full::from(data));
+        *request.method_mut() = method;
+        *request.headers_mut() = self.headers.clone();
+        *request.uri_mut() = format!("{}{path}", self.base)
+            .parse()
+            .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
+        match timeout(self.timeout, self.send(request, budget)).await {
+            Ok(answer) => answer,
+            Err(_) => Ok(Answer::Again(None, "it took too long".into())),
         }
-        let mut response = match request.send().await {
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>, budget: &Budget) -> Result<Answer, Fault> {
+        let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(cause) => return Ok(Answer::Again(None, chain(&cause.without_url()))),
+            Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
         let after = after.map(|after: u64| after.min(QUIETEST));
+        let mut body = response.into_body();
         let mut data = Vec::new();
-        loop {
-            match response.chunk().await {
-                Ok(None) => break,
-                Ok(Some(chunk)) => {
+        while let Some(frame) = body.frame().await {
+            match frame.map(|frame| frame.into_data()) {
+                Ok(Ok(chunk)) => {
                     budget.bytes(chunk.len())?;
                     data.extend_from_slice(&chunk);
                 }
-                Err(cause) => return Ok(Answer::Again(None, chain(&cause.without_url()))),
+                // Trailers say nothing.
+                Ok(Err(_)) => {}
+                Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
             }
         }
         let again =
@@ -234,15 +264,29 @@ impl Client {
 }
 
 /// Where the API is. The token must not be readable on its way.
-fn base(url: &str) -> Result<Url> {
+fn base(url: &str) -> Result<String> {
     let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, and is `{url}`"));
-    let base = Url::parse(url).map_err(|_| wrong())?;
-    let local = matches!(base.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-    match base.scheme() {
-        "https" => Ok(base),
-        "http" if local => Ok(base),
+    let base: http::Uri = url.parse().map_err(|_| wrong())?;
+    let local = matches!(base.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    let plain = base.query().is_none() && !url.contains(['#', '@']);
+    match base.scheme_str() {
+        Some("https") if plain => Ok(url.trim_end_matches('/').to_owned()),
+        Some("http") if plain && local => Ok(url.trim_end_matches('/').to_owned()),
         _ => Err(wrong()),
     }
+}
+
+/// TLS with what the system trusts, where it is needed. The provider is named, so that no other part of the
+/// program decides.
+fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match secure {
+        true => config.with_platform_verifier()?,
+        false => config.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
 }
 
 fn busy() -> Fault {

@@ -280,22 +280,21 @@ impl Listing {
         Self { all, resources }
     }
 
-    /// The identifiers of those whose title has a word that begins with this, or that begin with it
-    /// themselves; those whose title begins with it first.
+    /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
+    /// title begins with it first.
     fn complete(&self, kind: Kind, typed: &str) -> Completion {
         let typed = typed.to_lowercase();
         let mut fits: Vec<(u8, &str, &str)> = Vec::new();
         for found in self.all.values().filter(|found| found.kind == kind) {
             let title = found.title.to_lowercase();
-            let rank = match () {
-                () if title.starts_with(&typed) => 0,
-                () if title.split_whitespace().any(|word| word.starts_with(&typed))
-                    || title.contains(&typed) =>
-                {
-                    1
-                }
-                () if found.id.starts_with(&typed) => 2,
-                () => continue,
+            let rank = if title.starts_with(&typed) {
+                0
+            } else if title.contains(&typed) {
+                1
+            } else if found.id.starts_with(&typed) {
+                2
+            } else {
+                continue;
             };
             fits.push((rank, &found.title, &found.id));
         }
