@@ -10,7 +10,9 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Source, Uri};
 use libris_sources::http::openapi;
-use libris_sources::{Files, Git, Http, Inline, Sql, files, git, http, inline, sql};
+#[cfg(unix)]
+use libris_sources::{Commands, command};
+use libris_sources::{Files, Git, Http, Inline, Notion, Sql, files, git, http, inline, notion, sql};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -52,6 +54,11 @@ pub(crate) struct Config {
     openapi: Vec<openapi::Config>,
     /// Resources and templates that stand in this file.
     inline: inline::Config,
+    /// Programs whose output is served.
+    #[cfg(unix)]
+    command: Vec<command::Config>,
+    /// A Notion workspace.
+    notion: Option<notion::Config>,
 }
 
 /// How the server presents itself.
@@ -143,6 +150,13 @@ enum Configured {
         folder: PathBuf,
         file: PathBuf,
     },
+    #[cfg(unix)]
+    Commands {
+        config: Vec<command::Config>,
+        folder: PathBuf,
+        file: PathBuf,
+    },
+    Notion(notion::Config),
 }
 
 /// A source that is open.
@@ -200,6 +214,9 @@ impl Configured {
             }
             Self::OpenApi { config, .. } => format!("openapi:{}", config.document),
             Self::Inline { file, .. } => file.display().to_string(),
+            #[cfg(unix)]
+            Self::Commands { file, .. } => file.display().to_string(),
+            Self::Notion(_) => "Notion".to_owned(),
         };
         let failed = || format!("could not serve `{name}`");
         let (root, source): (_, Arc<dyn Source>) = match &self {
@@ -223,6 +240,11 @@ impl Configured {
             Self::Inline { config, folder, .. } => {
                 (None, Arc::new(Inline::new(config.clone(), folder).with_context(failed)?))
             }
+            #[cfg(unix)]
+            Self::Commands { config, folder, .. } => {
+                (None, Arc::new(Commands::new(config.clone(), folder).with_context(failed)?))
+            }
+            Self::Notion(config) => (None, Arc::new(Notion::new(config.clone()).with_context(failed)?)),
         };
         Ok(Opened { configured: self, name, source, root })
     }
@@ -295,10 +317,16 @@ impl What {
             wanted.push(Configured::named(source)?);
         }
         let inline = std::mem::take(&mut config.inline);
+        let file = file.unwrap_or_default();
         if !inline.resources.is_empty() || !inline.templates.is_empty() {
-            let file = file.unwrap_or_default();
+            let (folder, file) = (folder.clone(), file.clone());
             wanted.push(Configured::Inline { config: inline, folder, file });
         }
+        #[cfg(unix)]
+        if !config.command.is_empty() {
+            wanted.push(Configured::Commands { config: std::mem::take(&mut config.command), folder, file });
+        }
+        wanted.extend(config.notion.take().map(Configured::Notion));
         if wanted.is_empty() {
             return Err(advice(
                 "there is nothing to serve",

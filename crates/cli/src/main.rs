@@ -46,6 +46,8 @@ fn main() -> ExitCode {
             Command::Triggers(options) => triggers::run(options).await,
         }
     });
+    #[cfg(unix)]
+    libris_sources::command::kill_all();
     // A read of standard input cannot be interrupted, so nothing waits for it.
     runtime.shutdown_background();
     match outcome {

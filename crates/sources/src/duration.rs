@@ -4,9 +4,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+/// More cannot always be added to a time.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 pub(crate) fn parse<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(|cause| {
+    let duration = humantime::parse_duration(&text).map_err(|cause| {
         serde::de::Error::custom(format!("`{text}` is not a duration such as `5m`: {cause}"))
-    })
+    })?;
+    match duration > LONGEST {
+        true => Err(serde::de::Error::custom(format!("`{text}` is longer than a hundred years"))),
+        false => Ok(duration),
+    }
 }

@@ -3,6 +3,8 @@
 //! A source depends on the core and on its own driver, never on another source. What several of them
 //! need (media types, ranges) stands beside them and is private.
 
+#[cfg(all(feature = "command", unix))]
+pub mod command;
 #[cfg(feature = "files")]
 pub mod files;
 #[cfg(feature = "git")]
@@ -11,10 +13,20 @@ pub mod git;
 pub mod http;
 #[cfg(feature = "inline")]
 pub mod inline;
+#[cfg(feature = "notion")]
+pub mod notion;
 #[cfg(feature = "database")]
 pub mod sql;
 
-#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline", feature = "database"))]
+#[cfg(any(
+    all(feature = "command", unix),
+    feature = "files",
+    feature = "git",
+    feature = "http",
+    feature = "inline",
+    feature = "notion",
+    feature = "database"
+))]
 mod duration;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
@@ -26,11 +38,15 @@ mod part;
 mod path;
 #[cfg(any(feature = "files", feature = "git"))]
 mod patterns;
-#[cfg(any(feature = "files", feature = "git"))]
+#[cfg(any(all(feature = "command", unix), feature = "files", feature = "git"))]
 mod range;
 #[cfg(all(target_os = "linux", any(feature = "files", feature = "git")))]
 mod remote;
+#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
+mod segment;
 
+#[cfg(all(feature = "command", unix))]
+pub use command::Commands;
 #[cfg(feature = "files")]
 pub use files::Files;
 #[cfg(feature = "git")]
@@ -41,3 +57,5 @@ pub use http::Http;
 pub use inline::Inline;
 #[cfg(feature = "database")]
 pub use sql::Sql;
+#[cfg(feature = "notion")]
+pub use notion::Notion;

@@ -123,3 +123,64 @@ async fn inline_resources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     check(&Written { inline: Inline::new(config, folder).unwrap() }).await;
 }
+
+#[cfg(unix)]
+mod commands {
+    use super::{Duration, Fixture, Path, Source, Uri, async_trait, check};
+    use libris_sources::{Commands, command};
+
+    struct Printed(Commands);
+
+    #[async_trait]
+    impl Fixture for Printed {
+        fn source(&self) -> &dyn Source {
+            &self.0
+        }
+
+        fn unknown(&self) -> Uri {
+            Uri::parse("manifest://nothing").unwrap()
+        }
+
+        fn invalid(&self) -> Vec<Uri> {
+            [
+                "say://-rf",
+                "say://..%2F..%2Fetc%2Fpasswd",
+                "say://a%00",
+                "say://$(id)",
+                "say://",
+                "log://system?lines=0",
+                "log://system?bytes=x",
+                "log://system?other=1",
+            ]
+            .map(|uri| Uri::parse(uri).unwrap())
+            .into()
+        }
+
+        async fn deadline(&self) {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn commands() {
+        #[derive(serde::Deserialize)]
+        struct File {
+            command: Vec<command::Config>,
+        }
+        let file: File = toml::from_str(
+            r#"
+            command = [
+                { uri = "clock://now", run = ["date"], mime = "text/plain", poll = "1s" },
+                { uri = "log://system{?lines,bytes}", run = ["seq", "100"], cache = "1h" },
+                { uri = "picture://zero", run = ["printf", "\\0\\1"] },
+                { uri = "nothing://here", run = ["true"] },
+                { uri = "manifest://{name}", run = ["cat", "{{name}}"], exit = { 1 = "not-found" }, complete = { name = { run = ["find", "-maxdepth", "1", "-name", "*.toml", "-printf", "%f\\n"] } } },
+                { uri = "say://{word}{?twice}", run = ["echo", "{{word}}", "{{twice}}"], default = { twice = "no" }, complete = { word = ["Ada", "Al", "Bo"] } },
+            ]
+            "#,
+        )
+        .unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        check(&Printed(Commands::new(file.command, folder).unwrap())).await;
+    }
+}

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use cap_std::fs::Metadata;
 use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
@@ -145,7 +144,7 @@ impl Reader<'_> {
             }
             Range::Bytes(span) => {
                 let bounds = Bounds::of_bytes(span, metadata.len());
-                exact(self.slice(&mut file, bounds, "bytes")?, mime)
+                media::exact(self.slice(&mut file, bounds, "bytes")?, mime)
             }
         };
         Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: None })
@@ -298,18 +297,6 @@ fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u
     let mut data = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or_default() + 1);
     file.take(limit.saturating_add(1)).read_to_end(&mut data)?;
     Ok((data.len() as u64 <= limit).then_some(data))
-}
-
-/// Bytes that must not change: text only where that is the same bytes.
-fn exact(data: Vec<u8>, mime: &str) -> Body {
-    if media::form(mime) == Form::Binary {
-        return Body::Bytes(Bytes::from(data));
-    }
-    match String::from_utf8(data) {
-        Ok(text) if media::is_clean(&text) => Body::Text(text),
-        Ok(text) => Body::Bytes(Bytes::from(text)),
-        Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
-    }
 }
 
 /// Whether a file can be read without waiting for a disk. What is between the places that are asked for

@@ -2,7 +2,6 @@
 
 use std::io::{self, Cursor};
 
-use bytes::Bytes;
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use libris_core::{Body, Content, Error, Meta, Result, Uri};
@@ -120,12 +119,7 @@ impl Reader<'_> {
         let part = data[start..end].to_vec();
         match range {
             Range::Lines(_) => media::lines(&data, part).map(Body::Text).ok_or_else(|| self.not_text()),
-            Range::Bytes(_) if media::form(mime) == Form::Binary => Ok(Body::Bytes(Bytes::from(part))),
-            Range::Bytes(_) => Ok(match String::from_utf8(part) {
-                Ok(text) if media::is_clean(&text) => Body::Text(text),
-                Ok(text) => Body::Bytes(Bytes::from(text)),
-                Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
-            }),
+            Range::Bytes(_) => Ok(media::exact(part, mime)),
         }
     }
 

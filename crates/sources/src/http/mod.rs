@@ -289,11 +289,3 @@ fn link(uri: &Uri) -> Contents {
         ..Contents::from(Content { mime: None, ..Content::text(uri.clone(), "", text) })
     }
 }
-
-/// The last part of a URI that says something, in plain text.
-fn last_segment(uri: &Uri) -> String {
-    let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
-    let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
-    Uri::decode_segment(segment)
-        .map_or_else(|| segment.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
-}

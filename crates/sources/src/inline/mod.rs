@@ -20,6 +20,7 @@ use libris_core::{
 
 pub use config::{Config, Entry};
 
+use crate::segment;
 use data::{Data, check_priority, wrong};
 use fill::Escape;
 
@@ -200,7 +201,7 @@ impl Held<Uri> {
         annotations.last_modified = annotations.last_modified.or(facts.modified);
         Resource {
             uri: self.entry.uri.clone(),
-            name: self.entry.name.clone().unwrap_or_else(|| last_segment(&self.entry.uri)),
+            name: self.entry.name.clone().unwrap_or_else(|| segment::last(&self.entry.uri)),
             title: self.entry.title.clone(),
             description: self.entry.description.clone(),
             mime: Some(facts.mime),
@@ -255,12 +256,4 @@ impl Held<UriTemplate> {
 
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-/// The last part of a URI that says something, in plain text.
-fn last_segment(uri: &Uri) -> String {
-    let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
-    let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
-    Uri::decode_segment(segment)
-        .map_or_else(|| segment.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

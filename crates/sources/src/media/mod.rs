@@ -1,14 +1,17 @@
 //! What kind of data a file holds: by its name where that tells, by its content where it does not.
 
+// Some sources have no names of files.
+#[cfg_attr(not(any(feature = "files", feature = "inline")), allow(dead_code))]
 mod name;
 mod text;
 
 use bytes::Bytes;
 use libris_core::Body;
 
+#[cfg(any(feature = "files", feature = "inline"))]
 pub(crate) use name::by_name;
 #[cfg(any(feature = "files", feature = "git"))]
-pub(crate) use text::{Units, is_clean};
+pub(crate) use text::Units;
 
 /// How much of a file's beginning [`by_content`] wants to see.
 ///
@@ -41,6 +44,19 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
     match decoded {
         Ok(text) => Body::Text(text),
         Err(data) => Body::Bytes(Bytes::from(data)),
+    }
+}
+
+/// Bytes that must not change: text only where that is the same bytes.
+#[cfg(any(feature = "command", feature = "files", feature = "git"))]
+pub(crate) fn exact(data: Vec<u8>, mime: &str) -> Body {
+    if form(mime) == Form::Binary {
+        return Body::Bytes(Bytes::from(data));
+    }
+    match String::from_utf8(data) {
+        Ok(text) if text::is_clean(&text) => Body::Text(text),
+        Ok(text) => Body::Bytes(Bytes::from(text)),
+        Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
     }
 }
 

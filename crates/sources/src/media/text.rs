@@ -78,7 +78,7 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
 }
 
 /// Whether valid UTF-8 is text: a zero byte never is.
-pub(crate) fn is_clean(text: &str) -> bool {
+pub(super) fn is_clean(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }
 

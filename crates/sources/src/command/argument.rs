@@ -1,0 +1,191 @@
+//! Arguments with places for variables, and what may stand in those places.
+
+use std::collections::BTreeMap;
+
+use libris_core::uri_template::{Value, Variables};
+use libris_core::{Error, Result};
+use regex_lite::Regex;
+
+/// The longest value of a variable, in bytes.
+const LONGEST: usize = 1024;
+
+/// One argument, which always becomes exactly one argument of the program.
+#[derive(Debug)]
+pub(super) struct Argument(Vec<Piece>);
+
+#[derive(Debug, PartialEq)]
+enum Piece {
+    Text(String),
+    Variable(String),
+}
+
+impl Argument {
+    /// Takes `{{name}}` for the variable of that name. Other braces stay as they are.
+    pub(super) fn parse(text: &str) -> Self {
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_.%".contains(letter))
+        };
+        let mut pieces = Vec::new();
+        let (mut plain, mut rest) = (String::new(), text);
+        while let Some(letter) = rest.chars().next() {
+            let name = rest.strip_prefix("{{").and_then(|inside| inside.split_once("}}"));
+            match name {
+                Some((name, after)) if is_name(name.trim()) => {
+                    if !plain.is_empty() {
+                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                    }
+                    pieces.push(Piece::Variable(name.trim().to_owned()));
+                    rest = after;
+                }
+                _ => {
+                    plain.push(letter);
+                    rest = &rest[letter.len_utf8()..];
+                }
+            }
+        }
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Self(pieces)
+    }
+
+    /// The variables that stand in it.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Variable(name) => Some(name.as_str()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The argument with these values in it.
+    pub(super) fn fill(&self, values: &BTreeMap<&str, &str>) -> Result<String> {
+        let mut filled = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Variable(name) => {
+                    let value = values.get(name.as_str()).copied().unwrap_or_default();
+                    // What begins with a dash is an option to most programs, and no pattern changes that.
+                    if filled.is_empty() && value.starts_with('-') {
+                        return Err(Error::invalid(format!("`{name}` must not begin with `-`")));
+                    }
+                    filled.push_str(value);
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+/// What a variable may be.
+#[derive(Debug)]
+pub(super) enum Rule {
+    /// A name: see [`is_name`].
+    Name,
+    /// All of it matches this.
+    Pattern(Regex),
+}
+
+impl Rule {
+    /// The rule of a pattern. It is about the whole value, whatever it says about its ends.
+    pub(super) fn of(pattern: &str) -> Result<Self, String> {
+        let wrong = |cause| format!("the pattern `{pattern}` cannot be read: {cause}");
+        // By itself first, because `a)|(b` would only make sense inside the parentheses.
+        Regex::new(pattern).map_err(wrong)?;
+        Regex::new(&format!(r"\A(?:{pattern})\z")).map(Self::Pattern).map_err(wrong)
+    }
+
+    /// Whether the value may be passed on.
+    pub(super) fn allows(&self, value: &str) -> bool {
+        value.len() <= LONGEST
+            && !value.contains(char::is_control)
+            && match self {
+                Self::Name => is_name(value),
+                Self::Pattern(pattern) => pattern.is_match(value),
+            }
+    }
+
+    /// The value of a variable, if it may be passed on.
+    pub(super) fn value<'v>(&self, name: &str, variables: &'v Variables) -> Result<Option<&'v str>> {
+        let value = match variables.value(name) {
+            None => return Ok(None),
+            Some(Value::Text(value)) => value,
+            Some(Value::List(_) | Value::Map(_)) => {
+                return Err(Error::invalid(format!("`{name}` must be one value")));
+            }
+        };
+        if self.allows(value) {
+            return Ok(Some(value));
+        }
+        Err(Error::invalid(match self {
+            Self::Pattern(_) if value.len() > LONGEST || value.contains(char::is_control) => {
+                format!("`{name}` must have at most {LONGEST} bytes and no control characters")
+            }
+            Self::Pattern(pattern) => {
+                let pattern = pattern.as_str();
+                format!("`{name}` must match `{}`", &pattern[r"\A(?:".len()..pattern.len() - r")\z".len()])
+            }
+            Self::Name => {
+                format!("`{name}` must be a name: letters and digits, and between them `_.,:@+=-` or spaces")
+            }
+        }))
+    }
+}
+
+/// Whether a value is a name: it cannot be an option, lead to another folder, or mean something to a shell.
+fn is_name(value: &str) -> bool {
+    let mut letters = value.chars();
+    letters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
+        && letters.all(|letter| letter.is_alphanumeric() || "_.,:@+=- ".contains(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Argument, Piece, Rule};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn places_are_found() {
+        let text = |text: &str| Piece::Text(text.into());
+        let variable = |name: &str| Piece::Variable(name.into());
+        assert_eq!(Argument::parse("--unit={{ unit }}").0, [text("--unit="), variable("unit")]);
+        assert_eq!(Argument::parse("{{a}}{{b}}").0, [variable("a"), variable("b")]);
+        assert_eq!(Argument::parse("{{{a}}}").0, [text("{"), variable("a"), text("}")]);
+        for plain in ["", "{ print }", "{{ print $1 }}", "{{", "{{}}", "{{a"] {
+            assert!(Argument::parse(plain).0.iter().all(|piece| matches!(piece, Piece::Text(_))), "{plain}");
+            assert_eq!(Argument::parse(plain).fill(&BTreeMap::new()).unwrap(), plain);
+        }
+    }
+
+    #[test]
+    fn an_option_cannot_be_made() {
+        let values = BTreeMap::from([("a", "-rf"), ("empty", "")]);
+        assert!(Argument::parse("{{a}}").fill(&values).is_err());
+        assert!(Argument::parse("{{empty}}{{a}}").fill(&values).is_err());
+        assert_eq!(Argument::parse("--by={{a}}").fill(&values).unwrap(), "--by=-rf");
+    }
+
+    #[test]
+    fn patterns_are_about_the_whole_value() {
+        let year = Rule::of("[0-9]{4}|now").unwrap();
+        assert!(year.allows("2024") && year.allows("now"));
+        for value in ["2024 ", "x2024", "2024\n", "20244", "", "nowhere"] {
+            assert!(!year.allows(value), "{value:?}");
+        }
+        assert!(!Rule::of("(?s).*").unwrap().allows("a\nb"));
+        for pattern in ["a)|(b", "(", "(?x)a #"] {
+            assert!(Rule::of(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn names_are_harmless() {
+        for name in ["a", "São Paulo", "getty@tty1.service", "2024-01-31", "日本", "_x", "a..b"] {
+            assert!(Rule::Name.allows(name), "{name}");
+        }
+        for other in ["", "-a", ".", "..", "a/b", "a;b", "$(a)", "`a`", "a|b", "*", "–a", "a\0", " a"] {
+            assert!(!Rule::Name.allows(other), "{other:?}");
+        }
+        assert!(!Rule::Name.allows(&"a".repeat(1025)));
+    }
+}

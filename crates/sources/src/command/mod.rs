@@ -1,0 +1,195 @@
+//! What programs print as resources. On Unix only.
+//!
+//! A program gets its arguments as a list, each value in the place it was given, and nothing reads them
+//! before it does: there is no shell.
+
+mod argument;
+mod complete;
+mod config;
+mod entry;
+mod process;
+mod take;
+mod watch;
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::{Specificity, TemplateSet, Variables};
+use libris_core::{
+    Annotations, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof,
+    Resource, Result, Scope, Source, Template, Templates, Uri,
+};
+
+pub use config::{Config, Meaning, Place, Printer, Values};
+pub use process::kill_all;
+
+use crate::media::{self, Form};
+use crate::range::Range;
+use crate::segment;
+use entry::Entry;
+
+/// Commands as a source.
+pub struct Commands {
+    /// Those that are somewhere without any variable.
+    resources: BTreeMap<Uri, Arc<Entry>>,
+    templates: TemplateSet<Arc<Entry>>,
+}
+
+impl Commands {
+    /// Checks the configuration; `folder` is where its relative paths begin.
+    pub fn new(commands: Vec<Config>, folder: &Path) -> Result<Self> {
+        // It may be empty, which is here.
+        let home = std::env::current_dir().map(|here| here.join(folder));
+        let home = home.map_err(|cause| Error::failed("tell the current folder", cause))?;
+        let mut resources = BTreeMap::new();
+        let mut templates = Vec::new();
+        let mut places = HashSet::new();
+        for config in commands {
+            let place = config.uri.clone();
+            let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
+            if !places.insert(place.as_str().to_owned()) {
+                return Err(wrong("it is there twice".into()));
+            }
+            let entry = Arc::new(Entry::new(config, &home).map_err(wrong)?);
+            if let Some(uri) = entry.bare()
+                && resources.insert(uri, entry.clone()).is_some()
+            {
+                return Err(wrong("it is there twice".into()));
+            }
+            if let Place::Template(template) = place {
+                templates.push((template, entry));
+            }
+        }
+        Ok(Self { resources, templates: TemplateSet::new(templates) })
+    }
+
+    fn find(&self, uri: &Uri) -> Option<(&Arc<Entry>, Variables)> {
+        match self.resources.get(uri) {
+            Some(entry) => Some((entry, Variables::new())),
+            None => self.templates.closest(uri).map(|(_, entry, variables)| (entry, variables)),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Commands {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if self.resources.contains_key(uri) {
+            return Some(Specificity::EXACT);
+        }
+        self.templates.closest(uri).map(|(template, ..)| template.specificity())
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
+        let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.resource(uri)).collect();
+        Ok(Page { resources, more: rest.next().is_some(), proof: Some(Proof::always()) })
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        let (entry, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let part = entry.part(&variables)?;
+        let by_lines = matches!(part, Some(Range::Lines(_)));
+        let seen = entry.changes.load(Ordering::Acquire);
+        let (data, head) = entry.output(uri, &variables, part).await?;
+        if entry.config.poll.is_some() && variables.is_empty() {
+            *entry.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch::digest(&data));
+        }
+        let mime = match &entry.config.mime {
+            Some(mime) => mime.clone(),
+            None => media::by_content("", &head).to_owned(),
+        };
+        if by_lines && media::form(&mime) == Form::Binary {
+            return Err(Error::invalid(format!("`{uri}` is not text: it has no lines")));
+        }
+        let body = match part {
+            Some(Range::Bytes(_)) => media::exact(data, &mime),
+            Some(Range::Lines(_)) | None => media::body(data, &mime),
+        };
+        let content = Content { uri: uri.clone(), mime: Some(mime), body, meta: None };
+        Ok(match entry.config.cache {
+            None => content.into(),
+            Some(ttl) => Contents {
+                parts: vec![content],
+                cache: Some(Cache { ttl, scope: Scope::Private }),
+                proof: Some(entry.proof(seen, ttl)),
+            },
+        })
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let templates = self.templates.iter().filter_map(|(_, entry)| entry.template()).collect();
+        Ok(Templates { templates, proof: Some(Proof::always()) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
+        let Some(offer) = entry.offers.get(asked.variable) else { return Ok(Completion::default()) };
+        let values = offer.values(entry, asked.variable).await?;
+        Ok(Completion::of(values.iter().map(String::as_str), asked.typed))
+    }
+
+    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
+        self.find(uri)?.0.config.cache
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        self.find(uri).and_then(|(entry, variables)| entry.whole(&variables)).unwrap_or_else(|| uri.clone())
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let listed = self.resources.iter().map(|(uri, entry)| (uri.clone(), entry.clone()));
+        Ok(watch::changes(listed))
+    }
+}
+
+impl Entry {
+    /// Holds for that time, if the output is not seen to be another before.
+    fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
+        let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
+        Proof::new(move || {
+            let same = |entry: Arc<Self>| entry.changes.load(Ordering::Acquire) == seen;
+            Instant::now() < until && entry.upgrade().is_some_and(same)
+        })
+    }
+
+    fn annotations(&self) -> Annotations {
+        let Config { audience, priority, .. } = &self.config;
+        Annotations { audience: audience.clone(), priority: *priority, last_modified: None }
+    }
+
+    fn resource(&self, uri: &Uri) -> Resource {
+        Resource {
+            uri: uri.clone(),
+            name: self.config.name.clone().unwrap_or_else(|| segment::last(uri)),
+            title: self.config.title.clone(),
+            description: self.config.description.clone(),
+            mime: self.config.mime.clone(),
+            size: None,
+            icons: self.config.icons.clone(),
+            annotations: self.annotations(),
+            meta: self.config.meta.clone(),
+        }
+    }
+
+    fn template(&self) -> Option<Template> {
+        let Place::Template(uri) = &self.config.uri else { return None };
+        Some(Template {
+            uri: uri.clone(),
+            name: self.config.name.clone().unwrap_or_else(|| uri.as_str().to_owned()),
+            title: self.config.title.clone(),
+            description: self.config.description.clone(),
+            mime: self.config.mime.clone(),
+            icons: self.config.icons.clone(),
+            annotations: self.annotations(),
+            meta: self.config.meta.clone(),
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! Taking the wanted part of what a program prints, with bounded memory however much it prints.
+
+use std::ops::ControlFlow;
+
+use crate::media;
+use crate::range::{Range, Span};
+
+/// The wanted part of an output, as it arrives.
+#[derive(Debug)]
+pub(super) struct Take {
+    wanted: Wanted,
+    /// The most bytes that the part may have.
+    limit: usize,
+    kept: Vec<u8>,
+    /// How much has been printed so far, in bytes and in lines with their ends.
+    bytes: u64,
+    lines: u64,
+    /// Whether something follows the last line end.
+    open: bool,
+    /// How all of it begins, which tells what it is.
+    head: Vec<u8>,
+}
+
+/// What is wanted; the first is counted from 0, and the end is not wanted any more.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Bytes { first: u64, end: Option<u64> },
+    Lines { first: u64, end: Option<u64> },
+    LastBytes(u64),
+    LastLines(u64),
+}
+
+/// The part, or why there is none.
+#[derive(Debug, PartialEq)]
+pub(super) enum Taken {
+    /// The bytes of the part.
+    Part(Vec<u8>),
+    /// It has at least so many bytes, more than the limit.
+    Over(u64),
+    /// It begins after the last one. There are only so many.
+    Past(u64),
+}
+
+impl Take {
+    pub(super) fn new(range: Option<Range>, limit: u64) -> Self {
+        let wanted = match range {
+            None => Wanted::Bytes { first: 0, end: None },
+            Some(Range::Bytes(Span::From(first, last))) => {
+                Wanted::Bytes { first, end: last.map(|last| last.saturating_add(1)) }
+            }
+            Some(Range::Lines(Span::From(first, last))) => {
+                Wanted::Lines { first: first.saturating_sub(1), end: last }
+            }
+            Some(Range::Bytes(Span::Last(count))) => Wanted::LastBytes(count),
+            Some(Range::Lines(Span::Last(count))) => Wanted::LastLines(count),
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self { wanted, limit, kept: Vec::new(), bytes: 0, lines: 0, open: false, head: Vec::new() }
+    }
+
+    /// Takes what is wanted of this; breaks once nothing that follows could change the outcome.
+    pub(super) fn more(&mut self, data: &[u8]) -> ControlFlow<()> {
+        let before = self.bytes;
+        self.bytes += data.len() as u64;
+        self.head.extend(data.iter().take(media::HEAD - self.head.len()));
+        match self.wanted {
+            Wanted::Bytes { first, end } => {
+                let place = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
+                let (from, to) = (place(first), end.map_or(data.len(), place));
+                self.kept.extend_from_slice(&data[from.min(to)..to]);
+                self.until(end.is_some_and(|end| self.bytes >= end))
+            }
+            Wanted::Lines { first, end } => {
+                for line in data.split_inclusive(|byte| *byte == b'\n') {
+                    if self.lines >= first {
+                        self.kept.extend_from_slice(line);
+                    }
+                    self.open = !line.ends_with(b"\n");
+                    self.lines += u64::from(!self.open);
+                    self.until(end.is_some_and(|end| self.lines >= end))?;
+                }
+                ControlFlow::Continue(())
+            }
+            Wanted::LastBytes(_) | Wanted::LastLines(_) => {
+                self.kept.extend_from_slice(data);
+                // Now and then, so that each byte is moved only a few times.
+                if self.kept.len() / 2 > self.limit.saturating_add(1 << 16) {
+                    self.kept.drain(..self.kept.len() - self.limit - 1);
+                }
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
+    fn until(&self, complete: bool) -> ControlFlow<()> {
+        if complete || self.kept.len() > self.limit {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// How all that was printed begins.
+    pub(super) fn head(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.head)
+    }
+
+    /// The part of all that was printed.
+    pub(super) fn finish(mut self) -> Taken {
+        let start = match self.wanted {
+            Wanted::Bytes { first, .. } if first > 0 && first >= self.bytes => {
+                return Taken::Past(self.bytes);
+            }
+            Wanted::Lines { first, .. } if first > 0 && first >= self.lines + u64::from(self.open) => {
+                return Taken::Past(self.lines + u64::from(self.open));
+            }
+            Wanted::Bytes { .. } | Wanted::Lines { .. } => Some(0),
+            Wanted::LastBytes(count) => self.start(count.min(self.bytes)),
+            Wanted::LastLines(count) => {
+                let ended = self.kept.len().saturating_sub(1);
+                let ends = self.kept[..ended].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+                let nth = usize::try_from(count - 1).unwrap_or(usize::MAX);
+                ends.map(|(at, _)| at + 1).nth(nth).or_else(|| self.start(self.bytes))
+            }
+        };
+        match start {
+            Some(start) if self.kept.len() - start <= self.limit => {
+                self.kept.drain(..start);
+                Taken::Part(self.kept)
+            }
+            _ => Taken::Over(self.bytes.min(self.kept.len() as u64)),
+        }
+    }
+
+    /// Where the last `count` bytes begin in what was kept, if all of them were.
+    fn start(&self, count: u64) -> Option<usize> {
+        self.kept.len().checked_sub(usize::try_from(count).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Take, Taken};
+    use crate::range::Range;
+    use std::ops::ControlFlow;
+
+    /// Takes in pieces of this size, and tells whether it wanted no more.
+    fn take(query: &str, limit: u64, printed: &[u8], size: usize) -> (Taken, bool) {
+        let mut take = Take::new(Range::parse(query).unwrap(), limit);
+        let full = printed.chunks(size).any(|piece| take.more(piece) == ControlFlow::Break(()));
+        (take.finish(), full)
+    }
+
+    #[test]
+    fn parts_are_those_of_a_file() {
+        let cases: &[(&str, &[u8], Result<&str, u64>)] = &[
+            ("", b"a\nb\n", Ok("a\nb\n")),
+            ("", b"", Ok("")),
+            ("lines=2", b"a\nb\nc\n", Ok("b\n")),
+            ("lines=2-", b"a\nb\nc", Ok("b\nc")),
+            ("lines=3-9", b"a\nb\nc", Ok("c")),
+            ("lines=4-", b"a\nb\nc", Err(3)),
+            ("lines=4-", b"a\nb\nc\n", Err(3)),
+            ("lines=1-5", b"", Ok("")),
+            ("lines=-1", b"a\nb\nc\n", Ok("c\n")),
+            ("lines=-2", b"a\nb\nc", Ok("b\nc")),
+            ("lines=-9", b"a\nb\nc", Ok("a\nb\nc")),
+            ("lines=-1", b"", Ok("")),
+            ("lines=-1", b"\n\n", Ok("\n")),
+            ("bytes=1-3", b"abcdef", Ok("bcd")),
+            ("bytes=4-", b"abcdef", Ok("ef")),
+            ("bytes=6-", b"abcdef", Err(6)),
+            ("bytes=0-", b"", Ok("")),
+            ("bytes=-2", b"abcdef", Ok("ef")),
+            ("bytes=-9", b"abcdef", Ok("abcdef")),
+        ];
+        for (query, printed, part) in cases {
+            for size in 1..=7 {
+                let expected = match part {
+                    Ok(part) => Taken::Part(part.as_bytes().to_vec()),
+                    Err(count) => Taken::Past(*count),
+                };
+                assert_eq!(take(query, 100, printed, size).0, expected, "{query} of {printed:?} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_wanted() {
+        let endless = b"line\n".repeat(1000);
+        for query in ["lines=2-3", "bytes=0-9"] {
+            assert!(take(query, 100, &endless, 64).1, "{query}");
+        }
+        for query in ["", "lines=2-", "bytes=5-", "lines=1-100"] {
+            let (taken, full) = take(query, 100, &endless, 64);
+            assert!(matches!(taken, Taken::Over(101..=200)) && full, "{query}: {taken:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_much_is_found_with_little_memory() {
+        let much = b"0123456789abcde\n".repeat(100_000);
+        let last = |query| take(query, 64, &much, 1000).0;
+        assert_eq!(last("lines=-4"), Taken::Part(b"0123456789abcde\n".repeat(4)));
+        assert_eq!(last("bytes=-3"), Taken::Part(b"de\n".to_vec()));
+        for query in ["lines=-5", "lines=-99999", "bytes=-65"] {
+            assert!(matches!(last(query), Taken::Over(65..)), "{query}");
+        }
+        let mut take = Take::new(Range::parse("lines=-4").unwrap(), 64);
+        for piece in much.chunks(1000) {
+            let _ = take.more(piece);
+            assert!(take.kept.len() < 200_000);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Asking Notion, as often and as patiently as it wants.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use libris_core::{Error, Result, Uri};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Config;
+
+/// The version of the API that is spoken.
+const VERSION: &str = "2026-03-11";
+
+/// The first wait before a request is tried again, where Notion does not say how long; each is twice the one
+/// before, up to the longest.
+const WAIT: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(16);
+
+/// The longest wait that Notion may ask for, in seconds.
+const QUIETEST: u64 = 3_600;
+
+/// How long a connection is kept that is not used.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How many requests one read may make.
+const REQUESTS: u64 = 2_000;
+
+/// Why Notion gave nothing.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// There is no such thing, or it is not shared with us.
+    Missing,
+    /// More than may be read at once.
+    TooLarge {
+        size: u64,
+        limit: u64,
+    },
+    Other(Error),
+}
+
+impl Fault {
+    /// The error of reading `uri`.
+    pub(super) fn at(self, uri: &Uri) -> Error {
+        match self {
+            Self::Missing => Error::NotFound(uri.clone()),
+            Self::TooLarge { size, limit } => Error::TooLarge { uri: uri.clone(), size, limit, hint: None },
+            Self::Other(error) => error,
+        }
+    }
+}
+
+/// What one read may still cost.
+pub(super) struct Budget {
+    limit: u64,
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl Budget {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, bytes: AtomicU64::new(0), requests: AtomicU64::new(0) }
+    }
+
+    fn request(&self) -> Result<(), Fault> {
+        match self.requests.fetch_add(1, Ordering::Relaxed) {
+            0..REQUESTS => Ok(()),
+            _ => Err(Fault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
+        }
+    }
+
+    fn bytes(&self, count: usize) -> Result<(), Fault> {
+        let size = self.bytes.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
+        match size > self.limit {
+            true => Err(Fault::TooLarge { size, limit: self.limit }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A connection to Notion.
+pub(super) struct Client {
+    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    headers: HeaderMap,
+    timeout: Duration,
+    turns: Semaphore,
+    /// Until when Notion wants to hear nothing.
+    quiet: Mutex<Option<Instant>>,
+    patience: Duration,
+}
+
+/// What came back once.
+enum Answer {
+    Value(Value),
+    /// Try again, after the time that Notion says.
+    Again(Option<Duration>, String),
+}
+
+impl Client {
+    pub(super) fn new(config: &Config, token: &str) -> Result<Self> {
+        let base = base(&config.url)?;
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| Error::invalid("the token of Notion has characters that no token has"))?;
+        authorization.set_sensitive(true);
+        let headers = HeaderMap::from_iter([
+            (AUTHORIZATION, authorization),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION")))),
+            (HeaderName::from_static("notion-version"), HeaderValue::from_static(VERSION)),
+        ]);
+        let secure = base.starts_with("https:");
+        let tls = tls(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(config.timeout));
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        // It follows no redirects: the token is for this host only.
+        let http = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Self {
+            http,
+            base,
+            headers,
+            timeout: config.timeout,
+            turns: Semaphore::new(config.concurrent),
+            quiet: Mutex::default(),
+            patience: config.patience,
+        })
+    }
+
+    pub(super) async fn get(&self, path: &str, budget: &Budget) -> Result<Value, Fault> {
+        self.ask(Method::GET, path, None, budget).await
+    }
+
+    pub(super) async fn post(&self, path: &str, body: Value, budget: &Budget) -> Result<Value, Fault> {
+        self.ask(Method::POST, path, Some(body), budget).await
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        budget: &Budget,
+    ) -> Result<Value, Fault> {
+        let mut wait = WAIT;
+        let mut deadline = None;
+        loop {
+            budget.request()?;
+            let (after, why) = {
+                let _turn = self.turns.acquire().await;
+                // The wait for a turn is that for others, and there may be many of them.
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
+                self.hush(deadline).await?;
+                match self.once(method.clone(), path, body.as_ref(), budget).await? {
+                    Answer::Value(value) => return Ok(value),
+                    Answer::Again(after, why) => (after, why),
+                }
+            };
+            let until = Instant::now() + after.unwrap_or(wait);
+            if after.is_some() {
+                // Whoever asks next would only hear the same.
+                let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+                *quiet = (*quiet).max(Some(until));
+            }
+            tracing::debug!(path, why, wait = ?until - Instant::now(), "asking Notion again");
+            if deadline.is_some_and(|deadline| until > deadline) {
+                tracing::warn!(path, why, "Notion does not answer");
+                return Err(busy());
+            }
+            sleep_until(until).await;
+            wait = (wait * 2).min(LONGEST);
+        }
+    }
+
+    /// Waits for as long as Notion asked to.
+    async fn hush(&self, deadline: Instant) -> Result<(), Fault> {
+        let quiet = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        match quiet {
+            Some(until) if until > deadline => Err(busy()),
+            Some(until) => {
+                sleep_until(until).await;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn once(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        budget: &Budget,
+    ) -> Result<Answer, Fault> {
+        let data = body.map(Value::to_string).unwrap_or_default();
+        let mut request = Request::new(Full::from(data));
+        *request.method_mut() = method;
+        *request.headers_mut() = self.headers.clone();
+        *request.uri_mut() = format!("{}{path}", self.base)
+            .parse()
+            .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
+        match timeout(self.timeout, self.send(request, budget)).await {
+            Ok(answer) => answer,
+            Err(_) => Ok(Answer::Again(None, "it took too long".into())),
+        }
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>, budget: &Budget) -> Result<Answer, Fault> {
+        let response = match self.http.request(request).await {
+            Ok(response) => response,
+            Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+        };
+        let status = response.status();
+        let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
+        let after = after.map(|after: u64| after.min(QUIETEST));
+        let mut body = response.into_body();
+        let mut data = Vec::new();
+        while let Some(frame) = body.frame().await {
+            match frame.map(|frame| frame.into_data()) {
+                Ok(Ok(chunk)) => {
+                    budget.bytes(chunk.len())?;
+                    data.extend_from_slice(&chunk);
+                }
+                // Trailers say nothing.
+                Ok(Err(_)) => {}
+                Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+            }
+        }
+        let again =
+            |after: Option<u64>| Ok(Answer::Again(after.map(Duration::from_secs), status.to_string()));
+        match status.as_u16() {
+            200 => serde_json::from_slice(&data)
+                .map(Answer::Value)
+                .map_err(|cause| failed("understand what Notion says", cause)),
+            404 => Err(Fault::Missing),
+            // Overloaded has a number of its own.
+            429 | 529 => again(Some(after.unwrap_or(1))),
+            409 | 500 | 502 | 503 | 504 => again(after),
+            _ => Err(refused(status, &data)),
+        }
+    }
+}
+
+/// Where the API is. The token must not be readable on its way.
+fn base(url: &str) -> Result<String> {
+    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, and is `{url}`"));
+    let base: http::Uri = url.parse().map_err(|_| wrong())?;
+    let local = matches!(base.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    let plain = base.query().is_none() && !url.contains(['#', '@']);
+    match base.scheme_str() {
+        Some("https") if plain => Ok(url.trim_end_matches('/').to_owned()),
+        Some("http") if plain && local => Ok(url.trim_end_matches('/').to_owned()),
+        _ => Err(wrong()),
+    }
+}
+
+/// TLS with what the system trusts, where it is needed. The provider is named, so that no other part of the
+/// program decides.
+fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match secure {
+        true => config.with_platform_verifier()?,
+        false => config.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    Ok(config.with_no_client_auth())
+}
+
+fn busy() -> Fault {
+    Fault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
+}
+
+fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
+    Fault::Other(Error::failed(doing, cause))
+}
+
+/// What the codes of Notion mean for whoever asked.
+fn refused(status: StatusCode, data: &[u8]) -> Fault {
+    let said: Value = serde_json::from_slice(data).unwrap_or_default();
+    let code = said["code"].as_str().unwrap_or("?").to_owned();
+    match status.as_u16() {
+        401 => {
+            tracing::error!("Notion does not accept the token");
+            Fault::Other(Error::Unavailable("Notion does not let this server in".into()))
+        }
+        403 => {
+            tracing::warn!(%code, "the token of Notion lacks a capability");
+            Fault::Missing
+        }
+        _ => failed("ask Notion", format!("{status}: {code}")),
+    }
+}
+
+/// An error of the network with all its causes, since the first says little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,146 @@
+//! What a search finds: the pages and databases that are shared with us.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use libris_core::{Annotations, Icon, Resource, Uri};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::client::{Budget, Client, Fault};
+use super::{id, property, text, tree};
+
+/// How many things are listed at most.
+const MOST: usize = 10_000;
+
+/// A page or a database.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) title: String,
+    pub(super) edited: Option<Timestamp>,
+    /// The database that it is a row of.
+    pub(super) database: Option<String>,
+    icon: Option<Icon>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Page,
+    Database,
+}
+
+/// By kind and identifier.
+pub(super) type All = BTreeMap<(bool, String), Found>;
+
+impl Found {
+    fn of(object: &Value) -> Option<Self> {
+        if object["in_trash"] == true || object["archived"] == true {
+            return None;
+        }
+        let parent = &object["parent"];
+        let (kind, id, title, database) = match object["object"].as_str()? {
+            "page" => {
+                (Kind::Page, id::of(object, "id")?, property::title(object), id::of(parent, "database_id"))
+            }
+            // What we serve is the database, of which this is one table.
+            "data_source" => {
+                (Kind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
+            }
+            _ => return None,
+        };
+        let edited = object["last_edited_time"].as_str().and_then(|time| time.parse().ok());
+        Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]) })
+    }
+
+    pub(super) fn key(&self) -> (bool, String) {
+        (self.kind == Kind::Page, self.id.clone())
+    }
+
+    /// What it is called.
+    fn name(&self) -> &str {
+        if self.title.is_empty() { "Untitled" } else { &self.title }
+    }
+
+    /// The URIs at which it is listed.
+    pub(super) fn uris(&self) -> Vec<Uri> {
+        let texts = match self.kind {
+            Kind::Page => vec![text::page(&self.id)],
+            Kind::Database => {
+                vec![text::rows(&self.id), format!("notion://databases/{}/schema", self.id)]
+            }
+        };
+        texts.iter().filter_map(|text| Uri::parse(text).ok()).collect()
+    }
+
+    pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
+        self.uris().into_iter().map(|uri| {
+            let (mime, what) = match (self.kind, uri.path().ends_with("/schema")) {
+                (Kind::Page, _) => ("text/markdown", ""),
+                (Kind::Database, true) => ("application/json", ": columns"),
+                (Kind::Database, false) => ("application/json", ": rows"),
+            };
+            let name = format!("{}{what}", self.name());
+            Resource {
+                title: Some(name.clone()),
+                mime: Some(mime.into()),
+                icons: self.icon.clone().into_iter().collect(),
+                annotations: Annotations { last_modified: self.edited, ..Annotations::default() },
+                ..Resource::new(uri, name)
+            }
+        })
+    }
+}
+
+/// A picture that stands for a page.
+fn icon(icon: &Value) -> Option<Icon> {
+    let kind = icon["type"].as_str()?;
+    let src = match kind {
+        "emoji" => {
+            let picture = format!(
+                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'><text y='40' font-size='40'>{}</text></svg>",
+                icon["emoji"].as_str().filter(|emoji| !emoji.contains(['<', '&']))?
+            );
+            let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&picture, NON_ALPHANUMERIC));
+            return Some(Icon {
+                src,
+                mime: Some("image/svg+xml".into()),
+                sizes: vec!["any".into()],
+                theme: None,
+            });
+        }
+        _ => icon[kind]["url"].as_str().filter(|url| url.starts_with("https://"))?,
+    };
+    Some(Icon { src: src.to_owned(), mime: None, sizes: Vec::new(), theme: None })
+}
+
+/// Everything, or all that was edited at or after a time.
+pub(super) async fn search(client: &Client, since: Option<Timestamp>, limit: u64) -> Result<All, Fault> {
+    let budget = Budget::new(limit);
+    let mut all = All::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut question = json!({ "page_size": 100, "sort": { "timestamp": "last_edited_time", "direction": "descending" } });
+        if let Some(cursor) = cursor {
+            question["start_cursor"] = cursor.into();
+        }
+        let page = client.post("/v1/search", question, &budget).await?;
+        for object in page["results"].as_array().into_iter().flatten() {
+            let Some(found) = Found::of(object) else { continue };
+            if since.is_some_and(|since| found.edited.is_some_and(|edited| edited < since)) {
+                return Ok(all);
+            }
+            // Of several tables of one database, the one that was edited last comes first.
+            all.entry(found.key()).or_insert(found);
+        }
+        cursor = tree::next(&page).map(str::to_owned);
+        if all.len() >= MOST && cursor.is_some() {
+            tracing::warn!("the workspace has more than {MOST} pages; the others are not listed");
+            return Ok(all);
+        }
+        if cursor.is_none() {
+            return Ok(all);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Blocks as Markdown.
+
+use serde_json::Value;
+
+use super::text::{self, escape, link, markdown, paragraph, plain};
+
+/// The key under which the children of a block are put when they have been fetched.
+pub(super) const CHILDREN: &str = "children";
+
+/// A block that is written.
+struct Written {
+    text: String,
+    /// The kind of list that it is an item of.
+    list: Option<&'static str>,
+}
+
+/// The blocks with their children as Markdown, without an end of the last line.
+pub(super) fn blocks(blocks: &[Value]) -> String {
+    let mut out = String::new();
+    let mut last: Option<Option<&'static str>> = None;
+    let mut number = 0;
+    for block in blocks {
+        number = if block["type"] == "numbered_list_item" { number + 1 } else { 0 };
+        let Some(written) = block_of(block, number) else { continue };
+        match last {
+            None => {}
+            // Items of one list stand close together.
+            Some(list) if list.is_some() && list == written.list => out.push('\n'),
+            // Two lists that meet would be one.
+            Some(Some(_)) if written.list.is_some() => out += "\n\n<!-- -->\n\n",
+            Some(_) => out += "\n\n",
+        }
+        out += &written.text;
+        if is_cut(block) {
+            out += "\n\n<!-- what stands below this is left out -->";
+        }
+        last = Some(written.list);
+    }
+    out
+}
+
+/// Whether a block has children that were not fetched: they are too deep, or went away.
+fn is_cut(block: &Value) -> bool {
+    let is_link = matches!(block["type"].as_str(), Some("child_page" | "child_database"));
+    block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
+}
+
+fn block_of(block: &Value, number: usize) -> Option<Written> {
+    let kind = block["type"].as_str()?;
+    let data = &block[kind];
+    let below = block[CHILDREN].as_array().map(Vec::as_slice).unwrap_or_default();
+    let children = blocks(below);
+    let rich = || markdown(&data["rich_text"]);
+    let written = match kind {
+        "bulleted_list_item" => return Some(item("-", "bulleted", &paragraph(rich()), below)),
+        "numbered_list_item" => {
+            return Some(item(&format!("{number}."), "numbered", &paragraph(rich()), below));
+        }
+        "to_do" => {
+            let mark = if data["checked"] == true { "[x]" } else { "[ ]" };
+            return Some(item("-", "to-do", &format!("{mark} {}", rich()), below));
+        }
+        "paragraph" | "template" => after(paragraph(rich()), &children),
+        _ if kind.starts_with("heading_") => {
+            let level = kind.trim_start_matches("heading_").parse().unwrap_or(1).clamp(1, 6);
+            after(format!("{} {}", "#".repeat(level), rich().replace("\\\n", " ")), &children)
+        }
+        "quote" => quoted(&after(paragraph(rich()), &children)),
+        "callout" => quoted(&after(paragraph(format!("{}{}", emoji(data), rich())), &children)),
+        "toggle" => {
+            format!("<details>\n<summary>{}</summary>\n\n{children}\n\n</details>", html(&data["rich_text"]))
+        }
+        "code" => code(data),
+        "equation" => format!("$$\n{}\n$$", data["expression"].as_str().unwrap_or_default()),
+        "divider" => "---".to_owned(),
+        "image" => media(data).map(|(name, url)| {
+            let link = link(&name, &url);
+            if link.starts_with('[') { format!("!{link}") } else { link }
+        })?,
+        "video" | "audio" | "file" | "pdf" => media(data).map(|(name, url)| link(&name, &url))?,
+        "bookmark" | "embed" | "link_preview" => {
+            let url = data["url"].as_str()?;
+            let caption = markdown(&data["caption"]);
+            link(&if caption.is_empty() { escape(url) } else { caption }, url)
+        }
+        "child_page" => link(&title(data, "Untitled"), &text::page(block["id"].as_str()?)),
+        "child_database" => link(&title(data, "Untitled"), &text::rows(block["id"].as_str()?)),
+        "link_to_page" => match data["type"].as_str()? {
+            "page_id" => link("Page", &text::page(data["page_id"].as_str()?)),
+            "database_id" => link("Database", &text::rows(data["database_id"].as_str()?)),
+            _ => return None,
+        },
+        "table" => table(data, below),
+        // The parts of a page that are made from the rest of it.
+        "table_of_contents" | "breadcrumb" => return None,
+        "column_list" | "column" | "synced_block" | "tab" => children,
+        "transcription" | "meeting_notes" => after(format!("**{}**", markdown(&data["title"])), &children),
+        _ if !children.is_empty() => children,
+        _ => format!("<!-- a block that cannot be shown: {} -->", kind.replace(['-', '>'], "")),
+    };
+    (!written.is_empty()).then_some(Written { text: written, list: None })
+}
+
+/// An item of a list with what stands below it.
+fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> Written {
+    let pad = " ".repeat(mark.len() + 1);
+    let mut out = format!("{mark} {}", indented(text, &pad));
+    let children = blocks(below);
+    if !children.is_empty() {
+        // A list may follow at once; what is no list would be more of the same paragraph.
+        let is_list = |kind: &str| kind.ends_with("_list_item") || kind == "to_do";
+        let close = below.first().and_then(|first| first["type"].as_str()).is_some_and(is_list);
+        out += if close { "\n" } else { "\n\n" };
+        out += &pad;
+        out += &indented(&children, &pad);
+    }
+    Written { text: out, list: Some(list) }
+}
+
+/// The text with its lines, but for the first, moved to the right.
+fn indented(text: &str, pad: &str) -> String {
+    let mut lines = text.split('\n');
+    let mut out = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        out.push('\n');
+        if !line.is_empty() {
+            out += pad;
+            out += line;
+        }
+    }
+    out
+}
+
+fn after(text: String, children: &str) -> String {
+    match (text.is_empty(), children.is_empty()) {
+        (_, true) => text,
+        (true, false) => children.to_owned(),
+        (false, false) => format!("{text}\n\n{children}"),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let lines =
+        text.split('\n').map(|line| if line.is_empty() { ">".to_owned() } else { format!("> {line}") });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn emoji(data: &Value) -> String {
+    data["icon"]["emoji"].as_str().map(|emoji| format!("{emoji} ")).unwrap_or_default()
+}
+
+/// Markdown is not read between the tags of HTML.
+fn html(rich: &Value) -> String {
+    plain(rich).replace('&', "&amp;").replace('<', "&lt;").replace('\n', " ")
+}
+
+fn title(data: &Value, untitled: &str) -> String {
+    let title = data["title"].as_str().filter(|title| !title.is_empty());
+    escape(title.unwrap_or(untitled))
+}
+
+fn code(data: &Value) -> String {
+    let code = plain(&data["rich_text"]);
+    let fence = "`".repeat(text::longest(&code, '`').max(2) + 1);
+    let language = data["language"].as_str().filter(|language| *language != "plain text").unwrap_or_default();
+    let language: String =
+        language.chars().filter(|letter| !letter.is_whitespace() && *letter != '`').collect();
+    let caption = markdown(&data["caption"]);
+    after(format!("{fence}{language}\n{code}\n{fence}"), &caption)
+}
+
+/// What a file is called and where it is.
+fn media(data: &Value) -> Option<(String, String)> {
+    let kind = data["type"].as_str()?;
+    let url = data[kind]["url"].as_str()?;
+    let caption = markdown(&data["caption"]);
+    let named = data["name"].as_str().filter(|name| !name.is_empty()).map(escape);
+    // Those that Notion keeps have long signatures behind the name.
+    let last = || escape(url.split(['?', '#']).next().unwrap_or(url).rsplit('/').next().unwrap_or(url));
+    let name = Some(caption).filter(|caption| !caption.is_empty()).or(named).unwrap_or_else(last);
+    Some((name, url.to_owned()))
+}
+
+fn table(data: &Value, rows: &[Value]) -> String {
+    let cells = |row: &Value| -> Vec<String> {
+        let cells = row["table_row"]["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
+        cells.iter().map(|cell| cell_of(&markdown(cell))).collect()
+    };
+    let mut rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let width = rows.iter().map(Vec::len).max().unwrap_or_default();
+    if width == 0 {
+        return String::new();
+    }
+    if data["has_column_header"] != true {
+        rows.insert(0, Vec::new());
+    }
+    let mut lines = Vec::with_capacity(rows.len() + 1);
+    for (at, mut row) in rows.into_iter().enumerate() {
+        row.resize(width, String::new());
+        lines.push(format!("| {} |", row.join(" | ")));
+        if at == 0 {
+            lines.push(format!("|{}", " --- |".repeat(width)));
+        }
+    }
+    lines.join("\n")
+}
+
+/// Text for a cell of a table, which is one line.
+pub(super) fn cell_of(text: &str) -> String {
+    text.replace("\\\n", "<br>").replace('\n', "<br>").replace('|', "\\|")
+}

@@ -1,0 +1,307 @@
+//! A Notion workspace as resources: pages as Markdown, databases as JSON.
+
+mod client;
+mod config;
+mod found;
+mod id;
+mod markdown;
+mod property;
+mod read;
+mod text;
+mod tree;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_core::stream::BoxStream;
+use libris_core::uri_template::{Specificity, TemplateSet};
+use libris_core::{
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Scope,
+    Source, Template, Templates, Uri, UriTemplate,
+};
+
+pub use config::Config;
+
+use client::Client;
+use found::{All, Kind};
+use read::Asked;
+
+/// The one resource that is always there.
+const INFO: &str = "notion://workspace/info";
+
+/// A Notion workspace as a source.
+pub struct Notion {
+    inner: Arc<Inner>,
+    templates: TemplateSet<Form>,
+    info: Uri,
+}
+
+struct Inner {
+    client: Client,
+    config: Config,
+    /// What was found last, and when. Locked while a search is under way, which is one for all who ask.
+    listed: tokio::sync::Mutex<Option<(Instant, Arc<Listing>)>>,
+    /// How often something was seen to be edited, by its identifier.
+    edits: Mutex<HashMap<String, u64>>,
+}
+
+/// What is listed.
+struct Listing {
+    all: All,
+    resources: BTreeMap<Uri, Resource>,
+}
+
+/// What a template stands for.
+#[derive(Clone, Copy)]
+enum Form {
+    Page,
+    Schema,
+    Rows,
+}
+
+const TEMPLATES: [(&str, Form, &str, &str); 4] = [
+    (
+        "notion://pages/{pageId}{?format}",
+        Form::Page,
+        "Notion page",
+        "A page by its ID, as Markdown, or with `format=json` as Notion gives it.",
+    ),
+    (
+        "notion://workspace/pages/{pageId}{?format}",
+        Form::Page,
+        "Notion page of the workspace",
+        "The same page under its longer name.",
+    ),
+    (
+        "notion://databases/{databaseId}/schema",
+        Form::Schema,
+        "Notion database columns",
+        "The columns of a database, with their types.",
+    ),
+    (
+        "notion://databases/{databaseId}/rows{?after}",
+        Form::Rows,
+        "Notion database rows",
+        "The rows of a database; `next` says where they go on.",
+    ),
+];
+
+impl Notion {
+    /// A workspace. The token is taken from the environment.
+    pub fn new(config: Config) -> Result<Self> {
+        let name = &config.token_env;
+        let token = std::env::var(name).unwrap_or_default();
+        if token.trim().is_empty() {
+            return Err(Error::invalid(format!("the environment has no token of Notion: set `{name}`")));
+        }
+        Self::with_token(config, token.trim())
+    }
+
+    /// A workspace that this token is for.
+    pub fn with_token(config: Config, token: &str) -> Result<Self> {
+        for (key, time) in [("poll", config.poll), ("timeout", config.timeout)] {
+            if time.is_zero() {
+                return Err(Error::invalid(format!("the `{key}` of Notion must be longer than nothing")));
+            }
+        }
+        if config.concurrent == 0 || config.concurrent > tokio::sync::Semaphore::MAX_PERMITS {
+            return Err(Error::invalid("the `concurrent` of Notion must be at least 1"));
+        }
+        let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
+        let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
+        let client = Client::new(&config, token)?;
+        let inner = Inner { client, config, listed: Default::default(), edits: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
+    }
+
+    /// What a URI asks for; `None` where it is not ours.
+    fn asked(&self, uri: &Uri) -> Result<Option<Asked>> {
+        if *uri == self.info {
+            return Ok(Some(Asked::Info));
+        }
+        let Some((_, form, variables)) = self.templates.closest(uri) else { return Ok(None) };
+        let id = |name| variables.text(name).and_then(id::parse);
+        Ok(match form {
+            Form::Page => match variables.text("format") {
+                None | Some("" | "markdown") => id("pageId").map(|id| Asked::Page { id, json: false }),
+                Some("json") => id("pageId").map(|id| Asked::Page { id, json: true }),
+                Some(_) => return Err(Error::invalid("`format` is `markdown` or `json`")),
+            },
+            Form::Schema => id("databaseId").map(|id| Asked::Schema { id }),
+            Form::Rows => {
+                let after = variables.text("after").filter(|after| !after.is_empty());
+                let place = after.map(read::Place::parse).transpose()?;
+                id("databaseId").map(|id| Asked::Rows { id, after: place.unwrap_or_default() })
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Source for Notion {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if *uri == self.info {
+            return Some(Specificity::EXACT);
+        }
+        self.templates.closest(uri).map(|(template, ..)| template.specificity())
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        let listing = self.inner.listing().await?;
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = listing.resources.range::<Uri, _>((from, Bound::Unbounded));
+        let resources = rest.by_ref().take(limit).map(|(_, resource)| resource.clone()).collect();
+        Ok(Page { resources, more: rest.next().is_some(), proof: None })
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        let asked = self.asked(uri)?.ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let seen = self.inner.edits_of(asked.id());
+        let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
+        let ttl = self.inner.config.cache;
+        if ttl.is_zero() {
+            return Ok(content.into());
+        }
+        let proof = self.inner.proof(asked.id(), seen);
+        Ok(Contents {
+            parts: vec![content],
+            cache: Some(Cache { ttl, scope: Scope::Private }),
+            proof: Some(proof),
+        })
+    }
+
+    async fn templates(&self) -> Result<Templates> {
+        let templates = TEMPLATES.iter().map(|(text, form, name, description)| {
+            let mime = match form {
+                Form::Page => None,
+                Form::Schema | Form::Rows => Some("application/json".into()),
+            };
+            let template = Template::new(UriTemplate::parse(text)?, *name);
+            Ok(Template { mime, description: Some((*description).into()), ..template })
+        });
+        Ok(Templates { templates: templates.collect::<Result<_>>()?, proof: Some(Proof::always()) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+        let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
+        let kind = match (form, asked.variable) {
+            (Form::Page, "format") => return Ok(Completion::of(["markdown", "json"], asked.typed)),
+            (Form::Page, "pageId") => Kind::Page,
+            (Form::Schema | Form::Rows, "databaseId") => Kind::Database,
+            _ => return Ok(Completion::default()),
+        };
+        Ok(self.inner.listing().await?.complete(kind, asked.typed))
+    }
+
+    fn kept_for(&self, _uri: &Uri) -> Option<Duration> {
+        Some(self.inner.config.cache).filter(|time| !time.is_zero())
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        let asked = self.asked(uri).ok().flatten();
+        asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        Ok(Some(watch::changes(self.inner.clone()).await))
+    }
+}
+
+impl Inner {
+    /// What is there, as it was found not long ago.
+    async fn listing(&self) -> Result<Arc<Listing>> {
+        let mut listed = self.listed.lock().await;
+        if let Some((when, listing)) = &*listed
+            && when.elapsed() < self.config.cache
+        {
+            return Ok(listing.clone());
+        }
+        let info = Uri::parse(INFO)?;
+        let all = match (found::search(&self.client, None, SEARCHED).await, &*listed) {
+            (Ok(all), _) => all,
+            // What was there is better than nothing, of which everything else that is listed would be part.
+            (Err(fault), Some((_, listing))) => {
+                tracing::warn!(?fault, "could not search Notion; the list is that of before");
+                return Ok(listing.clone());
+            }
+            (Err(fault), None) => return Err(fault.at(&info)),
+        };
+        let listing = Arc::new(Listing::new(all));
+        *listed = Some((Instant::now(), listing.clone()));
+        Ok(listing)
+    }
+
+    /// Takes what the watch found for what is there.
+    async fn found(&self, all: All) {
+        *self.listed.lock().await = Some((Instant::now(), Arc::new(Listing::new(all))));
+    }
+
+    /// What was found last, however long ago.
+    async fn known(&self) -> Option<All> {
+        self.listed.lock().await.as_ref().map(|(_, listing)| listing.all.clone())
+    }
+
+    fn edits_of(&self, id: &str) -> u64 {
+        self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
+    }
+
+    /// Notes that something was edited: what was kept of it is not right any more.
+    fn edited(&self, id: &str) {
+        *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
+    }
+
+    /// Holds for as long as an answer is kept, if no edit is seen before.
+    fn proof(self: &Arc<Self>, id: &str, seen: u64) -> Proof {
+        let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + self.config.cache);
+        Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)
+    }
+}
+
+/// The most bytes that Notion may send for a search.
+const SEARCHED: u64 = 256 << 20;
+
+impl Listing {
+    fn new(all: All) -> Self {
+        let info = Uri::parse(INFO).ok().map(|uri| Resource {
+            title: Some("Notion workspace".into()),
+            description: Some("Whose workspace this is, and what it is called.".into()),
+            mime: Some("application/json".into()),
+            ..Resource::new(uri, "info")
+        });
+        let resources = all.values().flat_map(found::Found::resources).chain(info);
+        let resources = resources.map(|resource| (resource.uri.clone(), resource)).collect();
+        Self { all, resources }
+    }
+
+    /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
+    /// title begins with it first.
+    fn complete(&self, kind: Kind, typed: &str) -> Completion {
+        let typed = typed.to_lowercase();
+        let mut fits: Vec<(u8, &str, &str)> = Vec::new();
+        for found in self.all.values().filter(|found| found.kind == kind) {
+            let title = found.title.to_lowercase();
+            let rank = if title.starts_with(&typed) {
+                0
+            } else if title.contains(&typed) {
+                1
+            } else if found.id.starts_with(&typed) {
+                2
+            } else {
+                continue;
+            };
+            fits.push((rank, &found.title, &found.id));
+        }
+        fits.sort_unstable();
+        let total = fits.len();
+        let values: Vec<_> =
+            fits.into_iter().take(Completion::LIMIT).map(|(_, _, id)| id.to_owned()).collect();
+        Completion { more: total > values.len(), values, total: Some(total as u64) }
+    }
+}

@@ -1,0 +1,160 @@
+//! Reading what a URI of Notion asks for.
+
+use libris_core::{Content, Error, Result, Uri};
+use serde_json::{Value, json};
+
+use super::client::{Budget, Client, Fault};
+use super::{Inner, id, markdown, property, text, tree};
+
+/// How many rows one read gives.
+const ROWS: usize = 500;
+
+/// What a URI asks for.
+pub(super) enum Asked {
+    Info,
+    Page { id: String, json: bool },
+    Schema { id: String },
+    Rows { id: String, after: Place },
+}
+
+/// A place among the rows of a database: in one of its tables, after a cursor of Notion's.
+#[derive(Default)]
+pub(super) struct Place {
+    table: usize,
+    cursor: Option<String>,
+}
+
+impl Place {
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let wrong = || Error::invalid("`after` is no place among the rows: take it from `next`");
+        let (table, cursor) = text.split_once('.').ok_or_else(wrong)?;
+        let table = table.parse().map_err(|_| wrong())?;
+        Ok(Self { table, cursor: Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned) })
+    }
+
+    fn uri(&self, id: &str) -> String {
+        let cursor = Uri::encode_segment(self.cursor.as_deref().unwrap_or_default().as_bytes());
+        format!("{}?after={}.{cursor}", text::rows(id), self.table)
+    }
+}
+
+impl Asked {
+    /// Whom it is about.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Info => "",
+            Self::Page { id, .. } | Self::Schema { id } | Self::Rows { id, .. } => id,
+        }
+    }
+
+    /// The URI whose changes are the changes of this.
+    pub(super) fn subject(&self) -> Option<Uri> {
+        let text = match self {
+            Self::Info => return None,
+            Self::Page { id, .. } => text::page(id),
+            Self::Schema { id } => format!("notion://databases/{id}/schema"),
+            Self::Rows { id, .. } => text::rows(id),
+        };
+        Uri::parse(&text).ok()
+    }
+
+    pub(super) async fn read(&self, inner: &Inner, uri: &Uri) -> Result<Content, Fault> {
+        let budget = Budget::new(inner.config.max_size);
+        let client = &inner.client;
+        let value = match self {
+            Self::Info => info(&client.get("/v1/users/me", &budget).await?),
+            Self::Schema { id } => schema(client, id, &budget).await?,
+            Self::Rows { id, after } => rows(client, id, after, &budget).await?,
+            Self::Page { id, json } => {
+                let path = format!("/v1/pages/{id}");
+                let (page, blocks) = futures_util::future::try_join(
+                    client.get(&path, &budget),
+                    tree::fetch(client, id.clone(), 0, &budget),
+                )
+                .await?;
+                if page["in_trash"] == true || page["archived"] == true {
+                    return Err(Fault::Missing);
+                }
+                if !json {
+                    return Ok(Content::text(uri.clone(), "text/markdown", whole(&page, &blocks)));
+                }
+                json!({ "page": page, "blocks": blocks })
+            }
+        };
+        Ok(Content::text(uri.clone(), "application/json", value.to_string()))
+    }
+}
+
+fn info(me: &Value) -> Value {
+    json!({ "workspace": me["bot"]["workspace_name"], "connection": me["name"], "id": me["id"] })
+}
+
+/// A page as Markdown: its title, its other properties, its blocks.
+fn whole(page: &Value, blocks: &[Value]) -> String {
+    let title = property::title(page).replace('\n', " ");
+    let title = if title.is_empty() { "Untitled".to_owned() } else { text::escape(&title) };
+    let parts = [format!("# {title}"), property::lines(page), markdown::blocks(blocks)];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("\n\n") + "\n"
+}
+
+/// The tables of a database, by their identifiers. Most have one.
+async fn tables(client: &Client, id: &str, budget: &Budget) -> Result<(Value, Vec<String>), Fault> {
+    let database = client.get(&format!("/v1/databases/{id}"), budget).await?;
+    if database["in_trash"] == true || database["archived"] == true {
+        return Err(Fault::Missing);
+    }
+    let tables = database["data_sources"].as_array().into_iter().flatten();
+    let tables = tables.filter_map(|table| id::of(table, "id")).collect();
+    Ok((database, tables))
+}
+
+async fn schema(client: &Client, id: &str, budget: &Budget) -> Result<Value, Fault> {
+    let (database, ids) = tables(client, id, budget).await?;
+    let mut tables = Vec::with_capacity(ids.len());
+    for table in ids {
+        let table = client.get(&format!("/v1/data_sources/{table}"), budget).await?;
+        tables.push(json!({
+            "id": table["id"],
+            "title": text::plain(&table["title"]),
+            "properties": table["properties"],
+        }));
+    }
+    Ok(json!({
+        "id": id,
+        "title": text::plain(&database["title"]),
+        "description": text::plain(&database["description"]),
+        "rows": text::rows(id),
+        "tables": tables,
+    }))
+}
+
+async fn rows(client: &Client, id: &str, after: &Place, budget: &Budget) -> Result<Value, Fault> {
+    let (_, tables) = tables(client, id, budget).await?;
+    let mut rows = Vec::new();
+    let mut place = Place { table: after.table, cursor: after.cursor.clone() };
+    while let Some(table) = tables.get(place.table) {
+        if rows.len() >= ROWS {
+            return Ok(json!({ "rows": rows, "next": place.uri(id) }));
+        }
+        let mut question = json!({ "page_size": 100 });
+        if let Some(cursor) = &place.cursor {
+            question["start_cursor"] = cursor.as_str().into();
+        }
+        let page = client.post(&format!("/v1/data_sources/{table}/query"), question, budget).await?;
+        rows.extend(page["results"].as_array().into_iter().flatten().map(row));
+        match tree::next(&page) {
+            Some(cursor) => place.cursor = Some(cursor.to_owned()),
+            None => place = Place { table: place.table + 1, cursor: None },
+        }
+    }
+    Ok(json!({ "rows": rows }))
+}
+
+fn row(page: &Value) -> Value {
+    json!({
+        "uri": page["id"].as_str().map(text::page),
+        "lastModified": page["last_edited_time"],
+        "properties": property::simple(page),
+    })
+}

@@ -1,0 +1,148 @@
+//! Rich text as Markdown.
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::Value;
+
+use super::id;
+
+/// What would end the target of a link.
+const ODD: &AsciiSet = &CONTROLS.add(b' ').add(b'<').add(b'>').add(b'\\');
+
+/// Rich text as Markdown for the inside of a paragraph.
+pub(super) fn markdown(rich: &Value) -> String {
+    let mut out = String::new();
+    let mut runs = rich.as_array().map(Vec::as_slice).unwrap_or_default();
+    while let Some((first, rest)) = runs.split_first() {
+        // Notion cuts runs where Markdown would need no new marks, and `**a****b**` is something else.
+        let same = |run: &&Value| {
+            run["annotations"] == first["annotations"]
+                && run["href"] == first["href"]
+                && [*run, first].iter().all(|run| run["type"] == "text")
+        };
+        let more = rest.iter().take_while(same).count();
+        let text: String = runs[..=more].iter().map(|run| run["plain_text"].as_str().unwrap_or("")).collect();
+        out += &run(first, &text);
+        runs = &rest[more..];
+    }
+    out.replace('\n', "\\\n")
+}
+
+/// Rich text without its marks.
+pub(super) fn plain(rich: &Value) -> String {
+    let runs = rich.as_array().map(Vec::as_slice).unwrap_or_default();
+    runs.iter().filter_map(|run| run["plain_text"].as_str()).collect()
+}
+
+fn run(run: &Value, text: &str) -> String {
+    if run["type"] == "equation" {
+        return format!("${}$", run["equation"]["expression"].as_str().unwrap_or(text));
+    }
+    // Marks must touch what they mark.
+    let inner = text.trim();
+    if inner.is_empty() {
+        return text.to_owned();
+    }
+    let start = text.len() - text.trim_start().len();
+    let (before, after) = (&text[..start], &text[start + inner.len()..]);
+    let is = |name: &str| run["annotations"][name] == true;
+    let mut marked = if is("code") { code(inner) } else { escape(inner) };
+    for (name, open, close) in [
+        ("bold", "**", "**"),
+        ("italic", "*", "*"),
+        ("strikethrough", "~~", "~~"),
+        ("underline", "<u>", "</u>"),
+    ] {
+        if is(name) {
+            marked = format!("{open}{marked}{close}");
+        }
+    }
+    if let Some(target) = target(run) {
+        marked = link(&marked, &target);
+    }
+    format!("{before}{marked}{after}")
+}
+
+/// Where a run leads to: for pages and databases, to what we serve of them.
+fn target(run: &Value) -> Option<String> {
+    let mention = &run["mention"];
+    match mention["type"].as_str() {
+        Some("page") => return id::of(&mention["page"], "id").map(|id| page(&id)),
+        Some("database") => return id::of(&mention["database"], "id").map(|id| rows(&id)),
+        _ => {}
+    }
+    let target = run["href"].as_str()?;
+    if let Some(own) = target.strip_prefix('/') {
+        let own = own.split(['?', '#']).next().unwrap_or_default();
+        return id::parse(own).map(|id| page(&id));
+    }
+    is_safe(target).then(|| target.to_owned())
+}
+
+/// The URI of a page.
+pub(super) fn page(id: &str) -> String {
+    format!("notion://pages/{id}")
+}
+
+/// The URI of the rows of a database.
+pub(super) fn rows(id: &str) -> String {
+    format!("notion://databases/{id}/rows")
+}
+
+/// A link, where its target is one that may be followed, and its text otherwise.
+pub(super) fn link(text: &str, target: &str) -> String {
+    if !is_safe(target) {
+        return text.to_owned();
+    }
+    let target = utf8_percent_encode(target, ODD).to_string();
+    match target.contains(['(', ')']) {
+        true => format!("[{text}](<{target}>)"),
+        false => format!("[{text}]({target})"),
+    }
+}
+
+/// Whether following it runs nothing.
+fn is_safe(target: &str) -> bool {
+    ["https://", "http://", "mailto:", "notion://"].iter().any(|scheme| target.starts_with(scheme))
+}
+
+/// Code within a line, between as many ticks as it takes.
+fn code(text: &str) -> String {
+    let ticks = "`".repeat(longest(text, '`') + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{ticks}{pad}{text}{pad}{ticks}")
+}
+
+/// The longest row of this letter.
+pub(super) fn longest(text: &str, letter: char) -> usize {
+    text.split(|other| other != letter).map(str::len).max().unwrap_or_default()
+}
+
+/// Text that Markdown takes for nothing but text.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if matches!(letter, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' | '$') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
+}
+
+/// A paragraph none of whose lines begins like something else.
+pub(super) fn paragraph(text: String) -> String {
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn line(text: &str) -> String {
+    let rest = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let numbered = rest.len() < text.len() && rest.starts_with(['.', ')']);
+    if numbered {
+        let digits = text.len() - rest.len();
+        return format!("{}\\{}", &text[..digits], &text[digits..]);
+    }
+    match text.starts_with(['#', '>', '-', '+', '|', '=']) {
+        true => format!("\\{text}"),
+        false => text.to_owned(),
+    }
+}

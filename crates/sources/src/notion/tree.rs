@@ -1,0 +1,70 @@
+//! Fetching the blocks of a page with all that stands below them.
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, try_join_all};
+use serde_json::Value;
+
+use super::client::{Budget, Client, Fault};
+use super::id;
+use super::markdown::CHILDREN;
+
+/// How deep blocks are followed. Notion itself nests less.
+const DEEPEST: usize = 32;
+
+/// The blocks below this one, each with its own below it.
+pub(super) fn fetch<'a>(
+    client: &'a Client,
+    id: String,
+    depth: usize,
+    budget: &'a Budget,
+) -> BoxFuture<'a, Result<Vec<Value>, Fault>> {
+    async move {
+        let blocks = all(client, &id, budget).await?;
+        try_join_all(blocks.into_iter().map(|block| complete(client, block, depth, budget))).await
+    }
+    .boxed()
+}
+
+/// The block with what stands below it.
+async fn complete(client: &Client, mut block: Value, depth: usize, budget: &Budget) -> Result<Value, Fault> {
+    let Some(id) = below(&block).filter(|_| depth < DEEPEST) else { return Ok(block) };
+    match fetch(client, id, depth + 1, budget).await {
+        Ok(children) => block[CHILDREN] = children.into(),
+        // It went away meanwhile, or is a copy of something that is not shared.
+        Err(Fault::Missing) => {}
+        Err(fault) => return Err(fault),
+    }
+    Ok(block)
+}
+
+/// Whose children stand below a block, if there are any that belong to the page.
+fn below(block: &Value) -> Option<String> {
+    if matches!(block["type"].as_str()?, "child_page" | "child_database") {
+        return None;
+    }
+    match block["has_children"].as_bool() {
+        Some(true) => id::of(block, "id"),
+        _ => id::of(&block["synced_block"]["synced_from"], "block_id"),
+    }
+}
+
+async fn all(client: &Client, id: &str, budget: &Budget) -> Result<Vec<Value>, Fault> {
+    let mut blocks = Vec::new();
+    let mut path = format!("/v1/blocks/{id}/children?page_size=100");
+    loop {
+        let mut page = client.get(&path, budget).await?;
+        if let Value::Array(results) = page["results"].take() {
+            blocks.extend(results);
+        }
+        match next(&page) {
+            Some(cursor) => path = format!("/v1/blocks/{id}/children?page_size=100&start_cursor={cursor}"),
+            None => return Ok(blocks),
+        }
+    }
+}
+
+/// The cursor of the page after this one. It goes into a query, so what could end one is no cursor.
+pub(super) fn next(page: &Value) -> Option<&str> {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.~=+/".contains(letter);
+    page["next_cursor"].as_str().filter(|cursor| page["has_more"] == true && cursor.chars().all(plain))
+}

@@ -1,0 +1,11 @@
+//! The names of resources whose configuration gives them none.
+
+use libris_core::Uri;
+
+/// The last part of a URI that says something, in plain text.
+pub(crate) fn last(uri: &Uri) -> String {
+    let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
+    let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());
+    Uri::decode_segment(segment)
+        .map_or_else(|| segment.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
+}

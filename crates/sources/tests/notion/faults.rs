@@ -1,0 +1,164 @@
+//! What goes wrong at Notion is told as what it is, and nothing tells the token.
+
+use std::time::{Duration, Instant};
+
+use libris_core::{Error, Source as _, Uri};
+use libris_sources::{Notion, notion};
+use serde_json::json;
+
+use super::Bench;
+use super::server::{Odd, SOON, TOKEN, id};
+
+fn furnish(bench: &Bench) {
+    let mut workspace = bench.server.workspace();
+    for number in 1..=9 {
+        workspace.page(&id(number), &format!("Page {number}"), json!({ "type": "workspace" }));
+    }
+}
+
+fn page(number: usize) -> String {
+    format!("notion://pages/{}", id(number))
+}
+
+#[tokio::test]
+async fn a_storm_is_ridden_out() {
+    let bench = Bench::new().await;
+    furnish(&bench);
+    bench.server.workspace().storm = Some(Instant::now() + Duration::from_secs(2));
+    let pages: Vec<_> = (1..=9).map(page).collect();
+    let reads = futures_util::future::join_all(pages.iter().map(|uri| bench.read(uri)));
+    let reads = tokio::time::timeout(SOON, reads).await.expect("it ends");
+    assert!(reads.iter().all(Result::is_ok), "{reads:?}");
+    let workspace = bench.server.workspace();
+    let until = workspace.storm.unwrap();
+    let refused = workspace.requests.iter().filter(|(when, _)| *when < until).count();
+    // Three may ask at the same time, and each waits as long as it is told to.
+    assert!(refused <= 9, "{refused} requests in two seconds of storm");
+}
+
+#[tokio::test]
+async fn patience_ends() {
+    let bench = Bench::with(|config| config.patience = Duration::from_millis(1500)).await;
+    furnish(&bench);
+    bench.server.workspace().storm = Some(Instant::now() + Duration::from_secs(3600));
+    let error = bench.read(&page(1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+    bench.server.workspace().storm = None;
+    bench.server.workspace().odd.push(("/blocks/", Odd::Down(2)));
+    tokio::time::timeout(SOON, async { while bench.read(&page(1)).await.is_err() {} })
+        .await
+        .expect("it comes back");
+}
+
+#[tokio::test]
+async fn the_list_of_before_is_better_than_none() {
+    let bench = Bench::with(|config| {
+        config.cache = Duration::ZERO;
+        config.patience = Duration::ZERO;
+    })
+    .await;
+    furnish(&bench);
+    let before = bench.notion.list(None, 100).await.unwrap();
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    assert_eq!(bench.notion.list(None, 100).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn each_fault_is_told() {
+    let bench = Bench::with(|config| config.patience = Duration::from_millis(100)).await;
+    furnish(&bench);
+    let mut said = String::new();
+    for (name, odd) in [
+        ("401", Odd::Status(401)),
+        ("403", Odd::Status(403)),
+        ("404", Odd::Status(404)),
+        ("400", Odd::Status(400)),
+        ("500", Odd::Status(500)),
+        ("html", Odd::Html),
+        ("redirect", Odd::Redirect),
+        ("huge", Odd::Huge),
+        ("endless", Odd::Endless),
+    ] {
+        bench.server.workspace().odd = vec![("/blocks/", odd)];
+        let error = bench.read(&page(1)).await.unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains(TOKEN), "{shown}");
+        said += &format!("{name}: {error}\n");
+    }
+    // How much had come when it was enough differs.
+    insta::with_settings!({ filters => [(r"has \d+ bytes", "has [some] bytes")] }, {
+        insta::assert_snapshot!(said, @r#"
+        401: Notion does not let this server in
+        403: nothing is at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
+        404: nothing is at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
+        400: could not ask Notion
+        500: Notion does not answer now: try again later
+        html: could not understand what Notion says
+        redirect: could not ask Notion
+        huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the 8388608 that are read at once
+        endless: this takes too many requests to Notion
+        "#);
+    });
+    // Others are not affected.
+    assert!(bench.read("notion://workspace/info").await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_not_found() {
+    let bench = Bench::new().await;
+    furnish(&bench);
+    bench.server.workspace().pages.get_mut(&id(2)).unwrap()["in_trash"] = true.into();
+    for uri in
+        [page(77), page(2), "notion://pages/abc123".into(), format!("notion://databases/{}/rows", id(1))]
+    {
+        match bench.read(&uri).await {
+            Err(Error::NotFound(at)) => assert_eq!(at.as_str(), uri),
+            other => panic!("{uri}: {other:?}"),
+        }
+    }
+    let listed = bench.notion.list(None, 100).await.unwrap().resources;
+    assert!(!listed.iter().any(|resource| resource.uri.as_str() == page(2)));
+    // None of them was asked for in a way that could mean something else.
+    let asked = bench.server.workspace().requests.iter().any(|(_, path)| path.contains("abc123"));
+    assert!(!asked);
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there() {
+    let config =
+        notion::Config { url: "http://127.0.0.1:9".into(), patience: Duration::ZERO, ..Default::default() };
+    let notion = Notion::with_token(config, TOKEN).unwrap();
+    let error = notion.list(None, 1).await.unwrap_err();
+    assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+    // Whoever watches other things is not kept from it.
+    assert!(notion.watch().await.unwrap().is_some());
+}
+
+#[test]
+fn the_token_is_not_sent_in_the_clear() {
+    let said = |url: &str| {
+        let config = notion::Config { url: url.into(), ..Default::default() };
+        Notion::with_token(config, TOKEN).err().map(|error| error.to_string())
+    };
+    assert_eq!(said("https://notion.example"), None);
+    assert_eq!(said("http://localhost:1"), None);
+    for url in ["http://notion.example", "ftp://localhost", "nothing", "http://localhost.example"] {
+        assert!(said(url).expect("a refusal").contains(url), "{url}");
+    }
+    let config = notion::Config { token_env: "LIBRIS_TEST_NO_SUCH_TOKEN".into(), ..Default::default() };
+    let error = Notion::new(config).err().unwrap().to_string();
+    assert_eq!(error, "the environment has no token of Notion: set `LIBRIS_TEST_NO_SUCH_TOKEN`");
+}
+
+#[tokio::test]
+async fn what_is_the_same_is_watched_as_one() {
+    let bench = Bench::new().await;
+    let subject = |uri: &str| bench.notion.subject(&Uri::parse(uri).unwrap()).to_string();
+    let bare = id(1).replace('-', "");
+    assert_eq!(subject(&format!("notion://workspace/pages/{bare}?format=json")), page(1));
+    assert_eq!(
+        subject(&format!("notion://databases/{bare}/rows?after=0.x")),
+        format!("notion://databases/{}/rows", id(1))
+    );
+    assert_eq!(subject("notion://workspace/info"), "notion://workspace/info");
+}

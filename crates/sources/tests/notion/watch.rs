@@ -1,0 +1,46 @@
+//! What is edited is told to those who listen, and what was kept of it is read again.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use libris_core::{Change, Source as _, Uri};
+use serde_json::json;
+
+use super::Bench;
+use super::server::{SOON, id};
+
+#[tokio::test]
+async fn edits_are_told() {
+    // Everything is searched again only after an hour, so this is by what was edited last.
+    let bench = Bench::with(|config| config.cache = Duration::from_secs(3600)).await;
+    let row = json!({ "type": "data_source_id", "data_source_id": id(101), "database_id": id(100) });
+    {
+        let mut workspace = bench.server.workspace();
+        workspace.database(&id(100), &id(101), "Tasks");
+        workspace.page(&id(1), "A row", row.clone());
+        workspace.page(&id(2), "Another", json!({ "type": "workspace" }));
+    }
+    bench.notion.list(None, 10).await.unwrap();
+    let page = format!("notion://pages/{}", id(1));
+    let before = bench.read(&page).await.unwrap().proof.unwrap();
+    let rows = bench.read(&format!("notion://databases/{}/rows", id(100))).await.unwrap().proof.unwrap();
+    let other = bench.read(&format!("notion://pages/{}", id(2))).await.unwrap().proof.unwrap();
+    let mut changes = bench.notion.watch().await.unwrap().unwrap();
+    let mut told = async |wanted: Change| {
+        let look = async { while changes.next().await.expect("a change") != wanted {} };
+        tokio::time::timeout(SOON, look).await.unwrap_or_else(|_| panic!("{wanted:?} was not told"));
+    };
+    let uri = |text: &str| Uri::parse(text).unwrap();
+    assert!(before.holds());
+    bench.server.workspace().edit(&id(1), "new words");
+    told(Change::Updated(uri(&page))).await;
+    told(Change::Updated(uri(&format!("notion://databases/{}/rows", id(100))))).await;
+    assert!(!before.holds() && !rows.holds() && other.holds());
+    assert!(bench.text(&page).await.contains("new words"));
+    bench.server.workspace().page(&id(3), "New", row);
+    let added = format!("notion://pages/{}", id(3));
+    told(Change::Added(uri(&added))).await;
+    // The list knows it without another search.
+    let listed = bench.notion.list(None, 10).await.unwrap().resources;
+    assert!(listed.iter().any(|resource| resource.uri.as_str() == added));
+}
