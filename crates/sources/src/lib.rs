@@ -55,7 +55,7 @@ pub use git::Git;
 pub use http::Http;
 #[cfg(feature = "inline")]
 pub use inline::Inline;
-#[cfg(feature = "database")]
-pub use sql::Sql;
 #[cfg(feature = "notion")]
 pub use notion::Notion;
+#[cfg(feature = "database")]
+pub use sql::Sql;

@@ -77,7 +77,7 @@ impl Instances {
         endpoint.url(template.uri.matches(&uri)?).ok()?;
         let at = |pointer: &Option<String>| pointer.as_ref().and_then(|pointer| text(item, pointer));
         let resource = Resource {
-            name: at(name).filter(|name| !name.is_empty()).unwrap_or_else(|| super::last_segment(&uri)),
+            name: at(name).filter(|name| !name.is_empty()).unwrap_or_else(|| crate::segment::last(&uri)),
             title: at(title),
             description: at(description),
             mime: template.mime.clone(),

@@ -12,7 +12,8 @@ use super::endpoint::{Endpoint, Written};
 use super::guard::Guard;
 use super::list::{Instances, Place};
 use super::store::Store;
-use super::{Filled, Held, Inner, Offered, TYPED, last_segment};
+use super::{Filled, Held, Inner, Offered, TYPED};
+use crate::segment;
 
 /// Checks a configuration and makes a source of it.
 pub(super) fn open(mut config: Config) -> Result<Inner> {
@@ -166,7 +167,7 @@ impl Opening<'_> {
         }
         let endpoint = self.entry(&entry, Vec::new(), parsed)?;
         let resource = Resource {
-            name: entry.name.clone().unwrap_or_else(|| last_segment(&entry.uri)),
+            name: entry.name.clone().unwrap_or_else(|| segment::last(&entry.uri)),
             annotations: annotations(&entry),
             title: entry.title,
             description: entry.description,
@@ -278,7 +279,7 @@ fn link(link: Link) -> Result<Held, String> {
         return Err("a link is an `https://` URI".into());
     }
     let resource = Resource {
-        name: link.name.unwrap_or_else(|| last_segment(&link.uri)),
+        name: link.name.unwrap_or_else(|| segment::last(&link.uri)),
         title: link.title,
         description: link.description,
         mime: link.mime,
