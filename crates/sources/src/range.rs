@@ -28,7 +28,7 @@ pub(crate) enum Span {
 
 impl Range {
     /// Whether a query asks for ranges and nothing else, however badly.
-    #[cfg(any(test, feature = "files"))]
+    #[cfg(any(test, feature = "files", feature = "git"))]
     pub(crate) fn is_meant(query: &str) -> bool {
         pairs(query).all(|(key, _)| matches!(key, "lines" | "bytes"))
     }

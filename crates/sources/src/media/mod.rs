@@ -1,14 +1,17 @@
 //! What kind of data a file holds: by its name where that tells, by its content where it does not.
 
 // Some sources have no names of files.
-#[cfg_attr(not(any(feature = "files", feature = "inline")), allow(dead_code))]
+#[cfg_attr(
+    not(any(feature = "files", feature = "git", feature = "http", feature = "inline")),
+    allow(dead_code)
+)]
 mod name;
 mod text;
 
 use bytes::Bytes;
 use libris_core::Body;
 
-#[cfg(any(feature = "files", feature = "inline"))]
+#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline"))]
 pub(crate) use name::by_name;
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) use text::Units;
