@@ -177,21 +177,54 @@ impl Beside for Stir {
     }
 }
 
-/// Text as people write it: words, quotes and line ends.
+/// Text as people write it: words of all lengths, a quote here and there, and lines of about 80 characters.
+/// No two lines are alike, or processors would learn by heart where the next line end is.
 fn text(length: usize) -> String {
-    const LINE: &str =
-        "The handbook says \"read me first\", and so do its readers, in each of the chapters.\n";
-    LINE.chars().cycle().take(length).collect()
+    const WORDS: [&str; 16] = [
+        "a",
+        "in",
+        "the",
+        "page",
+        "shelf",
+        "reader",
+        "chapter",
+        "handbook",
+        "of",
+        "and",
+        "says",
+        "first",
+        "\"read me\"",
+        "librarian",
+        "catalogue",
+        "bibliography",
+    ];
+    let mut text = String::with_capacity(length + 100);
+    let mut line = 0;
+    for number in numbers() {
+        if text.len() >= length {
+            break;
+        }
+        text.push_str(WORDS[number as usize % WORDS.len()]);
+        let full = text.len() - line > 72;
+        text.push(if full { '\n' } else { ' ' });
+        line = if full { text.len() } else { line };
+    }
+    text.truncate(length);
+    text
 }
 
 /// Bytes that are no text.
 fn blob(length: usize) -> Vec<u8> {
+    numbers().map(|number| number as u8).take(length).collect()
+}
+
+/// Numbers without a pattern, the same in each run.
+fn numbers() -> impl Iterator<Item = u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let bytes = std::iter::repeat_with(|| {
+    std::iter::repeat_with(move || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state as u8
-    });
-    bytes.take(length).collect()
+        state
+    })
 }
