@@ -295,8 +295,24 @@ fn mime(name: &OsStr, data: &[u8]) -> &'static str {
 /// The data of an open file; `None` where it is larger than the limit.
 fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut data = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or_default() + 1);
-    file.take(limit.saturating_add(1)).read_to_end(&mut data)?;
+    read_at_once(file, &mut data)?;
+    let rest = limit.saturating_add(1).saturating_sub(data.len() as u64);
+    file.take(rest).read_to_end(&mut data)?;
     Ok((data.len() as u64 <= limit).then_some(data))
+}
+
+/// Reads what there is room for. The standard library begins with little and doubles it again and again.
+#[cfg(unix)]
+fn read_at_once(file: &File, data: &mut Vec<u8>) -> io::Result<()> {
+    match rustix::io::read(file, rustix::buffer::spare_capacity(data)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+#[cfg(not(unix))]
+fn read_at_once(_file: &File, _data: &mut Vec<u8>) -> io::Result<()> {
+    Ok(())
 }
 
 /// Whether a file can be read without waiting for a disk. What is between the places that are asked for
