@@ -1,17 +1,16 @@
 //! Resources, templates and contents as JSON, in the shape each revision knows.
 
-use bytes::Bytes;
 use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template};
-use libris_wire::Facts;
+use libris_wire::{Facts, Members, Writer, escape};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
 
-/// The members of a result being written.
-pub(crate) struct Members(Vec<u8>);
+/// The members of a page being written.
+pub(crate) struct Page(Vec<u8>);
 
-impl Members {
-    /// Members that begin with a list.
-    pub(crate) fn list<T>(name: &str, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Self {
+impl Page {
+    /// A page with these items under this name.
+    pub(crate) fn new<T>(name: &str, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Self {
         let mut json = Vec::with_capacity(64 + items.len() * 256);
         json.extend_from_slice(format!("\"{name}\":[").as_bytes());
         for (index, item) in items.iter().enumerate() {
@@ -31,7 +30,7 @@ impl Members {
         self
     }
 
-    pub(crate) fn finish(self) -> Bytes {
+    pub(crate) fn finish(self) -> Members {
         self.0.into()
     }
 }
@@ -98,20 +97,20 @@ impl Described<'_> {
         json.extend_from_slice(b"{\"");
         json.extend_from_slice(self.address.0.as_bytes());
         json.extend_from_slice(b"\":");
-        text(json, self.address.1);
+        escape(json, self.address.1);
         json.extend_from_slice(b",\"name\":");
-        text(json, self.name);
+        escape(json, self.name);
         if let Some(title) = self.title.filter(|_| facts.titles) {
             json.extend_from_slice(b",\"title\":");
-            text(json, title);
+            escape(json, title);
         }
         if let Some(description) = self.description {
             json.extend_from_slice(b",\"description\":");
-            text(json, description);
+            escape(json, description);
         }
         if let Some(mime) = self.mime {
             json.extend_from_slice(b",\"mimeType\":");
-            text(json, mime);
+            escape(json, mime);
         }
         if let Some(size) = self.size {
             json.extend_from_slice(b",\"size\":");
@@ -132,17 +131,6 @@ impl Described<'_> {
         }
         json.push(b'}');
     }
-}
-
-/// Writes a short text, which seldom has anything to escape.
-fn text(json: &mut Vec<u8>, text: &str) {
-    let special = |found, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');
-    if text.as_bytes().iter().fold(false, special) {
-        return escape(json, text);
-    }
-    json.push(b'"');
-    json.extend_from_slice(text.as_bytes());
-    json.push(b'"');
 }
 
 struct Hints<'a> {
@@ -184,27 +172,39 @@ impl Serialize for Hints<'_> {
     }
 }
 
-/// A part of a resource as `facts` know it.
-pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
+/// The parts of a resource as `facts` know them.
+pub(crate) fn contents(facts: &Facts, parts: Vec<Content>) -> Members {
+    let mut out = Writer::default();
+    out.json().extend_from_slice(b"\"contents\":[");
+    for (index, part) in parts.into_iter().enumerate() {
+        if index > 0 {
+            out.json().push(b',');
+        }
+        content(&mut out, facts, part);
+    }
+    out.json().push(b']');
+    out.finish()
+}
+
+fn content(out: &mut Writer, facts: &Facts, content: Content) {
+    let json = out.json();
     json.extend_from_slice(b"{\"uri\":");
-    text(json, content.uri.as_str());
+    escape(json, content.uri.as_str());
     if let Some(mime) = &content.mime {
         json.extend_from_slice(b",\"mimeType\":");
-        text(json, mime);
+        escape(json, mime);
     }
-    match &content.body {
-        Body::Text(data) => {
-            json.reserve(data.len() + data.len() / 16 + ESCAPED * data.len().min(PIECE) + 64);
+    match content.body {
+        Body::Text(text) => {
             json.extend_from_slice(b",\"text\":");
-            escape(json, data);
+            out.text(text);
         }
         Body::Bytes(bytes) => {
-            json.reserve(bytes.len().div_ceil(3) * 4 + 16);
-            json.extend_from_slice(b",\"blob\":\"");
-            base64_simd::STANDARD.encode_append(bytes, json);
-            json.push(b'"');
+            json.extend_from_slice(b",\"blob\":");
+            out.blob(bytes);
         }
     }
+    let json = out.json();
     if let Some(meta) = content.meta.as_ref().filter(|_| facts.titles) {
         json.extend_from_slice(b",\"_meta\":");
         write(json, meta);
@@ -212,39 +212,8 @@ pub(crate) fn content(json: &mut Vec<u8>, facts: &Facts, content: &Content) {
     json.push(b'}');
 }
 
-/// How much text is escaped at a time.
-const PIECE: usize = 8 << 10;
-
-/// How many bytes the encoder reserves for each that it reads.
-const ESCAPED: usize = 6;
-
-/// Writes text as a JSON string, piece by piece, because of what the encoder reserves for each.
-fn escape(json: &mut Vec<u8>, text: &str) {
-    let mut rest = text;
-    let mut last = None;
-    loop {
-        let mut end = rest.len().min(PIECE);
-        while !rest.is_char_boundary(end) {
-            end -= 1;
-        }
-        let start = json.len();
-        json_escape_simd::escape_into(&rest[..end], json);
-        // Each piece comes in quotes of its own. Where one goes on, its opening quote stands in the place
-        // of the byte that was taken away with the closing quote before it.
-        if let Some(last) = last {
-            json[start] = last;
-        }
-        rest = &rest[end..];
-        if rest.is_empty() {
-            return;
-        }
-        json.pop();
-        last = json.pop();
-    }
-}
-
 /// The member of a completion result.
-pub(crate) fn completion(completion: &Completion) -> Bytes {
+pub(crate) fn completion(completion: &Completion) -> Members {
     let values = &completion.values[..completion.values.len().min(Completion::LIMIT)];
     let mut json = b"\"completion\":{\"values\":".to_vec();
     write(&mut json, values);
@@ -254,42 +223,4 @@ pub(crate) fn completion(completion: &Completion) -> Bytes {
     let more = completion.more || values.len() < completion.values.len();
     json.extend_from_slice(format!(",\"hasMore\":{more}}}").as_bytes());
     json.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{escape, text};
-    use proptest::prelude::{any, proptest};
-
-    fn escaped(text: &str) -> String {
-        let mut json = b"before".to_vec();
-        escape(&mut json, text);
-        String::from_utf8(json).unwrap().strip_prefix("before").unwrap().to_owned()
-    }
-
-    proptest! {
-        #[test]
-        fn short_text_is_escaped_as_serde_does(short in any::<String>()) {
-            let mut json = Vec::new();
-            text(&mut json, &short);
-            assert_eq!(String::from_utf8(json).unwrap(), serde_json::to_string(&short).unwrap());
-        }
-
-        #[test]
-        fn text_is_escaped_as_serde_does(text in any::<String>(), times in 0usize..3) {
-            // Long enough for several pieces, whose borders fall anywhere.
-            let text = text.repeat(times * 10_000 / text.len().max(1) + 1);
-            assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap());
-        }
-    }
-
-    #[test]
-    fn pieces_may_end_anywhere() {
-        for size in [0, 1, 8_191, 8_192, 8_193, 16_384, 16_385] {
-            for unit in ["x", "\"", "\n", "\u{1}", "ü", "🦀", "\\"] {
-                let text = unit.repeat(size / unit.len() + 1);
-                assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap(), "{size} {unit:?}");
-            }
-        }
-    }
 }

@@ -24,6 +24,8 @@ const PARTS: usize = 8;
 /// Kept answers, within a number of bytes.
 pub(crate) struct Kept {
     answers: Cache<Key, Arc<Answer>, Bytes>,
+    /// How large an answer may be.
+    largest: usize,
     /// What times are counted from.
     began: Instant,
 }
@@ -92,7 +94,8 @@ impl Equivalent<Key> for Asked<'_> {
 }
 
 struct Answer {
-    reply: Reply,
+    /// `None` for a large one that was asked for once.
+    reply: Option<Reply>,
     proof: Proof,
     /// When the proof was last seen to hold, in nanoseconds.
     proven: AtomicU64,
@@ -103,7 +106,8 @@ struct Bytes;
 
 impl Weighter<Key, Arc<Answer>> for Bytes {
     fn weight(&self, key: &Key, answer: &Arc<Answer>) -> u64 {
-        (key.text.as_ref().map_or(0, |text| text.len()) + answer.reply.members.len() + OVERHEAD) as u64
+        let members = answer.reply.as_ref().map_or(0, |reply| reply.members.size());
+        (key.text.as_ref().map_or(0, |text| text.len()) + members + OVERHEAD) as u64
     }
 }
 
@@ -118,7 +122,8 @@ impl Kept {
             .expect("both capacities are given");
         let answers =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Self { answers, began: Instant::now() }
+        let largest = usize::try_from(bytes).unwrap_or(usize::MAX) / PARTS;
+        Self { answers, largest, began: Instant::now() }
     }
 
     /// The answer to a question, if one is kept that was right at `since` or later. So questions that have
@@ -127,12 +132,12 @@ impl Kept {
         let asked = Asked { revision, question };
         let answer = self.answers.get(&asked)?;
         if answer.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
-            return Some(answer.reply.clone());
+            return answer.reply.clone();
         }
         let now = self.nanoseconds(Instant::now());
         if answer.proof.holds() {
             answer.proven.fetch_max(now, Ordering::Release);
-            return Some(answer.reply.clone());
+            return answer.reply.clone();
         }
         self.answers.remove(&asked);
         None
@@ -142,19 +147,26 @@ impl Kept {
         time.saturating_duration_since(self.began).as_nanos() as u64
     }
 
-    /// Keeps an answer for as long as its proof holds and there is room.
+    /// Keeps an answer for as long as its proof holds and there is room, and gives what to send.
+    ///
+    /// A large one is not encoded before it is sent, and not to be kept until it is asked for again while
+    /// it is right: many are not, because they change or because somebody reads everything once.
     pub(crate) fn keep(
         &self,
         revision: Revision,
         question: Question<'_>,
-        reply: &Reply,
+        mut reply: Reply,
         proof: Option<Proof>,
-    ) {
-        if let Some(proof) = proof {
-            let key = Key::new(Asked { revision, question });
-            let answer = Answer { reply: reply.clone(), proof, proven: AtomicU64::new(0) };
-            self.answers.insert(key, Arc::new(answer));
+    ) -> Reply {
+        let Some(proof) = proof.filter(|_| reply.members.size() <= self.largest) else { return reply };
+        let asked = Asked { revision, question };
+        if reply.members.encoded().is_none() && self.answers.peek(&asked).is_some() {
+            reply.members = reply.members.encode();
         }
+        let kept = reply.members.encoded().map(|_| reply.clone());
+        let answer = Answer { reply: kept, proof, proven: AtomicU64::new(0) };
+        self.answers.insert(Key::new(asked), Arc::new(answer));
+        reply
     }
 
     /// How many bytes are kept.
@@ -167,7 +179,7 @@ impl Kept {
 mod tests {
     use super::Kept;
     use libris_core::Proof;
-    use libris_wire::{Question, Reply, Revision};
+    use libris_wire::{Question, Reply, Revision, Writer};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::time::Instant;
@@ -182,6 +194,12 @@ mod tests {
         Reply { members: vec![b'x'; size].into(), keep: None }
     }
 
+    fn large() -> Reply {
+        let mut out = Writer::default();
+        out.text("x".repeat(100_000));
+        Reply { members: out.finish(), keep: None }
+    }
+
     #[test]
     fn an_answer_is_handed_out_only_while_its_proof_holds() {
         let kept = Kept::new(1 << 20);
@@ -189,9 +207,9 @@ mod tests {
         let watched = right.clone();
         let proof = Proof::new(move || watched.load(Ordering::Relaxed));
         let (a, b) = (Question::Read("a"), Question::Read("b"));
-        kept.keep(NOW, a, &reply(10), Some(proof));
-        kept.keep(NOW, b, &reply(10), None);
-        assert_eq!(find(&kept, NOW, a).unwrap().members.len(), 10);
+        let _ = kept.keep(NOW, a, reply(10), Some(proof));
+        let _ = kept.keep(NOW, b, reply(10), None);
+        assert_eq!(find(&kept, NOW, a).unwrap().members.size(), 10);
         assert!(find(&kept, NOW, b).is_none());
         assert!(find(&kept, Revision::V2025_06_18, a).is_none());
         assert!(find(&kept, NOW, Question::List(Some("a"))).is_none());
@@ -210,7 +228,7 @@ mod tests {
         let counted = proofs.clone();
         let proof = Proof::new(move || counted.fetch_add(1, Ordering::Relaxed) < 2);
         let a = Question::Read("a");
-        kept.keep(NOW, a, &reply(10), Some(proof));
+        let _ = kept.keep(NOW, a, reply(10), Some(proof));
         let since = Instant::now();
         for _ in 0..10 {
             assert!(kept.find(NOW, a, since).is_some());
@@ -222,16 +240,47 @@ mod tests {
     }
 
     #[test]
+    fn a_large_answer_is_kept_once_it_is_asked_for_again() {
+        let kept = Kept::new(8 << 20);
+        let right = Arc::new(AtomicBool::new(true));
+        let proof = || {
+            let watched = right.clone();
+            Some(Proof::new(move || watched.load(Ordering::Relaxed)))
+        };
+        let a = Question::Read("a");
+        let asked = || {
+            let found = find(&kept, NOW, a);
+            let held = found.is_some();
+            let reply = found.unwrap_or_else(|| kept.keep(NOW, a, large(), proof()));
+            (held, reply.members.encoded().is_some())
+        };
+        assert_eq!([asked(), asked(), asked()], [(false, false), (false, true), (true, true)]);
+        // What changes each time is never encoded but to be sent.
+        for _ in 0..3 {
+            right.store(false, Ordering::Relaxed);
+            assert!(find(&kept, NOW, a).is_none());
+            right.store(true, Ordering::Relaxed);
+            assert_eq!(asked(), (false, false));
+        }
+        assert!(kept.bytes() < 1000);
+        // What there would be no room for is not encoded in vain.
+        let small = Kept::new(80_000);
+        for _ in 0..3 {
+            assert!(small.keep(NOW, a, large(), proof()).members.encoded().is_none());
+        }
+    }
+
+    #[test]
     fn room_is_bounded() {
         let kept = Kept::new(1 << 20);
         for number in 0..1000 {
             let uri = number.to_string();
-            kept.keep(NOW, Question::Read(&uri), &reply(10_000), Some(Proof::always()));
+            kept.keep(NOW, Question::Read(&uri), reply(10_000), Some(Proof::always()));
         }
-        kept.keep(NOW, Question::Read("huge"), &reply(2 << 20), Some(Proof::always()));
+        kept.keep(NOW, Question::Read("huge"), reply(2 << 20), Some(Proof::always()));
         assert!(kept.bytes() <= 1 << 20 && kept.bytes() > 1 << 19, "{}", kept.bytes());
         let none = Kept::new(0);
-        none.keep(NOW, Question::Read("a"), &reply(1), Some(Proof::always()));
+        none.keep(NOW, Question::Read("a"), reply(1), Some(Proof::always()));
         assert!(find(&none, NOW, Question::Read("a")).is_none());
     }
 }

@@ -13,7 +13,7 @@ use libris_wire::{
 };
 
 use crate::cursor;
-use crate::encode::{self, Members};
+use crate::encode::{self, Page};
 use crate::kept::Kept;
 use crate::live::{Hub, Live};
 
@@ -96,15 +96,14 @@ impl Service for Server {
             ),
         };
         let page = self.source.list(after.as_ref(), self.config.page.max(1)).await.map_err(explain)?;
-        let mut members = Members::list("resources", &page.resources, |json, resource| {
+        let mut members = Page::new("resources", &page.resources, |json, resource| {
             encode::resource(json, facts, resource);
         });
         if let Some(last) = page.resources.last().filter(|_| page.more) {
             members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
         }
         let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
-        self.kept.keep(call.revision, Question::List(cursor), &reply, page.proof);
-        Ok(reply)
+        Ok(self.kept.keep(call.revision, Question::List(cursor), reply, page.proof))
     }
 
     async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
@@ -118,15 +117,14 @@ impl Service for Server {
         let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
         let rest = &templates[start..];
         let page = &rest[..rest.len().min(self.config.page.max(1))];
-        let mut members = Members::list("resourceTemplates", page, |json, template| {
+        let mut members = Page::new("resourceTemplates", page, |json, template| {
             encode::template(json, facts, template);
         });
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
             members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
         }
         let reply = Reply { members: members.finish(), keep: Some(keep(self.source.cache())) };
-        self.kept.keep(call.revision, Question::Templates(cursor), &reply, proof);
-        Ok(reply)
+        Ok(self.kept.keep(call.revision, Question::Templates(cursor), reply, proof))
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
@@ -140,16 +138,11 @@ impl Service for Server {
             Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
             other => explain(other),
         })?;
-        let members = Members::list("contents", &contents.parts, |json, content| {
-            encode::content(json, facts, content);
-        });
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
-        let reply = Reply { members: members.finish(), keep: Some(keep(cache)) };
+        let reply = Reply { members: encode::contents(facts, contents.parts), keep: Some(keep(cache)) };
         // What was made for somebody is not for others.
-        if context.identity().is_none() {
-            self.kept.keep(call.revision, Question::Read(uri), &reply, contents.proof);
-        }
-        Ok(reply)
+        let proof = contents.proof.filter(|_| context.identity().is_none());
+        Ok(self.kept.keep(call.revision, Question::Read(uri), reply, proof))
     }
 
     async fn complete(&self, _call: &Call, asked: &Completing) -> Answer {

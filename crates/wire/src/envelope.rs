@@ -6,6 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
 use crate::json::{self, Broken, Reader, Shape, Text};
+use crate::members::{Members, Pieces};
 use crate::request::Params;
 
 /// The longest id that is echoed.
@@ -183,18 +184,18 @@ fn not_text(bytes: &[u8], good: usize) -> Malformed {
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
-/// An answer ready to be written: what stands around the members of the result, and these, uncopied.
+/// An answer: what stands around the members of the result, and these, uncopied.
 #[derive(Clone, Debug)]
 pub(crate) struct Framed {
     pub(crate) head: Bytes,
-    pub(crate) members: Bytes,
+    pub(crate) members: Members,
     pub(crate) tail: Bytes,
 }
 
 impl Framed {
     /// The answer to request `id`: a result object with these members, and `end` behind them, which begins
     /// with a comma if it has members and closes both objects.
-    pub(crate) fn result(id: &Id, members: Bytes, end: Bytes) -> Self {
+    pub(crate) fn result(id: &Id, members: Members, end: Bytes) -> Self {
         const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
         const AFTER: &[u8] = b",\"result\":{";
         let id = id.as_json();
@@ -215,23 +216,29 @@ impl Framed {
 
     /// A message that is complete as it is.
     pub(crate) fn whole(message: impl Into<Bytes>) -> Self {
-        Self { head: message.into(), members: Bytes::new(), tail: Bytes::new() }
+        Self { head: message.into(), members: Members::NONE, tail: Bytes::new() }
     }
 
-    /// The parts in the order they are written.
-    pub(crate) fn parts(&self) -> [&Bytes; 3] {
-        [&self.head, &self.members, &self.tail]
+    /// The parts in the order they are written, where all of them are encoded.
+    pub(crate) fn encoded(&self) -> Option<[&Bytes; 3]> {
+        Some([&self.head, self.members.encoded()?, &self.tail])
     }
 
-    /// The number of bytes in all.
-    pub(crate) fn len(&self) -> usize {
-        self.parts().iter().map(|part| part.len()).sum()
+    /// The same in pieces, to be encoded one by one.
+    pub(crate) fn pieces(self) -> Pieces {
+        Pieces::new(self.head, self.members, self.tail)
+    }
+
+    /// How many bytes of memory it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.head.len() + self.members.size() + self.tail.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Framed, Id, Incoming, Message, message, parse};
+    use crate::members::Members;
     use bytes::Bytes;
 
     fn code(text: &str) -> i32 {
@@ -294,18 +301,19 @@ mod tests {
     fn frames_are_the_same_however_large_the_result() {
         let id = Id("7".into());
         for size in [0, 16 << 10, (16 << 10) + 1] {
-            let members = Bytes::from(format!("\"text\":\"{}\"", "x".repeat(size)));
+            let members = Bytes::from(format!("\"text\":\"{}\"", "x".repeat(size))).into();
             let framed = Framed::result(&id, members, Bytes::from_static(b",\"more\":true}}"));
-            let whole: Vec<u8> = framed.parts().into_iter().flatten().copied().collect();
-            assert_eq!(whole.len(), framed.len());
+            let size_in_memory = framed.size();
+            let whole: Vec<u8> = framed.pieces().flatten().collect();
+            assert_eq!(whole.len(), size_in_memory);
             let value: serde_json::Value = serde_json::from_slice(&whole).unwrap();
             assert_eq!(value["id"], 7);
             assert_eq!(value["result"]["text"].as_str().unwrap().len(), size);
             assert_eq!(value["result"]["more"], true);
         }
         for (end, expected) in [("}}", "{}"), (",\"a\":1}}", "{\"a\":1}")] {
-            let empty = Framed::result(&id, Bytes::new(), end.into());
-            let whole: Vec<u8> = empty.parts().into_iter().flatten().copied().collect();
+            let empty = Framed::result(&id, Members::NONE, end.into());
+            let whole: Vec<u8> = empty.pieces().flatten().collect();
             let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{expected}}}"#);
             assert_eq!(String::from_utf8(whole).unwrap(), expected);
         }

@@ -11,8 +11,10 @@ pub mod http;
 mod json;
 mod lines;
 mod lock;
+mod members;
 mod patience;
 mod pipes;
+mod pool;
 mod protocol;
 mod request;
 mod revision;
@@ -21,6 +23,7 @@ pub mod stdio;
 
 pub use call::Call;
 pub use failure::Failure;
+pub use members::{Members, Writer, escape};
 pub use revision::{Era, Facts, Revision};
 pub use service::{About, Answer, Completing, Keep, Listener, News, Question, Reference, Reply, Service};
 

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io;
 
 /// How much a pipe should hold: with what it holds by default, each large answer would be handed over in
-/// many pieces, with a switch to the client and back for each.
+/// many pieces, with a switch to the client and back for each. With far more, what is written has left the
+/// processor's caches before it is read.
 #[cfg(target_os = "linux")]
-const ROOM: usize = 1 << 20;
+const ROOM: usize = 256 << 10;
 
 /// Standard input and output, with pipes that hold more where the system allows it.
 #[cfg(unix)]

@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
+use crate::members::Members;
 use crate::patience::within;
 use crate::request::{Filter, Meta, Params, Request, missing};
 use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
 use crate::{Call, Era, Failure, Limits, Revision};
 
 /// A result with nothing in it.
-const EMPTY: Reply = Reply { members: Bytes::new(), keep: None };
+const EMPTY: Reply = Reply { members: Members::NONE, keep: None };
 
 /// Once the answers of a batch have this many bytes, the rest of it is refused.
 const LARGEST_BATCH: usize = 16 << 20;
@@ -119,9 +120,7 @@ impl Protocol {
             if answers.len() > 1 {
                 answers.put_slice(b",");
             }
-            for part in framed.parts() {
-                answers.put_slice(part);
-            }
+            framed.pieces().for_each(|piece| answers.put_slice(&piece));
         }
         answers.put_slice(b"]");
         (answers.len() > 2).then(|| Framed::whole(answers.freeze()))
@@ -228,7 +227,7 @@ impl Protocol {
              \"params\":{{{subscription},\"notifications\":{granted}}}}}"
         ));
         let goodbye = format!("\"resultType\":\"complete\",{subscription}");
-        let ended = Framed::result(id, Bytes::new(), format!(",{goodbye}}}}}").into());
+        let ended = Framed::result(id, Members::NONE, format!(",{goodbye}}}}}").into());
         let news = stream::unfold(listener, move |listener| {
             let subscription = subscription.clone();
             async move {
@@ -376,11 +375,11 @@ fn implementation(about: &About, revision: Revision) -> Value {
 }
 
 fn nothing(members: &'static str) -> Reply {
-    Reply { members: Bytes::from_static(members.as_bytes()), keep: Some(Keep::default()) }
+    Reply { members: Bytes::from_static(members.as_bytes()).into(), keep: Some(Keep::default()) }
 }
 
 /// The members of a JSON object, without its braces.
-fn members(object: &Value) -> Bytes {
+fn members(object: &Value) -> Members {
     let text = Bytes::from(object.to_string());
-    text.slice(1..text.len() - 1)
+    text.slice(1..text.len() - 1).into()
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 
-use crate::{Call, Failure, Revision};
+use crate::{Call, Failure, Members, Revision};
 
 /// What a request is answered with.
 pub type Answer = Result<Reply, Failure>;
@@ -90,12 +89,12 @@ pub enum News {
     Updated(Arc<str>),
 }
 
-/// A result, already encoded.
+/// A result.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The members of the result object as JSON, without the braces around them, in the shape that the
-    /// call's revision knows. What every result of a revision carries is added on the way out.
-    pub members: Bytes,
+    /// The members of the result object, in the shape that the call's revision knows. What every result of
+    /// a revision carries is added on the way out.
+    pub members: Members,
     /// Whether and how the caller may keep the answer.
     pub keep: Option<Keep>,
 }

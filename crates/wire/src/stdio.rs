@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -30,6 +30,10 @@ pub use crate::pipes::standard;
 
 /// Output is handed to the stream once this much has gathered, or when there is nothing to read.
 const GATHER: usize = 64 << 10;
+
+/// How much of a large answer is written at a time. A pipe is locked while a call writes to it, and the client
+/// can take nothing until that ends.
+const MOST: usize = 128 << 10;
 
 /// How many `subscriptions/listen` streams one client may have open at once.
 const LISTENS: usize = 64;
@@ -63,13 +67,14 @@ where
     let writing = connection.clone();
     let writer = tokio::task::spawn_blocking(move || -> io::Result<()> {
         while let Some(framed) = queued.blocking_recv() {
+            let end = framed.size() == 0;
             let mut output = lock(&writing.output);
-            output.push(&framed)?;
+            output.push(framed)?;
             if queued.is_empty() {
                 output.flush()?;
             }
             // The connection itself holds a sender, so the end is told by an empty message.
-            if framed.len() == 0 {
+            if end {
                 break;
             }
         }
@@ -128,7 +133,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                 None => break,
                 Some(Line::TooLong) => {
                     let why = format!("a message may have {} bytes at most", self.protocol.limits.message);
-                    self.write(&Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
+                    self.write(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
                 }
                 Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Some(Line::Whole(line, since)) => match envelope::parse(line) {
@@ -136,7 +141,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                     Ok(Incoming::Batch(batch)) => {
                         self.batch(runtime, session.as_ref(), &batch)?;
                     }
-                    Err(Malformed { id, error }) => self.write(&Framed::error(id.as_ref(), &error))?,
+                    Err(Malformed { id, error }) => self.write(Framed::error(id.as_ref(), &error))?,
                 },
             }
         }
@@ -162,7 +167,7 @@ impl<W: Write + Send + 'static> Connection<W> {
             }
             Message::Request { id, method, params } => {
                 if let Some(framed) = self.kept(session.as_ref(), since, &id, &method, &params) {
-                    return self.write(&framed);
+                    return self.write(framed);
                 }
                 let agreed = session.as_ref().map(|session| session.revision);
                 let read = protocol::read(&method, &params, agreed).and_then(|(revision, request)| {
@@ -171,7 +176,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                     Ok((Call::new(revision).reporting(reporter), request))
                 });
                 match read {
-                    Err(error) => self.write(&Framed::error(Some(&id), &error)),
+                    Err(error) => self.write(Framed::error(Some(&id), &error)),
                     Ok((call, request)) => self.request(runtime, session, id, call, request),
                 }
             }
@@ -211,7 +216,7 @@ impl<W: Write + Send + 'static> Connection<W> {
                     *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
                 }
                 Err(failure) => {
-                    return self.write(&Framed::error(Some(&id), &failure.object(call.revision)));
+                    return self.write(Framed::error(Some(&id), &failure.object(call.revision)));
                 }
             },
             Request::Subscribe { .. } => {
@@ -253,14 +258,14 @@ impl<W: Write + Send + 'static> Connection<W> {
     fn listen(self: &Arc<Self>, runtime: &Handle, id: Id, call: Call, filter: Filter) -> io::Result<()> {
         let Ok(permit) = self.listens.clone().try_acquire_owned() else {
             let why = format!("there may be {LISTENS} streams at most; cancel one");
-            return self.write(&Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
+            return self.write(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
         };
         let connection = self.clone();
         let key = id.clone();
         let mut running = lock(&self.running);
         if running.contains_key(&key) {
             drop(running);
-            return self.write(&Framed::error(Some(&key), &in_use()));
+            return self.write(Framed::error(Some(&key), &in_use()));
         }
         let task = runtime.spawn(async move {
             let closing = connection.closing.clone();
@@ -310,11 +315,11 @@ impl<W: Write + Send + 'static> Connection<W> {
         if let Some(id) = &id
             && lock(&self.running).contains_key(id)
         {
-            return self.write(&Framed::error(Some(id), &in_use()));
+            return self.write(Framed::error(Some(id), &in_use()));
         }
         let mut answer = Box::pin(answer);
         if let Poll::Ready(framed) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return framed.map_or(Ok(()), |framed| self.write(&framed));
+            return framed.map_or(Ok(()), |framed| self.write(framed));
         }
         let connection = self.clone();
         let key = id.clone();
@@ -344,7 +349,7 @@ impl<W: Write + Send + 'static> Connection<W> {
         }
     }
 
-    fn write(&self, framed: &Framed) -> io::Result<()> {
+    fn write(&self, framed: Framed) -> io::Result<()> {
         lock(&self.output).push(framed)
     }
 }
@@ -360,33 +365,24 @@ struct Output<W> {
 }
 
 impl<W: Write> Output<W> {
-    fn push(&mut self, framed: &Framed) -> io::Result<()> {
-        let size = framed.len();
-        if size == 0 {
+    fn push(&mut self, framed: Framed) -> io::Result<()> {
+        if framed.size() == 0 {
             return Ok(());
         }
-        if self.gathered.len() + size < GATHER {
-            for part in framed.parts() {
-                self.gathered.extend_from_slice(part);
-            }
-            self.gathered.push(b'\n');
-            return Ok(());
-        }
-        // What waits goes first, in the same call where the system takes it.
-        let parts = framed.parts();
-        let mut slices = [&self.gathered, &**parts[0], &**parts[1], &**parts[2], b"\n"].map(IoSlice::new);
-        let mut left = &mut slices[..];
-        IoSlice::advance_slices(&mut left, 0);
-        while !left.is_empty() {
-            match self.stream.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut left, written),
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                Err(cause) => return Err(cause),
+        let mut large = false;
+        for piece in framed.pieces() {
+            for part in piece.chunks(MOST) {
+                if self.gathered.len() + part.len() < GATHER {
+                    self.gathered.extend_from_slice(part);
+                } else {
+                    self.flush()?;
+                    self.stream.write_all(part)?;
+                    large = true;
+                }
             }
         }
-        self.gathered.clear();
-        self.stream.flush()
+        self.gathered.push(b'\n');
+        if large { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! Response bodies: an answer in a few pieces, or a stream of events.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::pulse::Pulse;
 use crate::envelope::Framed;
+use crate::members::Pieces;
 
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
@@ -28,13 +28,13 @@ pub struct Body {
 
 enum Kind {
     /// What is left of an answer.
-    Answer(VecDeque<Bytes>),
+    Answer(Box<Pieces>),
     Events(Box<Events>),
 }
 
 struct Events {
     stream: BoxStream<'static, Event>,
-    pending: VecDeque<Bytes>,
+    pending: Pieces,
     keep_alive: Interval,
     ended: bool,
 }
@@ -52,6 +52,10 @@ impl Body {
         Self { kind, room: None, pulse: None }
     }
 
+    fn answer(pieces: Pieces) -> Self {
+        Self::of(Kind::Answer(Box::new(pieces)))
+    }
+
     /// Holds room for as long as it is on its way.
     pub(crate) fn holding(mut self, room: Option<OwnedSemaphorePermit>) -> Self {
         self.room = room;
@@ -67,18 +71,18 @@ impl Body {
 
     /// No body.
     pub(crate) fn empty() -> Self {
-        Self::of(Kind::Answer(VecDeque::new()))
+        Self::answer(Pieces::whole(""))
     }
 
     /// A framed answer.
     pub(crate) fn framed(framed: Framed) -> Self {
-        if framed.len() <= SMALL {
-            let mut whole = Vec::with_capacity(framed.len());
-            framed.parts().into_iter().for_each(|part| whole.extend_from_slice(part));
-            return Self::of(Kind::Answer([whole.into()].into()));
+        let size = framed.size();
+        if size > SMALL {
+            return Self::answer(framed.pieces());
         }
-        let parts = [framed.head, framed.members, framed.tail];
-        Self::of(Kind::Answer(parts.into_iter().filter(|part| !part.is_empty()).collect()))
+        let mut whole = Vec::with_capacity(size);
+        framed.pieces().for_each(|piece| whole.extend_from_slice(&piece));
+        Self::answer(Pieces::whole(whole))
     }
 
     /// A stream of events that shows at least every `keep_alive` that it lives.
@@ -87,7 +91,7 @@ impl Body {
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self::of(Kind::Events(Box::new(Events {
             stream,
-            pending: VecDeque::new(),
+            pending: Pieces::whole(""),
             keep_alive,
             ended: false,
         })))
@@ -97,7 +101,7 @@ impl Body {
 impl Events {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         loop {
-            if let Some(bytes) = self.pending.pop_front() {
+            if let Some(bytes) = self.pending.next() {
                 return Poll::Ready(Some(bytes));
             }
             if self.ended {
@@ -111,7 +115,7 @@ impl Events {
                 Poll::Ready(None) => self.ended = true,
                 Poll::Pending => {
                     ready!(self.keep_alive.poll_tick(context));
-                    self.pending.push_back(Bytes::from_static(b":\n\n"));
+                    self.pending = Pieces::whole(":\n\n");
                 }
             }
         }
@@ -121,7 +125,8 @@ impl Events {
         let (framed, id) = match event {
             Event::Message { framed, id } => (framed, id),
             Event::Endpoint(path) => {
-                return self.pending.push_back(format!("event: endpoint\ndata: {path}\n\n").into());
+                self.pending = Pieces::whole(format!("event: endpoint\ndata: {path}\n\n"));
+                return;
             }
         };
         let mut head = match id {
@@ -130,14 +135,8 @@ impl Events {
         }
         .into_bytes();
         head.extend_from_slice(&framed.head);
-        if framed.members.is_empty() {
-            head.extend_from_slice(&framed.tail);
-            head.extend_from_slice(b"\n\n");
-            self.pending.push_back(head.into());
-        } else {
-            let end = Bytes::from_static(b"\n\n");
-            self.pending.extend([head.into(), framed.members, framed.tail, end]);
-        }
+        let tail = [&*framed.tail, b"\n\n"].concat();
+        self.pending = Pieces::new(head.into(), framed.members, tail.into());
     }
 }
 
@@ -159,19 +158,21 @@ impl http_body::Body for Body {
             pulse.moved();
         }
         let bytes = match &mut self.kind {
-            Kind::Answer(parts) => parts.pop_front(),
+            Kind::Answer(pieces) => pieces.next(),
             Kind::Events(events) => ready!(events.poll(context)),
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.kind, Kind::Answer(parts) if parts.is_empty())
+        matches!(&self.kind, Kind::Answer(pieces) if pieces.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Answer(parts) => SizeHint::with_exact(parts.iter().map(|part| part.len() as u64).sum()),
+            Kind::Answer(pieces) => {
+                pieces.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
+            }
             Kind::Events(_) => SizeHint::default(),
         }
     }

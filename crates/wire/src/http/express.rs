@@ -116,9 +116,10 @@ impl Endpoint {
             return Verdict::Begun;
         }
         let ours = request.method == Some("POST") && request.path == Some("/mcp") && !head.unusual;
-        match ours.then(|| self.at_hand(&head, &bytes[start..end])).flatten() {
-            Some(framed) if framed.len() <= LARGEST => Verdict::Answered(end, response(&framed)),
-            _ => Verdict::Long(end),
+        let answer = ours.then(|| self.at_hand(&head, &bytes[start..end])).flatten();
+        match answer.and_then(|framed| response(&framed)) {
+            Some(answer) => Verdict::Answered(end, answer),
+            None => Verdict::Long(end),
         }
     }
 
@@ -143,18 +144,23 @@ impl Endpoint {
     }
 }
 
-/// An answer with the head of its response.
-fn response(framed: &Framed) -> Bytes {
-    let mut out = Vec::with_capacity(framed.len() + 160);
+/// An answer with the head of its response, where it is not too large.
+fn response(framed: &Framed) -> Option<Bytes> {
+    let parts = framed.encoded()?;
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    if size > LARGEST {
+        return None;
+    }
+    let mut out = Vec::with_capacity(size + 160);
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ");
     // Writing to memory does not fail.
-    let _ = write!(out, "{}\r\ndate: ", framed.len());
+    let _ = write!(out, "{size}\r\ndate: ");
     out.extend_from_slice(&date());
     out.extend_from_slice(b"\r\n\r\n");
-    for part in framed.parts() {
+    for part in parts {
         out.extend_from_slice(part);
     }
-    out.into()
+    Some(out.into())
 }
 
 /// The time of day as a header has it, written once a second.

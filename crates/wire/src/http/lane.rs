@@ -171,7 +171,9 @@ impl Write for Lane {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.pulse.moved();
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -179,7 +181,9 @@ impl Write for Lane {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        self.pulse.moved();
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod body;
 mod express;
+mod gather;
 mod guard;
 mod headers;
 mod lane;
@@ -30,6 +31,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
+use self::gather::Gathered;
 use self::guard::Guard;
 use self::lane::Lane;
 use self::old::Old;
@@ -230,7 +232,7 @@ pub async fn serve(
             // Boxed, or the connection would keep room for it for as long as a stream is open.
             Box::pin(async move {
                 let response = endpoint.handle(request).await;
-                Ok::<_, std::convert::Infallible>(response.map(|body| body.watched(pulse)))
+                Ok::<_, std::convert::Infallible>(response.map(|body| Gathered(body.watched(pulse))))
             })
         });
         let (builders, watcher, stop) = (builders.clone(), graceful.watcher(), stop.clone());

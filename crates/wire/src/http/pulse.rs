@@ -47,7 +47,7 @@ impl Pulse {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Some of a body was taken.
+    /// Some of an answer was taken.
     pub(super) fn moved(&self) {
         self.moved.store(self.looks.load(Ordering::Relaxed), Ordering::Relaxed);
     }

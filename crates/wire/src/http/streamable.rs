@@ -256,7 +256,7 @@ impl Endpoint {
 
     /// An answer as a response, if there is room for it.
     async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
-        let room = match self.room(framed.len()).await {
+        let room = match self.room(framed.size()).await {
             Ok(room) => room,
             Err(error) => return response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error),
         };

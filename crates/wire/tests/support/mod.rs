@@ -118,7 +118,7 @@ impl Drop for Ended<'_> {
 
 fn reply(value: &Value) -> Answer {
     let text = Bytes::from(value.to_string());
-    Ok(Reply { members: text.slice(1..text.len() - 1), keep: Some(Keep::default()) })
+    Ok(Reply { members: text.slice(1..text.len() - 1).into(), keep: Some(Keep::default()) })
 }
 
 #[async_trait]

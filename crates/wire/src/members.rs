@@ -1,0 +1,348 @@
+//! The members of a result: JSON in which large contents stand as they are until they are sent.
+//!
+//! What is encoded piece by piece while it is sent never leaves the processor's caches, and never stands
+//! in memory twice.
+
+use std::sync::Arc;
+
+use base64_turbo::STANDARD;
+use bytes::Bytes;
+
+use crate::pool;
+
+/// From what size on contents are encoded as they are sent.
+const LARGE: usize = 48 << 10;
+
+/// How much room there is at first for what is around contents, and for small ones.
+const USUAL: usize = 1 << 10;
+
+/// How much fills a buffer in Base64. A multiple of three, so that pieces have nothing but their last padded.
+const BLOB: usize = pool::SIZE / 4 * 3;
+
+/// The members of a result object as JSON, without the braces around them.
+#[derive(Clone, Debug)]
+pub struct Members(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Encoded(Bytes),
+    /// With large contents among them.
+    Parts(Arc<[Part]>),
+}
+
+#[derive(Debug)]
+enum Part {
+    Json(Bytes),
+    /// What stands between the quotes of a string.
+    Text(String),
+    /// The same, to be written in Base64.
+    Blob(Bytes),
+}
+
+impl Members {
+    /// No members.
+    pub const NONE: Self = Self(Form::Encoded(Bytes::new()));
+
+    /// The JSON, where all of it is encoded.
+    pub fn encoded(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Form::Encoded(json) => Some(json),
+            Form::Parts(_) => None,
+        }
+    }
+
+    /// The same with all of it encoded.
+    pub fn encode(&self) -> Self {
+        let Form::Parts(parts) = &self.0 else { return self.clone() };
+        let mut json = Vec::new();
+        for part in &**parts {
+            match part {
+                Part::Json(part) => json.extend_from_slice(part),
+                Part::Text(text) => libris_escape::append(&mut json, text),
+                Part::Blob(bytes) => append_base64(&mut json, bytes),
+            }
+        }
+        json.into()
+    }
+
+    /// How many bytes of memory they take.
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            Form::Encoded(json) => json.len(),
+            Form::Parts(parts) => parts.iter().map(Part::size).sum(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size() == 0
+    }
+}
+
+impl From<Bytes> for Members {
+    fn from(json: Bytes) -> Self {
+        Self(Form::Encoded(json))
+    }
+}
+
+impl From<Vec<u8>> for Members {
+    fn from(json: Vec<u8>) -> Self {
+        Self::from(Bytes::from(json))
+    }
+}
+
+impl Part {
+    fn size(&self) -> usize {
+        match self {
+            Self::Json(bytes) | Self::Blob(bytes) => bytes.len(),
+            Self::Text(text) => text.len(),
+        }
+    }
+
+    /// How many bytes are sent of it from `at` on, where that can be told without encoding it.
+    fn left(&self, at: usize) -> Option<usize> {
+        match self {
+            Self::Json(json) => Some(json.len() - at),
+            Self::Text(_) => None,
+            Self::Blob(bytes) => Some(STANDARD.encoded_len(bytes.len() - at)),
+        }
+    }
+
+    /// What is sent next from `at` on, and where to go on from.
+    fn piece(&self, at: usize) -> (Bytes, usize) {
+        let mut end = at;
+        let piece = match self {
+            Self::Json(json) => {
+                end = json.len();
+                json.slice(at..)
+            }
+            Self::Text(text) => pool::fill(|buffer| {
+                let written;
+                (end, written) = libris_escape::escape(text, at, buffer);
+                written
+            }),
+            Self::Blob(bytes) => {
+                end = bytes.len().min(at + BLOB);
+                pool::fill(|buffer| base64(&bytes[at..end], buffer))
+            }
+        };
+        (piece, end)
+    }
+}
+
+/// Writes text as a JSON string.
+pub fn escape(json: &mut Vec<u8>, text: &str) {
+    json.push(b'"');
+    libris_escape::append(json, text);
+    json.push(b'"');
+}
+
+/// Writes bytes in Base64 at the start of a buffer that is large enough. How long that is.
+fn base64(bytes: &[u8], buffer: &mut [u8]) -> usize {
+    STANDARD.encode_slice(bytes, buffer).expect("the buffer is large enough")
+}
+
+fn append_base64(json: &mut Vec<u8>, bytes: &[u8]) {
+    let start = json.len();
+    json.resize(start + STANDARD.encoded_len(bytes.len()), 0);
+    base64(bytes, &mut json[start..]);
+}
+
+/// Members being written.
+#[derive(Debug)]
+pub struct Writer {
+    parts: Vec<Part>,
+    json: Vec<u8>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self { parts: Vec::new(), json: Vec::with_capacity(USUAL) }
+    }
+}
+
+impl Writer {
+    /// Where JSON goes next.
+    pub fn json(&mut self) -> &mut Vec<u8> {
+        &mut self.json
+    }
+
+    /// Writes a string.
+    pub fn text(&mut self, text: String) {
+        self.json.push(b'"');
+        if text.len() < LARGE {
+            libris_escape::append(&mut self.json, &text);
+        } else {
+            self.part(Part::Text(text));
+        }
+        self.json.push(b'"');
+    }
+
+    /// Writes a string that is these bytes in Base64.
+    pub fn blob(&mut self, bytes: Bytes) {
+        self.json.push(b'"');
+        if bytes.len() < LARGE {
+            append_base64(&mut self.json, &bytes);
+        } else {
+            self.part(Part::Blob(bytes));
+        }
+        self.json.push(b'"');
+    }
+
+    fn part(&mut self, part: Part) {
+        let before = std::mem::take(&mut self.json);
+        self.parts.extend([Part::Json(before.into()), part]);
+    }
+
+    /// The members that were written.
+    pub fn finish(mut self) -> Members {
+        if self.parts.is_empty() {
+            return self.json.into();
+        }
+        self.parts.push(Part::Json(self.json.into()));
+        Members(Form::Parts(self.parts.into()))
+    }
+}
+
+/// What is left to send of an answer.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    head: Bytes,
+    members: Members,
+    /// Which part of them is next, and from where on.
+    next: (usize, usize),
+    tail: Bytes,
+}
+
+impl Pieces {
+    /// Members with something before and behind them.
+    pub(crate) fn new(head: Bytes, members: Members, tail: Bytes) -> Self {
+        Self { head, members, next: (0, 0), tail }
+    }
+
+    /// Something that is complete as it is.
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::new(bytes.into(), Members::NONE, Bytes::new())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_empty() && self.tail.is_empty() && self.members.is_empty()
+    }
+
+    /// How many bytes that is, where it can be told without encoding them.
+    pub(crate) fn left(&self) -> Option<usize> {
+        let members = match &self.members.0 {
+            Form::Encoded(json) => json.len(),
+            Form::Parts(parts) => {
+                let (next, at) = self.next;
+                let lefts = parts.iter().enumerate().skip(next);
+                lefts.map(|(index, part)| part.left(if index == next { at } else { 0 })).sum::<Option<_>>()?
+            }
+        };
+        Some(self.head.len() + members + self.tail.len())
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if !self.head.is_empty() {
+            return Some(std::mem::take(&mut self.head));
+        }
+        match &mut self.members.0 {
+            Form::Encoded(json) if json.is_empty() => {}
+            Form::Encoded(json) => return Some(std::mem::take(json)),
+            Form::Parts(parts) => {
+                let (next, at) = &mut self.next;
+                let part = &parts[*next];
+                let (piece, end) = part.piece(*at);
+                *at = end;
+                if end == part.size() {
+                    (*next, *at) = (*next + 1, 0);
+                }
+                if *next == parts.len() {
+                    self.members = Members::NONE;
+                }
+                return Some(piece);
+            }
+        }
+        Some(std::mem::take(&mut self.tail)).filter(|tail| !tail.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LARGE, Members, Pieces, Writer};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use bytes::Bytes;
+    use proptest::prelude::{any, prop, proptest};
+    use serde_json::{Value, json};
+
+    /// A text, some bytes and another text, as a service would write them.
+    fn written(text: &str, bytes: &[u8]) -> Members {
+        let mut out = Writer::default();
+        out.json().extend_from_slice(b"\"text\":");
+        out.text(text.to_owned());
+        out.json().extend_from_slice(b",\"blob\":");
+        out.blob(Bytes::copy_from_slice(bytes));
+        out.json().extend_from_slice(b",\"again\":");
+        out.text(text.to_owned());
+        out.finish()
+    }
+
+    fn parsed(json: &[u8]) -> Value {
+        serde_json::from_slice(&[b"{", json, b"}"].concat()).unwrap()
+    }
+
+    fn check(text: &str, bytes: &[u8]) {
+        let members = written(text, bytes);
+        let large = text.len() >= LARGE || bytes.len() >= LARGE;
+        assert_eq!(members.encoded().is_none(), large);
+        let whole = members.encode();
+        let whole = whole.encoded().unwrap();
+        let expected = json!({ "text": text, "blob": STANDARD.encode(bytes), "again": text });
+        assert_eq!(parsed(whole), expected);
+        let mut pieces = Pieces::new("{".into(), members, "}".into());
+        let told = pieces.left();
+        let mut sent = Vec::new();
+        while !pieces.is_empty() {
+            let left = pieces.left();
+            let piece = pieces.next().unwrap();
+            assert!(!piece.is_empty());
+            assert!(left.is_none_or(|left| pieces.left() == Some(left - piece.len())));
+            sent.extend_from_slice(&piece);
+        }
+        assert!(pieces.next().is_none());
+        assert!(told.is_none_or(|told| told == sent.len()));
+        assert_eq!(sent, [b"{", &whole[..], b"}"].concat());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sent_in_pieces_is_what_is_encoded_at_once(
+            text in any::<String>(),
+            bytes in prop::collection::vec(any::<u8>(), 0..50),
+            times in 0usize..20_000,
+        ) {
+            check(&text.repeat(times / text.len().max(1)), &bytes.repeat(times / 7));
+        }
+    }
+
+    #[test]
+    fn sizes_around_the_borders_of_pieces_are_right() {
+        for size in [0, 1, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE, 64 << 10, 200_000] {
+            for unit in ["x", "\"", "\u{1}", "ü"] {
+                let text = unit.repeat(size / unit.len());
+                check(&text, text.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn only_large_text_hides_how_long_it_is() {
+        let left = |members| Pieces::new("{".into(), members, "}".into()).left();
+        assert!(left(written(&"x".repeat(LARGE - 1), &[7; 3 * LARGE])).is_some());
+        assert!(left(written(&"x".repeat(LARGE), b"")).is_none());
+    }
+}

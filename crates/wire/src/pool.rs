@@ -1,0 +1,67 @@
+//! Buffers that are used again and again, while they are still in the processor's caches.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use crate::lock::lock;
+
+/// How large each of them is.
+pub(crate) const SIZE: usize = 64 << 10;
+
+/// How many are kept for later.
+const KEPT: usize = 64;
+
+static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
+
+/// What `write` puts at the start of a buffer; it tells how much that is.
+pub(crate) fn fill(write: impl FnOnce(&mut [u8]) -> usize) -> Bytes {
+    let free = lock(&FREE).pop();
+    let mut buffer = Buffer { bytes: free.unwrap_or_else(|| vec![0; SIZE].into()), filled: 0 };
+    buffer.filled = write(&mut buffer.bytes);
+    Bytes::from_owner(buffer)
+}
+
+/// A buffer that goes back once nobody needs what is in it.
+struct Buffer {
+    bytes: Box<[u8]>,
+    filled: usize,
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut free = lock(&FREE);
+        if free.len() < KEPT {
+            free.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FREE, KEPT, fill};
+    use crate::lock::lock;
+
+    #[test]
+    fn what_was_written_stays_until_nobody_needs_it() {
+        let many: Vec<_> = (0..2 * KEPT)
+            .map(|number| {
+                fill(|buffer| {
+                    buffer[..3].fill(number as u8);
+                    3
+                })
+            })
+            .collect();
+        for (number, bytes) in many.iter().enumerate() {
+            assert_eq!(bytes[..], [number as u8; 3]);
+        }
+        drop(many);
+        assert!(lock(&FREE).len() <= KEPT);
+    }
+}
