@@ -44,6 +44,8 @@ mod range;
 mod remote;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
+#[cfg(any(feature = "http", feature = "notion"))]
+mod tls;
 
 #[cfg(all(feature = "command", unix))]
 pub use command::Commands;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -18,7 +18,6 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Error, Result};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -26,6 +25,7 @@ use super::config::{Limits, Method};
 use super::endpoint::Endpoint;
 use super::fault::Fault;
 use super::guard::{Guard, Refused};
+use crate::tls;
 
 /// The longest that a service can ask us to wait.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -55,7 +55,7 @@ pub(super) struct Reply {
 impl Client {
     /// One that is `secure` speaks TLS, and needs the certificates of the system.
     pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
-        let tls = tls(secure)
+        let tls = tls::config(secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
         let mut connector = HttpConnector::new_with_resolver(guard);
         connector.enforce_http(false);
@@ -302,18 +302,6 @@ impl std::fmt::Display for Full {
 }
 
 impl std::error::Error for Full {}
-
-/// Certificates are checked as the system does, where there are any to check.
-fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = match secure {
-        true => config.with_platform_verifier()?,
-        false => config.with_root_certificates(rustls::RootCertStore::empty()),
-    };
-    Ok(config.with_no_client_auth())
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Asking Notion, as often and as patiently as it wants.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,12 +15,12 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Error, Result, Uri};
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Config;
+use crate::tls;
 
 /// The version of the API that is spoken.
 const VERSION: &str = "2026-03-11";
@@ -123,7 +123,7 @@ impl Client {
             (HeaderName::from_static("notion-version"), HeaderValue::from_static(VERSION)),
         ]);
         let secure = base.starts_with("https:");
-        let tls = tls(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
+        let tls = tls::config(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
@@ -274,19 +274,6 @@ fn base(url: &str) -> Result<String> {
         Some("http") if plain && local => Ok(url.trim_end_matches('/').to_owned()),
         _ => Err(wrong()),
     }
-}
-
-/// TLS with what the system trusts, where it is needed. The provider is named, so that no other part of the
-/// program decides.
-fn tls(secure: bool) -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let config = match secure {
-        true => config.with_platform_verifier()?,
-        false => config.with_root_certificates(rustls::RootCertStore::empty()),
-    };
-    Ok(config.with_no_client_auth())
 }
 
 fn busy() -> Fault {
