@@ -1,7 +1,6 @@
 //! The members of a result: JSON in which large contents stand as they are until they are sent.
 //!
-//! What is encoded piece by piece while it is sent never leaves the processor's caches, and never stands
-//! in memory twice.
+//! Encoded ahead, a large content would stand in memory twice until the last of it is sent.
 
 use std::sync::Arc;
 

@@ -99,14 +99,26 @@ async fn answer(response: Response<Incoming>) -> (StatusCode, Value) {
     (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
 }
 
+/// A stream of events, several of which may come at once.
+struct Events {
+    body: Incoming,
+    arrived: String,
+}
+
+fn events(response: Response<Incoming>) -> Events {
+    Events { body: response.into_body(), arrived: String::new() }
+}
+
 /// The next event of a stream, whole.
-async fn event(stream: &mut Incoming) -> Option<String> {
-    let mut text = String::new();
-    while !text.ends_with("\n\n") {
-        let frame = stream.frame().await?.unwrap();
-        text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+async fn event(stream: &mut Events) -> Option<String> {
+    loop {
+        if let Some(end) = stream.arrived.find("\n\n") {
+            let rest = stream.arrived.split_off(end + 2);
+            return Some(std::mem::replace(&mut stream.arrived, rest));
+        }
+        let frame = stream.body.frame().await?.unwrap();
+        stream.arrived.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
     }
-    Some(text)
 }
 
 #[tokio::test]
@@ -230,7 +242,7 @@ async fn a_session_has_a_stream_that_ends_with_it() {
     let response = server.bare("GET", "/mcp", &headers).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(response.headers()["x-accel-buffering"], "no");
-    let mut stream = response.into_body();
+    let mut stream = events(response);
     assert_eq!(event(&mut stream).await.as_deref(), Some(":\n\n"));
     server.bare("DELETE", "/mcp", &headers[..1]).await;
     while event(&mut stream).await.is_some() {}
@@ -267,19 +279,19 @@ async fn news_reach_a_session_on_its_newest_stream_and_are_told_again_if_lost() 
     assert_eq!(answer["result"], json!({}));
     // It is owed what happened while it had no stream.
     server.toy.update("toy:a");
-    let mut first = server.bare("GET", "/mcp", &headers).await.into_body();
+    let mut first = events(server.bare("GET", "/mcp", &headers).await);
     let told = event(&mut first).await.unwrap();
     assert!(told.starts_with("event: message\nid: 1\n"), "{told}");
     assert_eq!(data(&told)["params"], json!({ "uri": "toy:a" }));
 
     // It got the first and says so; what came after it got lost.
     let mut second =
-        server.bare("GET", "/mcp", &[headers[0], headers[1], ("last-event-id", "1")]).await.into_body();
+        events(server.bare("GET", "/mcp", &[headers[0], headers[1], ("last-event-id", "1")]).await);
     until(|| server.toy.following() == 1).await;
     server.toy.relist();
     assert!(event(&mut second).await.unwrap().contains("id: 2\n"));
     let resumed = [headers[0], headers[1], ("last-event-id", "1")];
-    let mut third = server.bare("GET", "/mcp", &resumed).await.into_body();
+    let mut third = events(server.bare("GET", "/mcp", &resumed).await);
     let told = event(&mut third).await.unwrap();
     assert_eq!(data(&told)["method"], "notifications/resources/list_changed");
 
@@ -305,7 +317,7 @@ async fn listening_is_acknowledged_told_and_ended_well() {
     let response = server.post(&headers, &listen(wanted)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(response.headers()["x-accel-buffering"], "no");
-    let mut stream = response.into_body();
+    let mut stream = events(response);
     let meta = json!({ "io.modelcontextprotocol/subscriptionId": 7 });
     let granted = json!({ "resourceSubscriptions": ["toy:a"], "resourcesListChanged": true });
     let acknowledged = data(&event(&mut stream).await.unwrap());
@@ -354,7 +366,7 @@ async fn streams_end_when_the_server_stops() {
     let server = Server::start(Config::default()).await;
     let session = server.session("2025-11-25").await;
     let headers = [("mcp-session-id", &*session), ("accept", "text/event-stream")];
-    let mut stream = server.bare("GET", "/mcp", &headers).await.into_body();
+    let mut stream = events(server.bare("GET", "/mcp", &headers).await);
     server.stop.cancel();
     assert_eq!(event(&mut stream).await, None);
     drop(stream);
@@ -416,7 +428,7 @@ async fn progress_turns_the_answer_into_a_stream() {
     ];
     let response = server.post(&headers, &read).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    let mut stream = response.into_body();
+    let mut stream = events(response);
     let progress = data(&event(&mut stream).await.unwrap());
     assert_eq!(progress["params"], json!({ "progressToken": 7, "progress": 1, "total": 2 }));
     server.toy.go.notify_one();
@@ -556,7 +568,7 @@ async fn sessions_are_bounded() {
 #[tokio::test]
 async fn the_old_transport_answers_on_its_stream() {
     let server = Server::start(Config { sse: true, ..Config::default() }).await;
-    let mut stream = server.bare("GET", "/sse", &[]).await.into_body();
+    let mut stream = events(server.bare("GET", "/sse", &[]).await);
     let endpoint = event(&mut stream).await.unwrap();
     let path = endpoint.strip_prefix("event: endpoint\ndata: ").unwrap().trim_end().to_owned();
     let post = async |message: &Value| {
