@@ -3,7 +3,7 @@
 //! Escaping is the most expensive step of a large answer. Libraries look for the next character to escape
 //! and begin anew behind it, and so lose most of their speed in text as people write it, with a line end or
 //! a quote in every few words. On processors with AVX2 this crate widens eight bytes at a time by a table
-//! of where backslashes go, without a branch that depends on the text: of source code it escapes 1 MiB in
+//! of where backslashes go, however many there are and wherever: of source code it escapes 1 MiB in
 //! 0.25 ms rather than in 0.46. Elsewhere it does what the libraries do.
 
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +36,11 @@ pub fn escape(text: &str, from: usize, out: &mut [u8]) -> (usize, usize) {
     by_library(text, from, out)
 }
 
+/// Room to [`append`] so much text. It is enough if there is not much to escape.
+pub fn room(size: usize) -> usize {
+    size + size / 16 + LEAST
+}
+
 /// Appends all of `text`.
 pub fn append(json: &mut Vec<u8>, text: &str) {
     let special = |found, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');
@@ -45,8 +50,7 @@ pub fn append(json: &mut Vec<u8>, text: &str) {
     let mut from = 0;
     while from < text.len() {
         let start = json.len();
-        let rest = text.len() - from;
-        json.resize(start + rest + rest / 16 + LEAST, 0);
+        json.resize(start + room(text.len() - from), 0);
         let (end, written) = escape(text, from, &mut json[start..]);
         json.truncate(start + written);
         from = end;

@@ -12,20 +12,21 @@ use libris_wire::{Question, Reply, Revision};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 
-/// How many answers of usual size there is room for, before any is kept.
-const EXPECTED: usize = 64;
+/// How many answers of usual size there is room for, before any is kept: 32 for each part, or the cache makes
+/// fewer parts.
+const EXPECTED: usize = 32 * PARTS;
 
 /// What an answer costs beside its bytes.
 const OVERHEAD: usize = 256;
 
 /// Each part has a lock and a share of the bytes, which no answer may exceed.
-const PARTS: usize = 8;
+const PARTS: usize = 2;
 
 /// Kept answers, within a number of bytes.
 pub(crate) struct Kept {
     answers: Cache<Key, Arc<Answer>, Bytes>,
-    /// How large an answer may be.
-    largest: usize,
+    /// What an answer may weigh.
+    heaviest: u64,
     /// What times are counted from.
     began: Instant,
 }
@@ -122,8 +123,9 @@ impl Kept {
             .expect("both capacities are given");
         let answers =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        let largest = usize::try_from(bytes).unwrap_or(usize::MAX) / PARTS;
-        Self { answers, largest, began: Instant::now() }
+        // The cache itself takes a little less than the whole share.
+        let heaviest = bytes / PARTS as u64 / 10 * 9;
+        Self { answers, heaviest, began: Instant::now() }
     }
 
     /// The answer to a question, if one is kept that was right at `since` or later. So questions that have
@@ -158,14 +160,21 @@ impl Kept {
         mut reply: Reply,
         proof: Option<Proof>,
     ) -> Reply {
-        let Some(proof) = proof.filter(|_| reply.members.size() <= self.largest) else { return reply };
+        let Some(proof) = proof else { return reply };
         let asked = Asked { revision, question };
-        if reply.members.encoded().is_none() && self.answers.peek(&asked).is_some() {
+        let size = reply.members.size() as u64;
+        if reply.members.encoded().is_none()
+            && size + size / 3 <= self.heaviest
+            && self.answers.peek(&asked).is_some_and(|seen| seen.proof.holds())
+        {
             reply.members = reply.members.encode();
         }
         let kept = reply.members.encoded().map(|_| reply.clone());
-        let answer = Answer { reply: kept, proof, proven: AtomicU64::new(0) };
-        self.answers.insert(Key::new(asked), Arc::new(answer));
+        let (key, answer) = (Key::new(asked), Answer { reply: kept, proof, proven: AtomicU64::new(0) });
+        let answer = Arc::new(answer);
+        if Bytes.weight(&key, &answer) <= self.heaviest {
+            self.answers.insert(key, answer);
+        }
         reply
     }
 
@@ -263,10 +272,14 @@ mod tests {
             assert_eq!(asked(), (false, false));
         }
         assert!(kept.bytes() < 1000);
-        // What there would be no room for is not encoded in vain.
-        let small = Kept::new(80_000);
-        for _ in 0..3 {
-            assert!(small.keep(NOW, a, large(), proof()).members.encoded().is_none());
+        // What there would be no room for is not encoded in vain, and what there is room for is kept.
+        for (bytes, kept) in [(160_000, false), (260_000, false), (320_000, true)] {
+            let small = Kept::new(bytes);
+            for _ in 0..3 {
+                let reply = small.keep(NOW, a, large(), proof());
+                assert_eq!(reply.members.encoded().is_some(), find(&small, NOW, a).is_some());
+            }
+            assert_eq!(find(&small, NOW, a).is_some(), kept, "{bytes}");
         }
     }
 

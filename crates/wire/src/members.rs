@@ -53,7 +53,7 @@ impl Members {
     /// The same with all of it encoded.
     pub fn encode(&self) -> Self {
         let Form::Parts(parts) = &self.0 else { return self.clone() };
-        let mut json = Vec::new();
+        let mut json = Vec::with_capacity(parts.iter().map(Part::room).sum());
         for part in &**parts {
             match part {
                 Part::Json(part) => json.extend_from_slice(part),
@@ -61,6 +61,7 @@ impl Members {
                 Part::Blob(bytes) => append_base64(&mut json, bytes),
             }
         }
+        json.shrink_to_fit();
         json.into()
     }
 
@@ -94,6 +95,15 @@ impl Part {
         match self {
             Self::Json(bytes) | Self::Blob(bytes) => bytes.len(),
             Self::Text(text) => text.len(),
+        }
+    }
+
+    /// How much room to make for it; a text full of escapes needs more.
+    fn room(&self) -> usize {
+        match self {
+            Self::Json(json) => json.len(),
+            Self::Text(text) => libris_escape::room(text.len()),
+            Self::Blob(bytes) => STANDARD.encoded_len(bytes.len()),
         }
     }
 
@@ -141,8 +151,10 @@ fn base64(bytes: &[u8], buffer: &mut [u8]) -> usize {
 }
 
 fn append_base64(json: &mut Vec<u8>, bytes: &[u8]) {
-    let start = json.len();
-    json.resize(start + STANDARD.encoded_len(bytes.len()), 0);
+    let (start, size) = (json.len(), STANDARD.encoded_len(bytes.len()));
+    // With some for what follows.
+    json.reserve(size + USUAL);
+    json.resize(start + size, 0);
     base64(bytes, &mut json[start..]);
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -375,14 +375,30 @@ impl<W: Write> Output<W> {
                 if self.gathered.len() + part.len() < GATHER {
                     self.gathered.extend_from_slice(part);
                 } else {
-                    self.flush()?;
-                    self.stream.write_all(part)?;
+                    self.write_behind(part)?;
                     large = true;
                 }
             }
         }
         self.gathered.push(b'\n');
         if large { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what waits and then this, in the same call where the system takes it.
+    fn write_behind(&mut self, part: &[u8]) -> io::Result<()> {
+        let mut slices = [&self.gathered, part].map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        self.gathered.clear();
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -18,11 +18,14 @@ use crate::members::Pieces;
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
 
+/// Room for what is on its way.
+pub(super) type Room = Arc<OwnedSemaphorePermit>;
+
 /// The body of a response.
 pub struct Body {
     kind: Kind,
     /// Room for what is on its way, given back when that has left.
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<Room>,
     pulse: Option<Arc<Pulse>>,
 }
 
@@ -58,8 +61,13 @@ impl Body {
 
     /// Holds room for as long as it is on its way.
     pub(crate) fn holding(mut self, room: Option<OwnedSemaphorePermit>) -> Self {
-        self.room = room;
+        self.room = room.map(Arc::new);
         self
+    }
+
+    /// The room that it holds, to be held by its pieces too: it may be gone before they have left.
+    pub(super) fn room(&self) -> Option<Room> {
+        self.room.clone()
     }
 
     /// Shows in `pulse` that it moves.

@@ -1,4 +1,4 @@
-//! Several pieces of a body as one, so that they leave in one call of the system.
+//! Several pieces of a body as one, so that over HTTP/1 they leave in one call of the system.
 //!
 //! A call for each piece would wake the client for each, which costs more than encoding it. Hyper gathers
 //! too, but no more than it may read ahead of a request.
@@ -10,15 +10,27 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
+use http::Version;
 use http_body::{Frame, SizeHint};
 
-use super::body::Body;
+use super::body::{Body, Room};
 
-/// How many bytes are gathered.
-const ENOUGH: usize = 2 << 20;
+/// How many bytes are gathered at most, and a piece more.
+pub(super) const MOST: usize = 2 << 20;
 
 /// A body whose pieces are gathered.
-pub(super) struct Gathered(pub(super) Body);
+pub(super) struct Gathered {
+    body: Body,
+    enough: usize,
+}
+
+impl Gathered {
+    pub(super) fn new(body: Body, version: Version) -> Self {
+        // HTTP/2 cuts everything into small frames again.
+        let enough = if version == Version::HTTP_2 { 1 } else { MOST };
+        Self { body, enough }
+    }
+}
 
 impl http_body::Body for Gathered {
     type Data = Rope;
@@ -28,9 +40,9 @@ impl http_body::Body for Gathered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Rope>, Infallible>>> {
-        let mut rope = Rope::default();
-        while rope.left < ENOUGH {
-            match Pin::new(&mut self.0).poll_frame(context) {
+        let mut rope = Rope { _room: self.body.room(), ..Rope::default() };
+        while rope.left < self.enough {
+            match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(piece) = frame.into_data() {
                         rope.push(piece);
@@ -45,11 +57,11 @@ impl http_body::Body for Gathered {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        self.body.size_hint()
     }
 }
 
@@ -58,6 +70,8 @@ impl http_body::Body for Gathered {
 pub(super) struct Rope {
     pieces: VecDeque<Bytes>,
     left: usize,
+    /// Given back when all of them have left.
+    _room: Option<Room>,
 }
 
 impl Rope {
@@ -95,9 +109,18 @@ impl Buf for Rope {
 
 #[cfg(test)]
 mod tests {
-    use super::Rope;
+    use super::{Gathered, MOST, Rope};
+    use crate::envelope::Framed;
+    use crate::http::body::Body;
+    use crate::members::Writer;
     use bytes::{Buf as _, Bytes};
+    use http::Version;
+    use http_body::Body as _;
     use std::io::IoSlice;
+    use std::pin::Pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+    use tokio::sync::Semaphore;
 
     fn rope() -> Rope {
         let mut rope = Rope::default();
@@ -127,5 +150,42 @@ mod tests {
         let count = rope.chunks_vectored(&mut slices);
         assert_eq!(slices[..count].iter().map(|slice| slice.len()).collect::<Vec<_>>(), [2, 4, 5]);
         assert_eq!(rope.chunks_vectored(&mut slices[..1]), 1);
+    }
+
+    fn body(size: usize) -> Body {
+        let mut out = Writer::default();
+        out.text("x".repeat(size));
+        Body::framed(Framed { members: out.finish(), ..Framed::whole("") })
+    }
+
+    fn next(body: &mut Gathered) -> Option<Rope> {
+        match Pin::new(body).poll_frame(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(frame) => Some(frame?.unwrap().into_data().ok().unwrap()),
+            Poll::Pending => panic!("an answer does not wait"),
+        }
+    }
+
+    #[test]
+    fn what_is_gathered_is_bounded() {
+        for (version, most) in [(Version::HTTP_11, MOST + (64 << 10)), (Version::HTTP_2, 64 << 10)] {
+            let size = 5 << 20;
+            let mut body = Gathered::new(body(size), version);
+            let ropes: Vec<_> = std::iter::from_fn(|| next(&mut body)).map(|rope| rope.remaining()).collect();
+            assert_eq!(ropes.iter().sum::<usize>(), size + 2);
+            assert!(ropes.iter().all(|&size| size <= most), "{ropes:?}");
+        }
+    }
+
+    #[test]
+    fn room_is_given_back_when_the_last_piece_has_left() {
+        let room = Arc::new(Semaphore::new(1));
+        let permit = room.clone().try_acquire_owned().ok();
+        let mut body = Gathered::new(body(1 << 20).holding(permit), Version::HTTP_11);
+        let rope = next(&mut body).unwrap();
+        assert!(body.is_end_stream());
+        drop(body);
+        assert_eq!(room.available_permits(), 0);
+        drop(rope);
+        assert_eq!(room.available_permits(), 1);
     }
 }

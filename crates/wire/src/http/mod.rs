@@ -226,13 +226,16 @@ pub async fn serve(
         let served = endpoint.clone();
         let pulse = Arc::<Pulse>::default();
         let (seen, watched) = (pulse.clone(), pulse.clone());
-        let service = service_fn(move |request| {
+        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
             seen.asked();
             let (endpoint, pulse) = (endpoint.clone(), seen.clone());
             // Boxed, or the connection would keep room for it for as long as a stream is open.
             Box::pin(async move {
+                let version = request.version();
                 let response = endpoint.handle(request).await;
-                Ok::<_, std::convert::Infallible>(response.map(|body| Gathered(body.watched(pulse))))
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|body| Gathered::new(body.watched(pulse), version)),
+                )
             })
         });
         let (builders, watcher, stop) = (builders.clone(), graceful.watcher(), stop.clone());

@@ -14,6 +14,7 @@ use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::body::{Body, Event};
+use super::gather::MOST;
 use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
 use super::session::Session;
 use super::{Endpoint, response};
@@ -256,7 +257,9 @@ impl Endpoint {
 
     /// An answer as a response, if there is room for it.
     async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
-        let room = match self.room(framed.size()).await {
+        // What is being sent of something that is encoded meanwhile stands in memory twice.
+        let twice = if framed.encoded().is_none() { framed.size().min(MOST) } else { 0 };
+        let room = match self.room(framed.size() + twice).await {
             Ok(room) => room,
             Err(error) => return response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error),
         };
