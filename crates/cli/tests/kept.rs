@@ -91,7 +91,12 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
     let text = ["x\n", "---\ntitle: T\n---\nbody\n", "*.md\n", "b/\n!two.md\n", "", "{\"a\": 1}"];
     let _ = match dice.roll(14) {
         // Often of the same size as before, and within the same tick of the clock.
-        0..=3 => fs::write(&one, format!("{:06}{}", number % 7, dice.pick(&text))),
+        0..=2 => fs::write(&one, format!("{:06}{}", number % 7, dice.pick(&text))),
+        // So large that it is encoded as it is sent, and kept when it is asked for again.
+        3 => fs::write(
+            &one,
+            format!("{:06}{}", number % 7, dice.pick(&["\"wörd\"\n", "\0data"])).repeat(8_000),
+        ),
         4 => fs::OpenOptions::new().append(true).open(&one).and_then(|mut file| file.write_all(b"more\n")),
         5 => fs::rename(&one, &other),
         6 => fs::remove_file(&one),
