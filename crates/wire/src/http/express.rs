@@ -1,29 +1,36 @@
-//! The short way for requests whose answer is at hand.
+//! The short way for usual requests.
 //!
-//! Such a request is recognised in the bytes as they came from the socket and answered there. Nothing is
-//! decided here: a request that is not usual in every respect, or whose answer is not kept, goes the long
-//! way with all its bytes, and what it may be refused for is found there.
+//! Such a request is recognised in the bytes as they came from the socket, and answered beside hyper. Nothing
+//! is refused here: a request that is not usual in every respect goes the long way with all its bytes, and
+//! what it may be refused for is found there.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use http::Extensions;
 
 use super::Endpoint;
-use super::headers::{Said, USUAL};
+use super::answering::Making;
+use super::headers::{Said, Takes, USUAL};
+use crate::Call;
 use crate::envelope::{self, Framed, Incoming, Message};
+use crate::request::Request;
 
 /// The most header fields of a request that goes the short way.
 const FIELDS: usize = 32;
 
-/// The largest request and the largest answer that go the short way, in bytes: no more than the system
-/// keeps for a connection anyway.
+/// The largest request that goes the short way, and the largest answer that is put into one piece, in bytes:
+/// no more than the system keeps for a connection anyway.
 const LARGEST: usize = 64 << 10;
 
 /// What the bytes that a client has sent come to.
 pub(super) enum Verdict {
     /// A request of this many bytes, and its answer.
     Answered(usize, Bytes),
+    /// A request of this many bytes whose answer is yet to be made.
+    Understood(usize, Making),
     /// A request of this many bytes that goes the long way.
     Long(usize),
     /// The beginning of a request.
@@ -94,7 +101,7 @@ impl<'a> Head<'a> {
 
 impl Endpoint {
     /// Looks at what a client has sent since its last request.
-    pub(super) fn express(&self, bytes: &[u8]) -> Verdict {
+    pub(super) fn express(self: &Arc<Self>, bytes: &[u8]) -> Verdict {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let start = match request.parse(bytes) {
@@ -116,14 +123,10 @@ impl Endpoint {
             return Verdict::Begun;
         }
         let ours = request.method == Some("POST") && request.path == Some("/mcp") && !head.unusual;
-        let answer = ours.then(|| self.at_hand(&head, &bytes[start..end])).flatten();
-        match answer.and_then(|framed| response(&framed)) {
-            Some(answer) => Verdict::Answered(end, answer),
-            None => Verdict::Long(end),
-        }
+        ours.then(|| self.understood(&head, &bytes[start..end], end)).flatten().unwrap_or(Verdict::Long(end))
     }
 
-    fn at_hand(&self, head: &Head<'_>, body: &[u8]) -> Option<Framed> {
+    fn understood(self: &Arc<Self>, head: &Head<'_>, body: &[u8], end: usize) -> Option<Verdict> {
         let usual = head.accept == Some(USUAL)
             && head.kind == Some(b"application/json")
             && self.guard.is_usual(head.host?);
@@ -134,13 +137,40 @@ impl Endpoint {
             return None;
         };
         let now = Instant::now();
-        if params.meta().ok()?.version().ok()?.is_some() {
-            let revision = head.said.modern(&method, &params).ok()?;
-            return self.protocol.kept(revision, None, now, &id, &method, &params);
+        let meta = params.meta().ok()?;
+        let modern = meta.version().ok()?.is_some();
+        let (revision, session) = if modern {
+            (head.said.modern(&method, &params).ok()?, None)
+        } else {
+            let session = self.find_session(&head.said)?;
+            (session.revision, Some(session))
+        };
+        let listener = session.as_ref().map(|session| &*session.news.listener);
+        let kept = self.protocol.kept(revision, listener, now, &id, &method, &params);
+        if let Some(answer) = kept.as_ref().and_then(response) {
+            return Some(Verdict::Answered(end, answer));
         }
-        let session = self.find_session(&head.said)?;
-        let listener = &*session.news.listener;
-        self.protocol.kept(session.revision, Some(listener), now, &id, &method, &params)
+        let endpoint = self.clone();
+        if let Some(framed) = kept {
+            let making = async move { endpoint.framed(Takes::BOTH, Some(&id), framed).await };
+            return Some(Verdict::Understood(end, Box::pin(making)));
+        }
+        let request = Request::parse(revision, &method, &params).ok()?;
+        // These need headers that only hyper has, or come to a stream.
+        let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
+        if more || meta.progress_token().is_some() {
+            return None;
+        }
+        let making = async move {
+            match session {
+                None => endpoint.answer(Takes::BOTH, Call::new(revision), None, &id, request).await,
+                Some(session) => {
+                    let nothing = Extensions::new();
+                    endpoint.in_session(&session, Takes::BOTH, &nothing, None, &id, request).await
+                }
+            }
+        };
+        Some(Verdict::Understood(end, Box::pin(making)))
     }
 }
 
@@ -164,7 +194,7 @@ fn response(framed: &Framed) -> Option<Bytes> {
 }
 
 /// The time of day as a header has it, written once a second.
-fn date() -> [u8; 29] {
+pub(super) fn date() -> [u8; 29] {
     thread_local! {
         static LAST: std::cell::Cell<(u64, [u8; 29])> = const { std::cell::Cell::new((0, [b' '; 29])) };
     }

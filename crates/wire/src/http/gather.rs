@@ -14,9 +14,12 @@ use http::Version;
 use http_body::{Frame, SizeHint};
 
 use super::body::{Body, Room};
+use crate::pool;
 
-/// How many bytes are gathered at most, and a piece more.
-pub(super) const MOST: usize = 2 << 20;
+/// How many bytes are gathered at most, and a piece more. So much that few calls are needed, and so little
+/// that the client is busy with it while the next is encoded: a processor that has nothing to do for long
+/// sleeps, and is dear to wake.
+pub(super) const MOST: usize = 13 * pool::SIZE;
 
 /// A body whose pieces are gathered.
 pub(super) struct Gathered {
@@ -75,9 +78,14 @@ pub(super) struct Rope {
 }
 
 impl Rope {
-    fn push(&mut self, piece: Bytes) {
+    pub(super) fn push(&mut self, piece: Bytes) {
         self.left += piece.len();
         self.pieces.push_back(piece);
+    }
+
+    pub(super) fn put_before(&mut self, piece: Bytes) {
+        self.left += piece.len();
+        self.pieces.push_front(piece);
     }
 }
 
@@ -180,7 +188,7 @@ mod tests {
     fn room_is_given_back_when_the_last_piece_has_left() {
         let room = Arc::new(Semaphore::new(1));
         let permit = room.clone().try_acquire_owned().ok();
-        let mut body = Gathered::new(body(1 << 20).holding(permit), Version::HTTP_11);
+        let mut body = Gathered::new(body(MOST / 2).holding(permit), Version::HTTP_11);
         let rope = next(&mut body).unwrap();
         assert!(body.is_end_stream());
         drop(body);

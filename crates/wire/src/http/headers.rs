@@ -55,12 +55,15 @@ pub(super) struct Takes {
 }
 
 impl Takes {
+    /// What nearly all clients take.
+    pub(super) const BOTH: Self = Self { json: true, events: true };
+
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut takes = Self { json: false, events: false };
         let mut said = false;
         for value in headers.get_all(ACCEPT) {
             if value == USUAL {
-                return Self { json: true, events: true };
+                return Self::BOTH;
             }
             for range in value.to_str().unwrap_or_default().split(',') {
                 said = true;
@@ -70,7 +73,7 @@ impl Takes {
                 takes.events |= is(&["*/*", "text/event-stream", "text/*"]);
             }
         }
-        if said { takes } else { Self { json: true, events: true } }
+        if said { takes } else { Self::BOTH }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A connection with a short way beside hyper.
 //!
-//! What a client sends is looked at before hyper gets it, while hyper has nothing to do. A request whose
-//! answer is at hand is answered here, and hyper never hears of it. Any other is passed on whole, and from
-//! then until its answer has been written, what comes in waits. Bytes whose end cannot be told are passed
-//! on with all that follows, and the short way is closed for the rest of the connection.
+//! What a client sends is looked at before hyper gets it, while hyper has nothing to do. A usual request is
+//! answered here, and hyper never hears of it. Any other is passed on whole. Until the answer has been
+//! written, what comes in waits. Bytes whose end cannot be told are passed on with all that follows, and the
+//! short way is closed for the rest of the connection.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -20,10 +20,11 @@ use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
 use super::Endpoint;
+use super::answering::Answering;
 use super::express::Verdict;
 use super::pulse::Pulse;
 
-/// How much is read at once, and how much may wait for hyper to be done.
+/// How much is read at once, and how much may wait for an answer to be written.
 const CHUNK: usize = 8 << 10;
 
 /// How long an answer may take that nobody may be waiting for any more: a client that has closed its side
@@ -41,6 +42,8 @@ pub(super) struct Lane {
     passing: usize,
     /// An answer that is not sent whole.
     answer: Bytes,
+    /// An answer that is made here.
+    answering: Option<Box<Answering>>,
     state: State,
     /// Once the client has said that it sends no more, how long its last request may still take.
     leaving: Option<Pin<Box<Sleep>>>,
@@ -66,6 +69,7 @@ impl Lane {
             waiting: BytesMut::new(),
             passing: 0,
             answer: Bytes::new(),
+            answering: None,
             state: State::Rests,
             leaving: None,
         }
@@ -81,6 +85,10 @@ impl Lane {
                 self.pulse.served();
                 self.waiting.advance(size);
                 self.answer = answer;
+            }
+            Verdict::Understood(size, making) => {
+                self.waiting.advance(size);
+                self.answering = Some(Box::new(Answering::new(making, self.pulse.clone())));
             }
             Verdict::Long(size) => {
                 self.state = State::Works(self.pulse.bodies_ended().wrapping_add(1));
@@ -119,6 +127,10 @@ impl Lane {
             }
             self.answer.advance(sent);
         }
+        if let Some(answering) = &mut self.answering {
+            ready!(answering.poll(context, &mut self.stream))?;
+            self.answering = None;
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -131,16 +143,22 @@ impl Read for Lane {
     ) -> Poll<io::Result<()>> {
         let lane = self.get_mut();
         loop {
-            ready!(lane.poll_send(context))?;
-            if lane.pass(&mut buffer) {
-                return Poll::Ready(Ok(()));
+            let thinks = match lane.poll_send(context)? {
+                Poll::Ready(()) => false,
+                Poll::Pending if lane.answering.as_ref().is_some_and(|it| it.is_being_made()) => true,
+                Poll::Pending => return Poll::Pending,
+            };
+            if !thinks {
+                if lane.pass(&mut buffer) {
+                    return Poll::Ready(Ok(()));
+                }
+                if lane.look() {
+                    continue;
+                }
             }
-            if lane.look() {
-                continue;
-            }
-            let works = matches!(lane.state, State::Works(_));
+            let works = thinks || matches!(lane.state, State::Works(_));
             if lane.waiting.len() >= CHUNK && works {
-                // Hyper wakes this once it has written the answer.
+                // Woken once the answer is there, or hyper has written it.
                 return Poll::Pending;
             }
             if let Some(leaving) = &mut lane.leaving {
@@ -148,6 +166,8 @@ impl Read for Lane {
                 if works && (!lane.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
                     return Poll::Pending;
                 }
+                // Or hyper would wait for it before it closes.
+                lane.answering = None;
                 return Poll::Ready(Ok(()));
             }
             // Asked before there is room for what comes, which most streams never send.

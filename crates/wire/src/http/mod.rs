@@ -1,5 +1,6 @@
 //! The HTTP transports: Streamable HTTP at `/mcp` for both eras, and the old HTTP+SSE on request.
 
+mod answering;
 mod body;
 mod express;
 mod gather;

@@ -8,7 +8,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::request::Parts as Head;
-use http::{Request as HttpRequest, Response, StatusCode};
+use http::{Extensions, Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -176,20 +176,33 @@ impl Endpoint {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
+        Ok(self.in_session(&session, takes, &head.extensions, token, id, request).await)
+    }
+
+    /// Answers in a session, unless the client takes the request back or the session ends.
+    pub(super) async fn in_session(
+        self: Arc<Self>,
+        session: &Arc<Session>,
+        takes: Takes,
+        extensions: &Extensions,
+        token: Option<&str>,
+        id: &Id,
+        request: Request,
+    ) -> Response<Body> {
         let running = session.run(id);
         let Ok(_permit) = session.in_flight.acquire().await else {
-            return Ok(response::bare(StatusCode::ACCEPTED));
+            return response::bare(StatusCode::ACCEPTED);
         };
-        let call = Call::new(session.revision).with(&head.extensions).of(Some(session.news.listener.clone()));
-        Ok(tokio::select! {
+        let call = Call::new(session.revision).with(extensions).of(Some(session.news.listener.clone()));
+        tokio::select! {
             answered = self.answer(takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
             () = running.token.cancelled() => response::events(Body::empty()),
-        })
+        }
     }
 
     /// Answers with JSON, or with a stream of events once there is progress to tell.
-    async fn answer(
+    pub(super) async fn answer(
         self: Arc<Self>,
         takes: Takes,
         call: Call,
@@ -256,7 +269,7 @@ impl Endpoint {
     }
 
     /// An answer as a response, if there is room for it.
-    async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
+    pub(super) async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
         // What is being sent of something that is encoded meanwhile stands in memory twice.
         let twice = if framed.encoded().is_none() { framed.size().min(MOST) } else { 0 };
         let room = match self.room(framed.size() + twice).await {

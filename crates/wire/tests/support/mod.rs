@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::{
     About, Answer, Call, Completing, Failure, Keep, Listener, News, Question, Reply, Revision, Service,
+    Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// `toy:size/N` has N bytes, `toy:kept/TEXT` is at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
+/// `toy:size/N` has N bytes, `toy:parts/N` too and is encoded as it is sent, `toy:kept/TEXT` is at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
 /// anything else is not there.
 #[derive(Default)]
 pub(crate) struct Toy {
@@ -161,6 +162,14 @@ impl Service for Toy {
                 // As a file would be, it is not at hand when it is asked for.
                 tokio::task::yield_now().await;
                 "x".repeat(size[5..].parse().map_err(|_| Failure::invalid("no size"))?)
+            }
+            Some(parts) if parts.starts_with("parts/") => {
+                let size = parts[6..].parse().map_err(|_| Failure::invalid("no size"))?;
+                let mut out = Writer::default();
+                out.json().extend_from_slice(b"\"contents\":[{\"text\":");
+                out.text("y".repeat(size));
+                out.json().extend_from_slice(b"}]");
+                return Ok(Reply { members: out.finish(), keep: None });
             }
             _ => return Err(Failure::NotFound { uri: uri.to_owned() }),
         };

@@ -1,0 +1,138 @@
+//! A response that is made and sent beside hyper.
+
+use std::future::Future;
+use std::io::{self, IoSlice, Write as _};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use http::{Response, Version};
+use http_body::Body as _;
+use tokio::io::AsyncWrite as _;
+use tokio::net::TcpStream;
+
+use super::body::Body;
+use super::express::date;
+use super::gather::{Gathered, Rope};
+use super::pulse::Pulse;
+
+/// How many pieces are handed to the system at once.
+const SLICES: usize = 64;
+
+/// A response being made.
+pub(super) type Making = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
+
+/// A response, from the question until the last of it has left.
+pub(super) struct Answering {
+    stage: Stage,
+    pulse: Arc<Pulse>,
+}
+
+enum Stage {
+    Making(Making),
+    Sending(Sending),
+}
+
+struct Sending {
+    /// What leaves now.
+    rope: Rope,
+    /// What goes before the next of the body.
+    head: Vec<u8>,
+    body: Gathered,
+    /// Its length is not known ahead, so each part of it says its own.
+    chunked: bool,
+    ended: bool,
+}
+
+impl Answering {
+    pub(super) fn new(making: Making, pulse: Arc<Pulse>) -> Self {
+        pulse.asked();
+        Self { stage: Stage::Making(making), pulse }
+    }
+
+    /// Whether there is nothing to send yet.
+    pub(super) fn is_being_made(&self) -> bool {
+        matches!(self.stage, Stage::Making(_))
+    }
+
+    /// Is ready when all of it has left.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+        loop {
+            match &mut self.stage {
+                Stage::Making(making) => {
+                    let response = ready!(making.as_mut().poll(context));
+                    self.stage = Stage::Sending(Sending::new(response, self.pulse.clone()));
+                }
+                Stage::Sending(sending) => {
+                    if !sending.rope.has_remaining() && !ready!(sending.poll_more(context)) {
+                        return Poll::Ready(Ok(()));
+                    }
+                    let mut slices = [IoSlice::new(&[]); SLICES];
+                    let count = sending.rope.chunks_vectored(&mut slices);
+                    let write = Pin::new(&mut *stream).poll_write_vectored(context, &slices[..count]);
+                    let written = ready!(write)?;
+                    if written == 0 {
+                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                    }
+                    self.pulse.moved();
+                    sending.rope.advance(written);
+                }
+            }
+        }
+    }
+}
+
+impl Sending {
+    fn new(response: Response<Body>, pulse: Arc<Pulse>) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = Gathered::new(body.watched(pulse), Version::HTTP_11);
+        let mut head = Vec::with_capacity(256);
+        let status = parts.status;
+        let reason = status.canonical_reason().unwrap_or_default();
+        // Writing to memory does not fail.
+        let _ = write!(head, "HTTP/1.1 {} {reason}\r\n", status.as_str());
+        for (name, value) in &parts.headers {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        let length = body.size_hint().exact();
+        let _ = match length {
+            Some(length) => write!(head, "content-length: {length}\r\ndate: "),
+            None => write!(head, "transfer-encoding: chunked\r\ndate: "),
+        };
+        head.extend_from_slice(&date());
+        head.extend_from_slice(b"\r\n\r\n");
+        Self { rope: Rope::default(), head, body, chunked: length.is_none(), ended: false }
+    }
+
+    /// Takes as much of the body as leaves at once. Whether there is something to send.
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if self.ended {
+            return Poll::Ready(false);
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let mut rope = frame.and_then(|Ok(frame)| frame.into_data().ok()).unwrap_or_default();
+        let size = rope.remaining();
+        self.ended = size == 0 || self.body.is_end_stream();
+        let mut before = std::mem::take(&mut self.head);
+        if self.chunked {
+            if size > 0 {
+                // Writing to memory does not fail.
+                let _ = write!(before, "{size:x}\r\n");
+            }
+            rope.push(Bytes::from_static(match (size, self.ended) {
+                (0, _) => b"0\r\n\r\n",
+                (_, true) => b"\r\n0\r\n\r\n",
+                (_, false) => b"\r\n",
+            }));
+        }
+        if !before.is_empty() {
+            rope.put_before(before.into());
+        }
+        self.rope = rope;
+        Poll::Ready(self.rope.has_remaining())
+    }
+}
