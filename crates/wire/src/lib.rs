@@ -4,6 +4,8 @@
 //! [`Service`] for the encoded `result`, and frames the bytes that come back. Every difference between
 //! protocol revisions is a fact of [`Revision`]; no other code compares versions.
 
+#[cfg(target_os = "linux")]
+mod again;
 mod call;
 mod envelope;
 mod failure;

@@ -17,6 +17,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+#[cfg(target_os = "linux")]
+use crate::again::Again;
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
@@ -52,14 +54,14 @@ pub async fn serve<R, W>(
 ) -> io::Result<()>
 where
     R: Read + Send + 'static,
-    W: Write + Send + 'static,
+    W: Outlet,
 {
     let (queue, mut queued) = mpsc::channel::<Framed>(4);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
         listens: Arc::new(Semaphore::new(LISTENS)),
         protocol: Protocol::new(service, limits),
-        output: Mutex::new(Output { stream: output, gathered: Vec::with_capacity(GATHER) }),
+        output: Mutex::new(Output::new(output)),
         running: Mutex::default(),
         queue,
         closing: stop.child_token(),
@@ -120,7 +122,7 @@ struct Session {
     told: Option<DropGuard>,
 }
 
-impl<W: Write + Send + 'static> Connection<W> {
+impl<W: Outlet> Connection<W> {
     fn run(self: Arc<Self>, runtime: &Handle, input: impl Read) -> io::Result<()> {
         let _entered = runtime.enter();
         let mut lines = Lines::new(input, self.protocol.limits.message);
@@ -359,18 +361,48 @@ fn in_use() -> ErrorObject {
     ErrorObject::new(INVALID_REQUEST, "a request with this id is still being answered")
 }
 
+/// Where answers can be written.
+#[cfg(target_os = "linux")]
+pub trait Outlet: Write + std::os::fd::AsFd + Send + 'static {}
+#[cfg(target_os = "linux")]
+impl<W: Write + std::os::fd::AsFd + Send + 'static> Outlet for W {}
+
+/// Where answers can be written.
+#[cfg(not(target_os = "linux"))]
+pub trait Outlet: Write + Send + 'static {}
+#[cfg(not(target_os = "linux"))]
+impl<W: Write + Send + 'static> Outlet for W {}
+
 struct Output<W> {
+    #[cfg(target_os = "linux")]
+    again: Again,
     stream: W,
     gathered: Vec<u8>,
 }
 
-impl<W: Write> Output<W> {
+impl<W: Outlet> Output<W> {
+    fn new(stream: W) -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            again: Again::new(&stream),
+            stream,
+            gathered: Vec::with_capacity(GATHER),
+        }
+    }
+
     fn push(&mut self, framed: Framed) -> io::Result<()> {
         if framed.size() == 0 {
             return Ok(());
         }
         let mut large = false;
         for piece in framed.pieces() {
+            #[cfg(target_os = "linux")]
+            if let Some(file) = self.again.file(&piece) {
+                self.flush()?;
+                self.again.hand_over(&file, piece.len(), &self.stream)?;
+                large = true;
+                continue;
+            }
             for part in piece.chunks(MOST) {
                 if self.gathered.len() + part.len() < GATHER {
                     self.gathered.extend_from_slice(part);

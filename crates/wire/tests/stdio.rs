@@ -351,6 +351,29 @@ async fn several_listen_streams_share_the_channel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_large_answer_is_the_same_however_often_it_is_written() {
+    drive(Limits::default(), |client, toy| {
+        for letter in ["a", "b"] {
+            let members = format!("\"contents\":[{{\"text\":\"{}\"}}]", letter.repeat(1_500_000));
+            *toy.large.lock().unwrap() = Some(members.into_bytes().into());
+            for id in 0..20 {
+                for uri in ["toy:kept/large", "toy:kept/small"] {
+                    client.send(&modern(id, "resources/read", json!({ "uri": uri })));
+                }
+            }
+            for id in 0..20 {
+                let large = client.receive();
+                assert_eq!(large["id"], id);
+                let text = large["result"]["contents"][0]["text"].as_str().unwrap();
+                assert!(text.len() == 1_500_000 && text.matches(letter).count() == text.len());
+                assert_eq!(client.receive()["result"]["contents"][0]["text"], "kept");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn listen_streams_end_with_their_result() {
     let toy = Toy::new();
     let (server_input, mut input) = std::io::pipe().unwrap();

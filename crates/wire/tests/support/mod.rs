@@ -8,13 +8,13 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::{
-    About, Answer, Call, Completing, Failure, Keep, Listener, News, Question, Reply, Revision, Service,
-    Writer,
+    About, Answer, Call, Completing, Failure, Keep, Listener, Members, News, Question, Reply, Revision,
+    Service, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// `toy:size/N` has N bytes, `toy:parts/N` too and is encoded as it is sent, `toy:kept/TEXT` is at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
+/// `toy:size/N` has N bytes, `toy:parts/N` too and is encoded as it is sent, `toy:kept/TEXT` and `toy:kept/large` are at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
 /// anything else is not there.
 #[derive(Default)]
 pub(crate) struct Toy {
@@ -23,6 +23,8 @@ pub(crate) struct Toy {
     pub(crate) kept: AtomicUsize,
     pub(crate) ended: AtomicUsize,
     pub(crate) go: Notify,
+    /// A large answer that is kept, until somebody changes it.
+    pub(crate) large: Mutex<Option<Members>>,
     listeners: Mutex<Vec<Weak<Ear>>>,
 }
 
@@ -132,6 +134,9 @@ impl Service for Toy {
         let Question::Read(uri) = question else { return None };
         uri.strip_prefix("toy:kept/")?;
         self.kept.fetch_add(1, Ordering::SeqCst);
+        if uri == "toy:kept/large" {
+            return Some(Reply { members: self.large.lock().unwrap().clone()?, keep: None });
+        }
         reply(&json!({ "contents": [{ "uri": uri, "text": "kept" }] })).ok()
     }
 

@@ -1,0 +1,171 @@
+//! Large answers that are written to a pipe again and again: the pages that hold them are handed over, not
+//! copied.
+//!
+//! They are in files that exist in memory only and are never written to again, so whoever reads the pipe may
+//! do with the pages what it likes. Filling such a file costs more than writing to the pipe once.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::{FileType, MemfdFlags, fstat, memfd_create};
+use rustix::io::retry_on_intr;
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
+
+/// From how many bytes on it pays.
+const LARGE: usize = 128 << 10;
+
+/// How many answers, and how many bytes of them, are in files at once.
+const MOST: usize = 16;
+const MOST_BYTES: usize = 32 << 20;
+
+/// How much the pipe should hold: each page in it is one of a file, and takes no memory.
+const ROOM: usize = 1 << 20;
+
+/// Answers that were written before, the last one first.
+pub(crate) struct Again {
+    /// Whether the output is a pipe.
+    usable: bool,
+    /// Whether that pipe was made larger.
+    grown: bool,
+    seen: VecDeque<Seen>,
+}
+
+struct Seen {
+    /// Held, so that no other answer can come to stand in the same place.
+    bytes: Bytes,
+    /// Once it has been written a second time.
+    file: Option<Arc<File>>,
+}
+
+impl Again {
+    /// For what is written to this output.
+    pub(crate) fn new(output: impl AsFd) -> Self {
+        let usable = fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+        Self { usable, grown: false, seen: VecDeque::new() }
+    }
+
+    /// The file that holds these bytes, where they were written before and are kept to be written again.
+    pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
+        if !self.usable || bytes.len() < LARGE || bytes.is_unique() {
+            return None;
+        }
+        // What nobody else holds any more will not be written again.
+        self.seen.retain(|seen| !seen.bytes.is_unique());
+        let same = |seen: &Seen| (seen.bytes.as_ptr(), seen.bytes.len()) == (bytes.as_ptr(), bytes.len());
+        let Some(at) = self.seen.iter().position(same) else {
+            self.seen.push_front(Seen { bytes: bytes.clone(), file: None });
+            self.seen.truncate(MOST);
+            return None;
+        };
+        let mut seen = self.seen.remove(at)?;
+        if seen.file.is_none() {
+            match filled(bytes) {
+                Ok(file) => seen.file = Some(Arc::new(file)),
+                Err(cause) => {
+                    tracing::debug!(%cause, "could not make a file in memory");
+                    self.usable = false;
+                    return None;
+                }
+            }
+        }
+        let file = seen.file.clone();
+        self.seen.push_front(seen);
+        let mut bytes = 0;
+        self.seen.retain(|seen| {
+            bytes += seen.bytes.len();
+            bytes <= MOST_BYTES
+        });
+        file
+    }
+
+    /// Hands over what is in one of the files.
+    pub(crate) fn hand_over(&mut self, file: &File, size: usize, pipe: impl AsFd) -> io::Result<()> {
+        if !std::mem::replace(&mut self.grown, true) {
+            // It may be more than we are allowed.
+            let _ = fcntl_setpipe_size(&pipe, ROOM);
+        }
+        let mut at = 0;
+        loop {
+            let left = size - at as usize;
+            if left == 0 {
+                return Ok(());
+            }
+            let flags = SpliceFlags::empty();
+            if retry_on_intr(|| splice(file, Some(&mut at), &pipe, None, left, flags))? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+    }
+}
+
+/// A file in memory with these bytes.
+fn filled(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("libris-answer", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Again, LARGE, MOST};
+    use bytes::Bytes;
+    use std::io::Read as _;
+
+    fn answer(byte: u8) -> Bytes {
+        vec![byte; LARGE + 5].into()
+    }
+
+    #[test]
+    fn an_answer_is_in_a_file_once_it_is_written_again() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let mut again = Again::new(&writer);
+        let answers = [answer(1), answer(2)];
+        for bytes in &answers {
+            assert!(again.file(&bytes.clone()).is_none());
+        }
+        for _ in 0..3 {
+            for bytes in &answers {
+                let file = again.file(&bytes.clone()).unwrap();
+                let mut read = vec![0; bytes.len()];
+                std::thread::scope(|scope| {
+                    scope.spawn(|| reader.read_exact(&mut read).unwrap());
+                    again.hand_over(&file, bytes.len(), &writer).unwrap();
+                });
+                assert!(read == *bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_kept_is_forgotten() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let mut again = Again::new(&writer);
+        let only = answer(1);
+        assert!(again.file(&only).is_none() && again.file(&only).is_none());
+        assert_eq!(again.seen.len(), 0);
+        let kept = only.clone();
+        assert!(again.file(&kept).is_none() && again.file(&kept).is_some());
+        drop((only, kept));
+        let others: Vec<_> = (0..2 * MOST).map(|_| answer(2)).collect();
+        for other in &others {
+            assert!(again.file(&other.clone()).is_none());
+        }
+        assert_eq!(again.seen.len(), MOST);
+        assert!(again.seen.iter().all(|seen| seen.bytes[0] == 2));
+    }
+
+    #[test]
+    fn only_large_answers_to_pipes_are_in_files() {
+        let (_reader, writer) = std::io::pipe().unwrap();
+        let small = Bytes::from(vec![0; LARGE - 1]);
+        let mut again = Again::new(&writer);
+        assert!((0..3).all(|_| again.file(&small.clone()).is_none()));
+        let mut again = Again::new(std::fs::File::open("/dev/null").unwrap());
+        let large = answer(1);
+        assert!((0..3).all(|_| again.file(&large.clone()).is_none()));
+    }
+}
