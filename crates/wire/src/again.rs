@@ -14,6 +14,7 @@ use bytes::Bytes;
 use rustix::fs::{FileType, MemfdFlags, fstat, memfd_create};
 use rustix::io::retry_on_intr;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
+use rustix::process::{Resource, getrlimit};
 
 /// From how many bytes on it pays.
 const LARGE: usize = 128 << 10;
@@ -104,6 +105,10 @@ impl Again {
 
 /// A file in memory with these bytes.
 fn filled(bytes: &[u8]) -> io::Result<File> {
+    // A process that writes more than that to a file is killed.
+    if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes.len() as u64) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let mut file = File::from(memfd_create("libris-answer", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)

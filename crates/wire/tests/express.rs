@@ -5,7 +5,8 @@ mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
@@ -151,16 +152,25 @@ async fn both_ways_answer_alike() {
 #[tokio::test]
 async fn what_a_client_that_leaves_has_asked_is_given_up() {
     let first = Connection::open().await;
-    let begun = first.toy.begun.load(Ordering::SeqCst);
+    let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
     for way in [&[][..], &[("accept", "*/*")]] {
-        let mut connection = first.another().await;
-        connection.send(&with(way, "toy:wait", 1)).await;
-        while connection.toy.begun.load(Ordering::SeqCst) == begun {
-            tokio::task::yield_now().await;
-        }
-        drop(connection);
-        while first.toy.ended.load(Ordering::SeqCst) < first.toy.begun.load(Ordering::SeqCst) {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        for abruptly in [false, true] {
+            let begun = count(&first.toy.begun);
+            let mut connection = first.another().await;
+            connection.send(&with(way, "toy:wait", 1)).await;
+            while count(&first.toy.begun) == begun {
+                tokio::task::yield_now().await;
+            }
+            if abruptly {
+                connection.stream.get_ref().set_zero_linger().unwrap();
+            }
+            drop(connection);
+            let given_up = async {
+                while count(&first.toy.ended) < count(&first.toy.begun) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(10), given_up).await.unwrap();
         }
     }
 }
@@ -182,7 +192,10 @@ async fn what_is_being_answered_when_the_server_stops_is_answered() {
     stop.cancel();
     tokio::task::yield_now().await;
     toy.go.notify_one();
-    assert_eq!(connection.answer().await["result"]["contents"][0]["text"], "waited");
+    let (head, body) = connection.receive().await;
+    assert!(head.contains("connection: close"), "{head}");
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(answer["result"]["contents"][0]["text"], "waited");
     served.await.unwrap().unwrap();
 }
 
@@ -246,6 +259,8 @@ async fn what_the_long_way_refuses_is_refused() {
         let (head, _) = connection.receive().await;
         assert!(head.starts_with(&format!("http/1.1 {status}")), "{headers:?}: {head}");
     }
+    connection.send(&read("toy:kept/ä", 1)).await;
+    assert!(connection.receive().await.0.starts_with("http/1.1 400"));
     assert_eq!(connection.at_hand(), 0);
     // Two lengths, or a length and chunks, could hide a request in the body of another.
     for header in [("content-length", "5"), ("transfer-encoding", "chunked")] {
@@ -286,6 +301,21 @@ async fn a_client_that_has_said_everything_is_still_answered() {
     let mut rest = Vec::new();
     connection.stream.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, b"");
+    let mut connection = connection.another().await;
+    let begun = connection.toy.begun.load(Ordering::SeqCst);
+    connection.send(&[read("toy:wait", 1), read("toy:size/70000", 2), read("toy:wait", 3)].concat()).await;
+    connection.stream.get_mut().shutdown().await.unwrap();
+    while connection.toy.begun.load(Ordering::SeqCst) == begun {
+        tokio::task::yield_now().await;
+    }
+    // Until it is seen that the client sends no more.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for id in 1..=3 {
+        if id != 2 {
+            connection.toy.go.notify_one();
+        }
+        assert_eq!(connection.answer().await["id"], id);
+    }
     for _ in 0..20 {
         let mut connection = connection.another().await;
         connection.send(&[read("toy:size/9", 1), read("toy:size/70000", 2)].concat()).await;

@@ -11,6 +11,7 @@ use http::{Response, Version};
 use http_body::Body as _;
 use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
 
 use super::body::Body;
 use super::express::date;
@@ -56,13 +57,19 @@ impl Answering {
         matches!(self.stage, Stage::Making(_))
     }
 
-    /// Is ready when all of it has left.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>, stream: &mut TcpStream) -> Poll<io::Result<()>> {
+    /// Is ready when all of it has left. Once `closing` is cancelled, it is the last one.
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut TcpStream,
+        closing: &CancellationToken,
+    ) -> Poll<io::Result<()>> {
         loop {
             match &mut self.stage {
                 Stage::Making(making) => {
                     let response = ready!(making.as_mut().poll(context));
-                    self.stage = Stage::Sending(Sending::new(response, self.pulse.clone()));
+                    let response = response.map(|body| body.watched(self.pulse.clone()));
+                    self.stage = Stage::Sending(Sending::new(response, closing.is_cancelled()));
                 }
                 Stage::Sending(sending) => {
                     if !sending.rope.has_remaining() && !ready!(sending.poll_more(context)) {
@@ -84,9 +91,9 @@ impl Answering {
 }
 
 impl Sending {
-    fn new(response: Response<Body>, pulse: Arc<Pulse>) -> Self {
+    fn new(response: Response<Body>, last: bool) -> Self {
         let (parts, body) = response.into_parts();
-        let body = Gathered::new(body.watched(pulse), Version::HTTP_11);
+        let body = Gathered::new(body, Version::HTTP_11);
         let mut head = Vec::with_capacity(256);
         let status = parts.status;
         let reason = status.canonical_reason().unwrap_or_default();
@@ -97,6 +104,9 @@ impl Sending {
             head.extend_from_slice(b": ");
             head.extend_from_slice(value.as_bytes());
             head.extend_from_slice(b"\r\n");
+        }
+        if last {
+            head.extend_from_slice(b"connection: close\r\n");
         }
         let length = body.size_hint().exact();
         let _ = match length {

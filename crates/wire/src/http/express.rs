@@ -55,19 +55,20 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn add(&mut self, name: &str, value: &'a [u8]) {
-        let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
+        // Whether the long way must look: it was there before, or has characters that it may not have.
+        let put = |place: &mut Option<&'a str>| {
+            let visible = |byte: &u8| *byte == b'\t' || matches!(byte, b' '..=b'~');
+            let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
+            text.is_none_or(|text| place.replace(text).is_some())
+        };
         let taken = match name.len() {
             4 if name.eq_ignore_ascii_case("host") => self.host.replace(value).is_some(),
             6 if name.eq_ignore_ascii_case("accept") => self.accept.replace(value).is_some(),
             6 if name.eq_ignore_ascii_case("origin") => true,
             6 if name.eq_ignore_ascii_case("expect") => return self.special = true,
             7 if name.eq_ignore_ascii_case("upgrade") => return self.special = true,
-            8 if name.eq_ignore_ascii_case("mcp-name") => {
-                self.said.name.replace(text(value).unwrap_or_default()).is_some()
-            }
-            10 if name.eq_ignore_ascii_case("mcp-method") => {
-                self.said.method.replace(text(value).unwrap_or_default()).is_some()
-            }
+            8 if name.eq_ignore_ascii_case("mcp-name") => put(&mut self.said.name),
+            10 if name.eq_ignore_ascii_case("mcp-method") => put(&mut self.said.method),
             10 if name.eq_ignore_ascii_case("connection") => {
                 return self.special |= !value.eq_ignore_ascii_case(b"keep-alive");
             }
@@ -75,13 +76,9 @@ impl<'a> Head<'a> {
             14 if name.eq_ignore_ascii_case("content-length") => {
                 return self.special |= self.length.replace(value).is_some();
             }
-            14 if name.eq_ignore_ascii_case("mcp-session-id") => {
-                self.said.session.replace(text(value).unwrap_or_default()).is_some()
-            }
+            14 if name.eq_ignore_ascii_case("mcp-session-id") => put(&mut self.said.session),
             17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.special = true,
-            20 if name.eq_ignore_ascii_case("mcp-protocol-version") => {
-                self.said.version.replace(text(value).unwrap_or_default()).is_some()
-            }
+            20 if name.eq_ignore_ascii_case("mcp-protocol-version") => put(&mut self.said.version),
             _ => false,
         };
         self.unusual |= taken;

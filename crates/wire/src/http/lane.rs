@@ -128,10 +128,64 @@ impl Lane {
             self.answer.advance(sent);
         }
         if let Some(answering) = &mut self.answering {
-            ready!(answering.poll(context, &mut self.stream))?;
+            ready!(answering.poll(context, &mut self.stream, &self.endpoint.closing))?;
             self.answering = None;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Goes on with whatever is next, until there is something for hyper.
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let thinks = match self.poll_send(context)? {
+                Poll::Ready(()) => false,
+                Poll::Pending if self.answering.as_ref().is_some_and(|it| it.is_being_made()) => true,
+                Poll::Pending => return Poll::Pending,
+            };
+            if !thinks {
+                if self.pass(buffer) {
+                    return Poll::Ready(Ok(()));
+                }
+                if self.look() {
+                    continue;
+                }
+            }
+            let works = thinks || matches!(self.state, State::Works(_));
+            if self.waiting.len() >= CHUNK && works {
+                // Woken once the answer is there, or hyper has written it.
+                return Poll::Pending;
+            }
+            if let Some(leaving) = &mut self.leaving {
+                // Hyper would give up what it is doing. What comes behind has its turn after that.
+                if works && (!self.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
+                    return Poll::Pending;
+                }
+                if self.state == State::Rests && !works && !self.waiting.is_empty() {
+                    // A request that will never be whole is for hyper to judge.
+                    self.state = State::Owns;
+                    continue;
+                }
+                self.give_up();
+                return Poll::Ready(Ok(()));
+            }
+            // Asked before there is room for what comes, which most streams never send.
+            ready!(self.stream.poll_read_ready(context))?;
+            self.waiting.reserve(CHUNK);
+            if ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut self.waiting))? == 0 {
+                // The client sends no more.
+                self.leaving = Some(Box::pin(tokio::time::sleep(PATIENCE)));
+            }
+        }
+    }
+
+    /// Drops what nobody waits for any more, or hyper would wait for it before it closes.
+    fn give_up(&mut self) {
+        self.answering = None;
+        self.answer = Bytes::new();
     }
 }
 
@@ -142,46 +196,11 @@ impl Read for Lane {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let lane = self.get_mut();
-        loop {
-            let thinks = match lane.poll_send(context)? {
-                Poll::Ready(()) => false,
-                Poll::Pending if lane.answering.as_ref().is_some_and(|it| it.is_being_made()) => true,
-                Poll::Pending => return Poll::Pending,
-            };
-            if !thinks {
-                if lane.pass(&mut buffer) {
-                    return Poll::Ready(Ok(()));
-                }
-                if lane.look() {
-                    continue;
-                }
-            }
-            let works = thinks || matches!(lane.state, State::Works(_));
-            if lane.waiting.len() >= CHUNK && works {
-                // Woken once the answer is there, or hyper has written it.
-                return Poll::Pending;
-            }
-            if let Some(leaving) = &mut lane.leaving {
-                // Hyper would give up what it is doing. What comes behind has its turn after that.
-                if works && (!lane.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
-                    return Poll::Pending;
-                }
-                // Or hyper would wait for it before it closes.
-                lane.answering = None;
-                return Poll::Ready(Ok(()));
-            }
-            // Asked before there is room for what comes, which most streams never send.
-            ready!(lane.stream.poll_read_ready(context))?;
-            lane.waiting.reserve(CHUNK);
-            if ready!(poll_read_buf(Pin::new(&mut lane.stream), context, &mut lane.waiting))? > 0 {
-                continue;
-            }
-            // The client sends no more. What it has begun is for hyper to judge.
-            if lane.state == State::Rests && !lane.waiting.is_empty() {
-                lane.state = State::Owns;
-            }
-            lane.leaving = Some(Box::pin(tokio::time::sleep(PATIENCE)));
+        let polled = lane.poll_next(context, &mut buffer);
+        if let Poll::Ready(Err(_)) = polled {
+            lane.give_up();
         }
+        polled
     }
 }
 
