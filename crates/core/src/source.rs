@@ -66,6 +66,9 @@ pub trait Source: Send + Sync + 'static {
     /// cannot look at everything it has looks at these. It may be told the same again.
     fn follow(&self, _subject: &Uri) {}
 
+    /// Nobody wants to hear of changes of this subject any more.
+    fn unfollow(&self, _subject: &Uri) {}
+
     /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -113,6 +116,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     fn follow(&self, subject: &Uri) {
         (**self).follow(subject);
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        (**self).unfollow(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

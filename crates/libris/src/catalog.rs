@@ -181,6 +181,13 @@ impl Source for Catalog {
         }
     }
 
+    fn unfollow(&self, subject: &Uri) {
+        // Whoever followed it may not be the first to cover it any more.
+        for source in Self::candidates(&self.sources(), subject) {
+            source.unfollow(subject);
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Watches::open(self.sources.subscribe()).await.map(|watches| Some(watches.changes()))
     }

@@ -240,10 +240,10 @@ impl Shared {
             _ => {
                 gathered.list.get_or_insert(due);
                 gathered.updates_due.get_or_insert(due);
-                let subjects: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
+                let listeners = lock(&self.listeners);
                 // One of the sources may be new and follow nothing yet.
-                subjects.iter().for_each(|subject| self.source.follow(subject));
-                gathered.updated.extend(subjects);
+                listeners.subscribed.keys().for_each(|subject| self.source.follow(subject));
+                gathered.updated.extend(listeners.subscribed.keys().cloned());
                 return;
             }
         };
@@ -375,15 +375,18 @@ impl Listener for Ear {
         }
         let name: Arc<str> = name.into();
         subscriptions.insert(name.clone(), subject.clone());
-        self.shared.source.follow(&subject);
+        // Locked, so that nobody who leaves meanwhile ends what begins here.
         let mut listeners = lock(&self.shared.listeners);
+        self.shared.source.follow(&subject);
         listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
         Ok(())
     }
 
     fn unsubscribe(&self, name: &str) {
         let Some(subject) = lock(&self.subscriptions).remove(name) else { return };
-        lock(&self.shared.listeners).leave(&subject, self.number, Some(name));
+        let mut listeners = lock(&self.shared.listeners);
+        listeners.leave(&*self.shared.source, &subject, self.number, Some(name));
+        drop(listeners);
         self.owed.forget(name);
     }
 
@@ -411,7 +414,7 @@ impl Listener for Ear {
 
 impl Listeners {
     /// Ends one subscription, or all of one listener to `subject`.
-    fn leave(&mut self, subject: &Uri, number: u64, name: Option<&str>) {
+    fn leave(&mut self, source: &dyn Source, subject: &Uri, number: u64, name: Option<&str>) {
         let Some(listeners) = self.subscribed.get_mut(subject) else { return };
         if let Some(names) = listeners.get_mut(&number) {
             match name {
@@ -426,6 +429,7 @@ impl Listeners {
         }
         if listeners.is_empty() {
             self.subscribed.remove(subject);
+            source.unfollow(subject);
         }
     }
 }
@@ -436,7 +440,7 @@ impl Drop for Ear {
         listeners.all.remove(&self.number);
         listeners.list.remove(&self.number);
         for subject in lock(&self.subscriptions).values() {
-            listeners.leave(subject, self.number, None);
+            listeners.leave(&*self.shared.source, subject, self.number, None);
         }
     }
 }

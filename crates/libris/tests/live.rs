@@ -1,5 +1,6 @@
 //! What listeners are told, in a time that the tests move themselves.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,11 +18,13 @@ use tokio::time::timeout;
 struct Script {
     scheme: &'static str,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
+    /// What somebody wants to hear of.
+    followed: Mutex<BTreeSet<Uri>>,
 }
 
 impl Script {
     fn new(scheme: &'static str) -> Arc<Self> {
-        Arc::new(Self { scheme, watchers: Mutex::default() })
+        Arc::new(Self { scheme, watchers: Mutex::default(), followed: Mutex::default() })
     }
 
     fn say(&self, change: impl Fn(Uri) -> Change, uri: &str) {
@@ -54,6 +57,14 @@ impl Source for Script {
 
     fn subject(&self, uri: &Uri) -> Uri {
         uri.without_query()
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().insert(subject.clone());
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().remove(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -105,6 +116,27 @@ async fn only_what_was_asked_for_is_told() {
     listener.unsubscribe("a:one");
     script.say(Change::Updated, "a:one");
     assert_eq!(told(&*listener).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_knows_what_somebody_wants_to_hear_of() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let followed = || script.followed.lock().unwrap().iter().map(Uri::to_string).collect::<Vec<_>>();
+    let (one, other) = (server.listener().unwrap(), server.listener().unwrap());
+    for (listener, uri) in [(&one, "a:x"), (&one, "a:x?lines=1-3"), (&one, "a:y"), (&other, "a:x")] {
+        listener.subscribe(uri).await.unwrap();
+    }
+    assert_eq!(followed(), ["a:x", "a:y"]);
+    one.unsubscribe("a:x");
+    one.unsubscribe("a:x?lines=1-3");
+    one.unsubscribe("a:y");
+    assert_eq!(followed(), ["a:x"]);
+    script.tell(&Change::Lost);
+    told(&*other).await;
+    assert_eq!(followed(), ["a:x"]);
+    drop(other);
+    assert_eq!(followed(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

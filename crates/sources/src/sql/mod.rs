@@ -224,6 +224,10 @@ impl Source for Sql {
         self.inner.follow(subject);
     }
 
+    fn unfollow(&self, subject: &Uri) {
+        self.inner.followed.forget(subject);
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(Arc::clone(&self.inner)).await))
     }
