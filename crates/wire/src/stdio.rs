@@ -2,7 +2,8 @@
 //!
 //! One thread reads. A request whose answer is at hand is answered by that thread; the others run on
 //! the runtime and are written by a second thread. Whoever does not read our output stops that writer
-//! and soon the reader, so what is kept in memory is bounded by the number of requests in flight.
+//! and soon the reader, so what is kept in memory is bounded by the number of requests in flight. Some more
+//! may wait for their turn, so that a client can take requests back however many it has sent.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -37,6 +38,9 @@ const GATHER: usize = 64 << 10;
 /// can take nothing until that ends.
 const MOST: usize = 128 << 10;
 
+/// For each request in flight, how many are read in all before the client has to wait.
+const READ: usize = 8;
+
 /// How many `subscriptions/listen` streams one client may have open at once.
 const LISTENS: usize = 64;
 
@@ -59,6 +63,7 @@ where
     let (queue, mut queued) = mpsc::channel::<Framed>(4);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
+        read: Arc::new(Semaphore::new(READ * limits.in_flight)),
         listens: Arc::new(Semaphore::new(LISTENS)),
         protocol: Protocol::new(service, limits),
         output: Mutex::new(Output::new(output)),
@@ -90,10 +95,10 @@ where
         () = stop.cancelled() => Ok(()),
     };
     connection.closing.cancel();
-    // Whatever is in flight holds a permit until it is queued.
+    // Whatever was read holds a permit until its answer is queued.
     let ended = async {
-        let all = u32::try_from(connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
-        let _ = connection.in_flight.acquire_many(all).await;
+        let all = u32::try_from(READ * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
+        let _ = connection.read.acquire_many(all).await;
         let _ = connection.listens.acquire_many(LISTENS as u32).await;
         let _ = connection.queue.send(Framed::whole("")).await;
         writer.await.map_err(io::Error::other)?
@@ -108,6 +113,8 @@ struct Connection<W> {
     protocol: Protocol,
     output: Mutex<Output<W>>,
     in_flight: Arc<Semaphore>,
+    /// Those in flight, and those that wait for their turn.
+    read: Arc<Semaphore>,
     listens: Arc<Semaphore>,
     running: Mutex<HashMap<Id, AbortHandle>>,
     queue: mpsc::Sender<Framed>,
@@ -231,7 +238,8 @@ impl<W: Outlet> Connection<W> {
         let call = call.of(session.as_ref().map(|session| session.listener.clone()));
         let connection = self.clone();
         let key = id.clone();
-        self.answer(runtime, Some(key), async move {
+        let turns = (!matches!(request, Request::Ping)).then(|| self.in_flight.clone());
+        self.answer(runtime, Some(key), turns, async move {
             Some(connection.protocol.answer(&call, &id, &request).await)
         })
     }
@@ -297,21 +305,29 @@ impl<W: Outlet> Connection<W> {
         let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
         let call = session.map(|session| Call::new(session.revision).of(Some(session.listener.clone())));
         let connection = self.clone();
-        self.answer(runtime, None, async move { connection.protocol.batch(call.as_ref(), &items).await })
+        let turns = Some(self.in_flight.clone());
+        self.answer(
+            runtime,
+            None,
+            turns,
+            async move { connection.protocol.batch(call.as_ref(), &items).await },
+        )
     }
 
-    /// Writes what `answer` gives: at once if it is at hand, later if not.
+    /// Writes what `answer` gives: at once if it is at hand, later if not. Where there are `turns`, it waits
+    /// for one.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,
         id: Option<Id>,
+        turns: Option<Arc<Semaphore>>,
         answer: impl Future<Output = Option<Framed>> + Send + 'static,
     ) -> io::Result<()> {
-        let permit = match self.in_flight.clone().try_acquire_owned() {
-            Ok(permit) => permit,
+        let read = match self.read.clone().try_acquire_owned() {
+            Ok(read) => read,
             Err(_) => {
                 lock(&self.output).flush()?;
-                runtime.block_on(self.in_flight.clone().acquire_owned()).map_err(io::Error::other)?
+                runtime.block_on(self.read.clone().acquire_owned()).map_err(io::Error::other)?
             }
         };
         if let Some(id) = &id
@@ -319,8 +335,14 @@ impl<W: Outlet> Connection<W> {
         {
             return self.write(Framed::error(Some(id), &in_use()));
         }
-        let mut answer = Box::pin(answer);
-        if let Poll::Ready(framed) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let mut answer = Box::pin(async move {
+            let turn = match turns {
+                Some(turns) => turns.acquire_owned().await.ok(),
+                None => None,
+            };
+            (answer.await, turn)
+        });
+        if let Poll::Ready((framed, _)) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return framed.map_or(Ok(()), |framed| self.write(framed));
         }
         let connection = self.clone();
@@ -328,14 +350,14 @@ impl<W: Outlet> Connection<W> {
         // Held until the task is noted, so that it cannot end before.
         let mut running = lock(&self.running);
         let task = runtime.spawn(async move {
-            let framed = answer.await;
+            let (framed, turn) = answer.await;
             if let Some(key) = &key {
                 lock(&connection.running).remove(key);
             }
             if let Some(framed) = framed {
                 let _ = connection.queue.send(framed).await;
             }
-            drop(permit);
+            drop((turn, read));
         });
         if let Some(id) = id {
             running.insert(id, task.abort_handle());

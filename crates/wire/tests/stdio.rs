@@ -190,6 +190,33 @@ async fn a_client_that_does_not_read_is_not_read_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn requests_that_wait_for_their_turn_can_be_taken_back() {
+    let limits = Limits { in_flight: 2, ..Limits::default() };
+    drive(limits, |client, toy| {
+        client.ask(&initialize("2025-11-25"));
+        for id in 1..=10 {
+            client.send(&request(id, "resources/read", json!({ "uri": "toy:wait" })));
+        }
+        assert_eq!(client.ask(&request(11, "ping", json!({})))["id"], 11);
+        assert_eq!(toy.begun.load(Ordering::SeqCst), 2);
+        // Those that wait first, or they would have their turn.
+        for id in (1..=9).rev() {
+            let params = json!({ "requestId": id });
+            client.send(&json!({
+                "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params,
+            }));
+        }
+        while toy.begun.load(Ordering::SeqCst) < 3 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        toy.go.notify_one();
+        assert_eq!(client.receive()["id"], 10);
+        assert_eq!(toy.begun.load(Ordering::SeqCst), 3);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_request_is_not_answered() {
     drive(Limits::default(), |client, toy| {
         client.ask(&initialize("2025-11-25"));
