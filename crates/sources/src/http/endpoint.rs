@@ -85,7 +85,13 @@ impl Endpoint {
         // What is wrong with the URL itself is wrong with any values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
-        Ok(endpoint)
+        let sample = endpoint.url.expand(&sample);
+        let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
+        // A service that takes the first of two would take the value of a caller.
+        match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
+            Some(name) => Err(format!("its URL has the parameter `{name}`, which `query` sets")),
+            None => Ok(endpoint),
+        }
     }
 
     /// The scheme, host and port of all its requests.
@@ -121,7 +127,8 @@ impl Endpoint {
         let texts: Vec<&str> = match value {
             Value::Text(text) => vec![text],
             Value::List(list) => list.iter().map(String::as_str).collect(),
-            Value::Map(map) => map.iter().flat_map(|(key, text)| [key.as_str(), text]).collect(),
+            // These are parameters under names that the caller chose.
+            Value::Map(_) => return Err(Fault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
@@ -188,6 +195,11 @@ fn authority(text: &str) -> Result<usize, String> {
         return Err("its URL names a user: use `headers` for credentials".into());
     }
     Ok(end)
+}
+
+/// The names of the parameters in a query.
+fn parameters(query: &str) -> Vec<String> {
+    url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name.into_owned()).collect()
 }
 
 fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
