@@ -1,10 +1,12 @@
 //! An OpenAPI document as resources.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use libris_core::{Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
+use libris_sources::http::{Choice, Choices};
 use serde_json::json;
 
 use crate::server::{Answer, Server};
@@ -140,4 +142,56 @@ fn odd_paths_become_uris() {
     for wrong in ["x", "/a/{b", "/a b"] {
         assert!(derived(&path(wrong)).is_err(), "{wrong}");
     }
+}
+
+/// The template of a document whose one operation has these parameters, and what is offered for each of them.
+fn with_parameters(parameters: &str) -> (String, BTreeMap<String, Vec<String>>) {
+    let document = format!(
+        "openapi: 3.1.0
+paths: {{ /a: {{ get: {{ parameters: [{parameters}] }} }} }}
+components: {{ schemas: {{
+    Sort: {{ type: string, enum: [asc, desc] }},
+    Box: {{ type: object }},
+    Circle: {{ anyOf: [{{ $ref: '#/components/schemas/Circle' }}] }} }} }}"
+    );
+    let template = derived(&document).unwrap().templates.remove(0);
+    let offered = template.complete.into_iter().map(|(name, choices)| match choices {
+        Choices::Fixed(choices) => (name, choices.iter().map(plain).collect()),
+        Choices::Found(found) => panic!("{found:?}"),
+    });
+    (template.uri.as_str().to_owned(), offered.collect())
+}
+
+fn plain(choice: &Choice) -> String {
+    match choice {
+        Choice::Plain(value) => value.clone(),
+        Choice::Labelled { value, label } => panic!("{value} {label}"),
+    }
+}
+
+#[test]
+fn words_that_are_truths_elsewhere_stay_words() {
+    let (uri, offered) = with_parameters(
+        "{ name: y, in: query }, { name: country, in: query, schema: { enum: [DK, NO, on, true] } }",
+    );
+    assert_eq!(uri, "api://a{?country,y}");
+    assert_eq!(offered["country"], ["DK", "NO", "on", "true"]);
+}
+
+#[test]
+fn what_is_wrapped_is_found() {
+    let (uri, offered) = with_parameters(
+        "{ name: a, in: query, schema: { anyOf: [{ type: array, items: { $ref: '#/components/schemas/Sort' } }, { type: 'null' }] } },
+         { name: b, in: query, schema: { anyOf: [{ $ref: '#/components/schemas/Sort' }, { type: 'null' }] } },
+         { name: c, in: query, schema: { allOf: [{ $ref: '#/components/schemas/Sort' }], default: asc } },
+         { name: d, in: query, schema: { oneOf: [{ type: 'null' }, { type: boolean }] } },
+         { name: e, in: query, schema: { anyOf: [{ type: integer }, { type: string }] } },
+         { name: f, in: query, schema: { $ref: '#/components/schemas/Circle' } },
+         { name: g, in: query, schema: { $ref: '#/components/schemas/Box' } },
+         { name: h, in: query, schema: { anyOf: [{ $ref: '#/components/schemas/Box' }, { type: 'null' }] } }",
+    );
+    assert_eq!(uri, "api://a{?a*,b,c,d,e,f}");
+    let offered: Vec<_> = offered.iter().map(|(name, values)| (&**name, values.join(" "))).collect();
+    let expected = [("a", "asc desc"), ("b", "asc desc"), ("c", "asc desc"), ("d", "true false")];
+    assert_eq!(offered, expected.map(|(name, values)| (name, values.to_owned())));
 }

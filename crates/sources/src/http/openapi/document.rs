@@ -27,6 +27,8 @@ impl Document {
             let options = serde_saphyr::options! {
                 // Large APIs are large; what refers to what stays limited as it is.
                 budget: serde_saphyr::budget! { max_events: 4_000_000, max_nodes: 2_000_000 },
+                // Norway is `NO`, and a coordinate `y`.
+                strict_booleans: true,
                 with_snippet: false,
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|cause| wrong(cause.to_string()))?
@@ -95,15 +97,32 @@ impl Document {
             for of in [item, get] {
                 for parameter in of["parameters"].as_array().into_iter().flatten() {
                     let Some(parameter) = self.resolved(parameter) else { continue };
-                    if let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str())
-                    {
-                        parameters.insert((place, name), parameter);
+                    match (parameter["name"].as_str(), parameter["in"].as_str()) {
+                        (Some(name), Some(place)) => _ = parameters.insert((place, name), parameter),
+                        _ => tracing::warn!(path, "a parameter is left out: its `name` or `in` is not text"),
                     }
                 }
             }
             operations.push(Operation { document: self, path, get, parameters });
         }
         operations
+    }
+
+    /// What a schema says beneath what it is wrapped in: references, an `allOf` of one, and a choice between it
+    /// and `null`, which is how an optional value is written.
+    pub(super) fn schema<'a>(&'a self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..DEPTH {
+            let Some(found) = self.resolved(schema) else { return &Value::Null };
+            schema = found;
+            let says = |key: &str| schema.get(key).is_some();
+            let wrapped = ["allOf", "anyOf", "oneOf"].iter().find_map(|key| only(&schema[*key]));
+            match wrapped.filter(|_| !["enum", "const", "items", "properties"].into_iter().any(says)) {
+                Some(wrapped) => schema = wrapped,
+                None => return schema,
+            }
+        }
+        &Value::Null
     }
 
     /// A value, or what it refers to within the document.
@@ -121,4 +140,10 @@ impl Document {
         tracing::warn!("references in the OpenAPI document lead too far");
         None
     }
+}
+
+/// The one of several schemas that allows more than `null`.
+fn only(schemas: &Value) -> Option<&Value> {
+    let mut schemas = schemas.as_array()?.iter().filter(|schema| schema["type"] != "null");
+    schemas.next().filter(|_| schemas.next().is_none())
 }

@@ -46,11 +46,11 @@ impl Operation<'_> {
         };
         let mut in_path = Vec::new();
         let mut in_query = Vec::new();
-        for (&(place, name), schema) in &self.parameters {
-            let parameter = self.parameter(name, schema);
+        for (&(place, name), said) in &self.parameters {
+            let parameter = self.parameter(name, said);
             match place {
                 "path" => in_path.push(parameter),
-                "query" if parameter_is_plain(schema) && !config.query.contains_key(name) => {
+                "query" if self.is_plain(said) && !config.query.contains_key(name) => {
                     in_query.push(parameter);
                 }
                 "query" if config.query.contains_key(name) => {}
@@ -136,13 +136,25 @@ impl Operation<'_> {
         json.or_else(|| named().next()).cloned()
     }
 
+    /// Whether a query parameter is one text or a list of them.
+    fn is_plain(&self, parameter: &Value) -> bool {
+        let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
+        let schema = self.document.schema(&parameter["schema"]);
+        styled && parameter.get("content").is_none() && !is_of_type(schema, "object")
+    }
+
     fn parameter(&self, name: &str, said: &Value) -> Parameter {
-        let schema = self.document.resolved(&said["schema"]).unwrap_or(&Value::Null);
-        let items = self.document.resolved(&schema["items"]).unwrap_or(&Value::Null);
+        let schema = self.document.schema(&said["schema"]);
         let is_list = is_of_type(schema, "array");
-        let of = if is_list { items } else { schema };
+        let of = if is_list { self.document.schema(&schema["items"]) } else { schema };
         let choices = match &of["enum"] {
-            Value::Array(values) => values.iter().filter_map(choice).collect(),
+            Value::Array(values) => {
+                if is_of_type(of, "string") && values.iter().any(Value::is_number) {
+                    // YAML reads `010` as a number, and how it was written is lost.
+                    tracing::warn!(path = self.path, name, "values that should be text are not quoted");
+                }
+                values.iter().filter_map(choice).collect()
+            }
             _ if is_of_type(of, "boolean") => ["true", "false"].map(|text| Choice::Plain(text.into())).into(),
             _ => of.get("const").and_then(choice).into_iter().collect(),
         };
@@ -182,12 +194,6 @@ impl Operation<'_> {
         }
         path.starts_with('/').then_some(path)
     }
-}
-
-/// Whether a query parameter is one text or a list of them.
-fn parameter_is_plain(parameter: &Value) -> bool {
-    let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
-    styled && parameter.get("content").is_none() && !is_of_type(&parameter["schema"], "object")
 }
 
 fn is_of_type(schema: &Value, kind: &str) -> bool {
