@@ -6,7 +6,7 @@ use std::path::Path;
 use libris_core::{Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
-use libris_sources::http::{Choice, Choices};
+use libris_sources::http::{Choice, Choices, Text};
 use serde_json::json;
 
 use crate::server::{Answer, Server};
@@ -74,9 +74,12 @@ async fn what_can_be_got_is_served() {
     assert_eq!(source.complete(asked).await.unwrap().values, ["en", "fr", "es"]);
 }
 
+fn config() -> Config {
+    Config { base: Some("https://api.example".into()), ..Config::new("api.json") }
+}
+
 fn derived(document: &str) -> Result<libris_sources::http::Config, String> {
-    let config = Config { base: Some("https://api.example".into()), ..Config::new("api.json") };
-    openapi::derive(&config, document).map_err(|error| error.to_string())
+    openapi::derive(&config(), document).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -194,4 +197,42 @@ fn what_is_wrapped_is_found() {
     let offered: Vec<_> = offered.iter().map(|(name, values)| (&**name, values.join(" "))).collect();
     let expected = [("a", "asc desc"), ("b", "asc desc"), ("c", "asc desc"), ("d", "true false")];
     assert_eq!(offered, expected.map(|(name, values)| (name, values.to_owned())));
+}
+
+#[tokio::test]
+async fn names_that_differ_upstream_differ_here() {
+    let (uri, _) = with_parameters(
+        "{ name: page-size, in: query }, { name: page_size, in: query }, { name: 'page[size]', in: query },
+         { name: 都市, in: query }, { name: 日付, in: query }",
+    );
+    assert_eq!(uri, "api://a{?page_size_,page_size__,page_size,__,___}");
+    let server = Server::start(|received| Answer::json(json!(received.target))).await;
+    let document = "openapi: 3.0.0
+paths:
+  '/a/{id}/{i-d}/{i_d}': { get: { parameters: [{ name: id, in: query }, { name: page-size, in: query }, { name: page_size, in: query }] } }";
+    let mut config = Config::new(format!("{}/openapi.yaml", server.url()));
+    config.base = Some(server.url());
+    let source = Http::new(openapi::derive(&config, document).unwrap()).unwrap();
+    let uri = "api://a/1/2/3?id_=4&page_size=5&page_size_=6";
+    assert_eq!(read(&source, uri).await.unwrap(), "\"/a/1/2/3?id=4&page%2Dsize=6&page_size=5\"");
+}
+
+#[test]
+fn an_operation_that_cannot_be_served_harms_no_other() {
+    let document = "openapi: 3.0.0
+paths:
+  /good: { get: {} }
+  '/twice/{a-b}': { get: { operationId: first } }
+  '/twice/{a.b}': { get: { operationId: second } }
+  /up/../there: { get: {} }
+  '/a?key=1': { get: {} }";
+    let config = Config { query: [("key".into(), Text::Plain("2".into()))].into(), ..config() };
+    let http = openapi::derive(&config, document).unwrap();
+    let resources: Vec<_> = http.resources.iter().map(|entry| entry.uri.as_str()).collect();
+    let templates: Vec<_> = http.templates.iter().map(|entry| entry.name.as_deref().unwrap()).collect();
+    assert_eq!((resources, templates), (vec!["api://good"], vec!["first"]));
+    Http::new(http).unwrap();
+    // Where nothing is left, it is said why.
+    let error = derived("openapi: 3.0.0\npaths: { /up/../there: { get: {} } }").unwrap_err();
+    assert_eq!(error, "`api://up/there`: its URL has a `.` or `..` between slashes");
 }

@@ -1,6 +1,6 @@
 //! What can be got by one operation of an OpenAPI document, as a resource or a template.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libris_core::{Uri, UriTemplate};
 use serde_json::Value;
@@ -62,12 +62,7 @@ impl Operation<'_> {
         let Some(path) = self.path_template(&mut in_path) else {
             return skipped("its path cannot be a part of a URI");
         };
-        for parameter in &mut in_query {
-            // The same name may stand in the path too, and mean something else there.
-            while in_path.iter().any(|other| other.name == parameter.name) {
-                parameter.name.push('_');
-            }
-        }
+        let path_in_url = distinguish(&mut in_path, &mut in_query, &path);
         let queried = |name: fn(&Parameter) -> &str| match &*in_query {
             [] => String::new(),
             all => {
@@ -92,7 +87,7 @@ impl Operation<'_> {
             true => None,
             false => match UriTemplate::parse(&(place + &query)) {
                 Ok(uri) => {
-                    let url = path.clone() + &queried(|parameter| &parameter.upstream);
+                    let url = path_in_url + &queried(|parameter| &parameter.upstream);
                     let mut entry = self.entry(uri, url);
                     for parameter in in_path.into_iter().chain(in_query) {
                         if parameter.required {
@@ -172,28 +167,63 @@ impl Operation<'_> {
     fn path_template(&self, parameters: &mut Vec<Parameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();
-        let mut named = Vec::new();
+        // By what the document calls them.
+        let mut named = BTreeMap::new();
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}')?;
+            let upstream = escaped_variable(name);
+            if !named.contains_key(&upstream) {
+                let mut name = variable(name);
+                while named.values().any(|other| *other == name) {
+                    name.push('_');
+                }
+                named.insert(upstream.clone(), name);
+            }
             path.push_str(before);
-            path.push_str(&format!("{{{}}}", variable(name)));
-            named.push(variable(name));
+            path.push_str(&format!("{{{}}}", named[&upstream]));
             rest = after;
         }
         path.push_str(rest);
-        parameters.retain(|parameter| named.contains(&parameter.name));
-        for name in named {
-            if !parameters.iter().any(|parameter| parameter.name == name) {
-                let (upstream, choices) = (name.clone(), Vec::new());
-                parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+        parameters.retain(|parameter| named.contains_key(&parameter.upstream));
+        for (upstream, name) in named {
+            match parameters.iter_mut().find(|parameter| parameter.upstream == upstream) {
+                Some(parameter) => parameter.name = name,
+                None => {
+                    let choices = Vec::new();
+                    parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+                }
             }
-        }
-        // In a path the place tells what a value is for, not a name.
-        for parameter in parameters {
-            parameter.upstream = parameter.name.clone();
         }
         path.starts_with('/').then_some(path)
     }
+}
+
+/// Gives parameters that the document tells apart different names here too, and gives back the path as it stands
+/// in the URL: there a name in the query must be the one that the API knows, and one in the path need not.
+fn distinguish(in_path: &mut [Parameter], in_query: &mut [Parameter], path: &str) -> String {
+    let names: BTreeSet<String> = in_path.iter().map(|parameter| parameter.name.clone()).collect();
+    let mut known: BTreeSet<String> = in_query.iter().map(|parameter| parameter.upstream.clone()).collect();
+    let mut path = path.to_owned();
+    for parameter in in_path {
+        parameter.upstream = parameter.name.clone();
+        if known.contains(&parameter.name) {
+            while known.contains(&parameter.upstream) || names.contains(&parameter.upstream) {
+                parameter.upstream.push('_');
+            }
+            known.insert(parameter.upstream.clone());
+            path = path.replace(&format!("{{{}}}", parameter.name), &format!("{{{}}}", parameter.upstream));
+        }
+    }
+    let mut taken = names;
+    let mut ordered: Vec<_> = in_query.iter_mut().collect();
+    // Names that can stay as they are come first.
+    ordered.sort_by_key(|parameter| parameter.name != parameter.upstream);
+    for parameter in ordered {
+        while !taken.insert(parameter.name.clone()) {
+            parameter.name.push('_');
+        }
+    }
+    path
 }
 
 fn is_of_type(schema: &Value, kind: &str) -> bool {
