@@ -236,3 +236,34 @@ paths:
     let error = derived("openapi: 3.0.0\npaths: { /up/../there: { get: {} } }").unwrap_err();
     assert_eq!(error, "`api://up/there`: its URL has a `.` or `..` between slashes");
 }
+
+#[test]
+fn the_nearest_server_is_asked() {
+    let document = "openapi: 3.0.0
+servers: [{ url: 'https://api.example:{port}/v{major}/', variables: { port: { default: 8443 }, major: { default: '2' } } }]
+paths:
+  /a: { get: {} }
+  /b: { servers: [{ url: 'https://path.example/' }], get: {} }
+  '/c/{x}': { servers: [{ url: 'https://path.example' }], get: { servers: [{ url: 'https://operation.example/v1' }] } }
+  /d: { get: { servers: [{ url: 'https://{region}.example', variables: { region: { enum: [eu] } } }] } }
+  /e: { get: { servers: [{ url: /elsewhere }] } }";
+    let derive = |config: &Config| {
+        let http = openapi::derive(config, document).unwrap();
+        let urls = http.resources.iter().map(|entry| entry.url.clone());
+        let urls: Vec<_> = urls.chain(http.templates.iter().map(|entry| entry.url.clone())).collect();
+        (http.base.clone().unwrap(), urls.join(" "))
+    };
+    // What has a server that cannot be known is left out.
+    let (base, urls) = derive(&Config::new("api.yaml"));
+    assert_eq!(base, "https://api.example:8443/v2");
+    assert_eq!(urls, "/a https://path.example/b https://operation.example/v1/c/{x}");
+    let (_, urls) = derive(&Config::new("https://docs.example/v1/api.yaml"));
+    assert!(urls.contains("https://docs.example/elsewhere/e"), "{urls}");
+    let (base, urls) = derive(&config());
+    assert_eq!((&*base, &*urls), ("https://api.example", "/a /b /d /e /c/{x}"));
+
+    let unknown =
+        "openapi: 3.0.0\nservers: [{ url: 'https://{region}.example' }]\npaths: { /a: { get: {} } }";
+    let error = openapi::derive(&Config::new("api.yaml"), unknown).unwrap_err().to_string();
+    assert!(error.contains("has a variable without a default: set `base`"), "{error}");
+}

@@ -48,7 +48,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     }
     let base = match &config.base {
         Some(base) => base.clone(),
-        None => document.server(config.is_remote().then_some(&config.document))?,
+        None => document.server(config.remote())?,
     };
     let mut http = Http {
         name: Some(name.clone()),

@@ -6,8 +6,9 @@ use libris_core::{Uri, UriTemplate};
 use serde_json::Value;
 
 use super::Config;
-use super::document::Document;
+use super::document::{self, Document};
 use crate::http::config::{Choice, Choices, Entry};
+use crate::http::list;
 
 /// How much of a description is shown.
 const SHOWN: usize = 1_000;
@@ -17,6 +18,8 @@ pub(super) struct Operation<'a> {
     pub(super) document: &'a Document,
     pub(super) path: &'a str,
     pub(super) get: &'a Value,
+    /// Where it is asked for, if elsewhere than the rest.
+    pub(super) server: Option<&'a Value>,
     /// By where they stand and what they are called.
     pub(super) parameters: BTreeMap<(&'a str, &'a str), &'a Value>,
 }
@@ -43,6 +46,11 @@ impl Operation<'_> {
         let skipped = |why: &str| {
             tracing::warn!(path = self.path, "an operation of the OpenAPI document is left out: {why}");
             None::<Entries>
+        };
+        let server = self.server.filter(|_| config.base.is_none());
+        let server = match server.map(|server| document::location(server, config.remote())).transpose() {
+            Ok(server) => server.unwrap_or_default(),
+            Err(why) => return skipped(&why),
         };
         let mut in_path = Vec::new();
         let mut in_query = Vec::new();
@@ -78,7 +86,7 @@ impl Operation<'_> {
         let plain = in_path.is_empty() && in_query.iter().all(|parameter| !parameter.required);
         let resource = match plain {
             true => match Uri::parse(&place) {
-                Ok(uri) => Some(self.entry(uri, path.clone())),
+                Ok(uri) => Some(self.entry(uri, server.clone() + &path)),
                 Err(_) => return skipped("its path cannot be a part of a URI"),
             },
             false => None,
@@ -87,7 +95,7 @@ impl Operation<'_> {
             true => None,
             false => match UriTemplate::parse(&(place + &query)) {
                 Ok(uri) => {
-                    let url = path_in_url + &queried(|parameter| &parameter.upstream);
+                    let url = server + &path_in_url + &queried(|parameter| &parameter.upstream);
                     let mut entry = self.entry(uri, url);
                     for parameter in in_path.into_iter().chain(in_query) {
                         if parameter.required {
@@ -236,7 +244,7 @@ fn is_of_type(schema: &Value, kind: &str) -> bool {
 }
 
 fn choice(value: &Value) -> Option<Choice> {
-    super::super::list::text(value, "").map(Choice::Plain)
+    list::text(value, "").map(Choice::Plain)
 }
 
 /// A name that can be that of a variable.
