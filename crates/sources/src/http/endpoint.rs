@@ -4,6 +4,7 @@
 //! anywhere but to the place it was meant for.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use libris_core::uri_template::{Value, Variables};
@@ -205,13 +206,26 @@ fn parameters(query: &str) -> Vec<String> {
 fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
     let host = place.host_str().unwrap_or_default();
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    match literal.parse() {
-        Ok(address) if !guard.allows(address) => Err(format!(
-            "`{host}` is not a public address: set `limits.allow_private`, or name its network in \
-             `limits.networks`"
-        )),
-        _ => Ok(()),
+    // Other names are known only when they are looked up.
+    let allowed = match literal.parse() {
+        Ok(address) => guard.allows(address),
+        Err(_) if is_localhost(host) => LOOPBACK.iter().any(|address| guard.allows(*address)),
+        Err(_) => true,
+    };
+    if allowed {
+        return Ok(());
     }
+    Err(format!(
+        "`{host}` is not a public address: set `limits.allow_private`, or name its network in `limits.networks`"
+    ))
+}
+
+/// What `localhost` leads to.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// Whether some reading of a value leads out of its place in a path.

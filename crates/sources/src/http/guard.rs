@@ -134,7 +134,9 @@ pub(super) struct Refused;
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("its address is not public, and neither `allow_private` nor `networks` allows it")
+        f.write_str(
+            "its address is not public: set `limits.allow_private`, or name its network in `limits.networks`",
+        )
     }
 }
 
