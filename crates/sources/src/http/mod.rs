@@ -221,7 +221,11 @@ impl Inner {
             Some(Offered::Found { place, items, value, label }) => {
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
-                let hit = self.found(place, variables, Want::Fresh).await.map_err(failed)?;
+                let hit = match self.found(place, variables, Want::Fresh).await {
+                    // There may be nothing for what has been typed so far.
+                    Err(Fault::Missing) => return Ok(Completion::default()),
+                    found => found.map_err(failed)?,
+                };
                 let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
                 let choices = items.iter().filter_map(|item| {
                     let value = list::text(item, value)?;

@@ -138,6 +138,12 @@ url = "money/{currency}"
 [template.complete]
 currency = { url = "currencies", items = "/rates", value = "/key", label = "/value" }
 
+[[template]]
+uri = "trains://{train}"
+url = "trains/{train}"
+[template.complete]
+train = { url = "trains/like/{typed}" }
+
 [[link]]
 uri = "https://travel.example/guide.pdf"
 title = "The guide"
@@ -152,6 +158,7 @@ fn travel(received: &Received) -> Answer {
         "/cities/7/categories" => Answer::json(json!(["museums", "music"])),
         "/cities/7/activities?category=museums" => Answer::json(json!({ "museums": ["Picasso"] })),
         "/flights?from=JFK" => Answer::new(200, "text/csv; charset=iso-8859-1", b"a,caf\xe9\n"),
+        "/trains/like/t" => Answer::json(json!(["tgv"])),
         "/currencies" => Answer::json(json!({ "rates": { "EUR": "Euro", "PEN": "Peruvian sol" } })),
         "/find?typed=ritz" => Answer::json(json!({ "found": [{ "key": "h-1" }, { "name": "no key" }] })),
         _ => Answer::status(404),
@@ -168,7 +175,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
         listed,
         [("https://travel.example/guide.pdf", Some("The guide")), ("travel://cities", Some("Cities"))]
     );
-    assert_eq!(source.templates().await.unwrap().templates.len(), 4);
+    assert_eq!(source.templates().await.unwrap().templates.len(), 5);
     assert!(server.received().is_empty(), "a list that stands in the configuration asks nobody");
 
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
@@ -187,6 +194,10 @@ async fn a_travel_api_is_listed_completed_and_read() {
         assert_eq!(complete(flights, "airport", typed, &[]).await, ["JFK"], "{typed}");
     }
     assert_eq!(complete("money://{currency}", "currency", "peru", &[]).await, ["PEN"]);
+    assert_eq!(complete("trains://{train}", "train", "t", &[]).await, ["tgv"]);
+    for typed in ["", "x"] {
+        assert!(complete("trains://{train}", "train", typed, &[]).await.is_empty(), "{typed}");
+    }
     assert_eq!(complete("hotels://{hotel}", "hotel", "ritz", &[]).await, ["h-1"]);
 
     assert_eq!(read(&source, "travel://activities/7/museums").await.unwrap(), r#"{"museums":["Picasso"]}"#);
