@@ -209,6 +209,25 @@ async fn a_travel_api_is_listed_completed_and_read() {
     assert!(!asked.iter().any(|target| target.contains("guide")), "{asked:?}");
 }
 
+#[tokio::test]
+async fn all_pages_of_a_list_are_of_one_answer() {
+    let stations = stations();
+    let held = stations.clone();
+    let server =
+        Server::start(move |received| weather(&held, received).with("cache-control", "no-store")).await;
+    let source = source(&server, WEATHER);
+    let mut listed = source.list(None, 1).await.unwrap();
+    stations.lock().unwrap().clear();
+    let mut count = 1;
+    while listed.more {
+        listed = source.list(Some(&listed.resources[0].uri), 1).await.unwrap();
+        count += 1;
+    }
+    assert_eq!((count, server.received().len()), (5, 1));
+    // Who begins anew is given what there is now.
+    assert_eq!(source.list(None, 10).await.unwrap().resources.len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_cold_reads_are_one_request() {
     let server = Server::start(|_| Answer::json("[1]").with("cache-control", "max-age=60")).await;
