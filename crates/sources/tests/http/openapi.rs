@@ -262,6 +262,10 @@ paths:
     let (base, urls) = derive(&config());
     assert_eq!((&*base, &*urls), ("https://api.example", "/a /b /d /e /c/{x}"));
 
+    let own = "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { servers: [{ url: 'https://b.example' }], get: {} } }";
+    let http = openapi::derive(&Config::new("api.yaml"), own).unwrap();
+    assert_eq!(http.resources.iter().map(|entry| &*entry.url).collect::<Vec<_>>(), ["https://b.example/b"]);
+
     let unknown =
         "openapi: 3.0.0\nservers: [{ url: 'https://{region}.example' }]\npaths: { /a: { get: {} } }";
     let error = openapi::derive(&Config::new("api.yaml"), unknown).unwrap_err().to_string();

@@ -46,13 +46,16 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     if !scheme {
         return Err(Error::invalid(format!("`{name}` cannot be the scheme of a URI: set another `name`")));
     }
-    let base = match &config.base {
-        Some(base) => base.clone(),
-        None => document.server(config.remote())?,
+    let operations = document.operations();
+    let base = match (&config.base, document.server(config.remote())) {
+        (Some(base), _) => Some(base.clone()),
+        // Those that say it themselves can be asked.
+        (None, Err(_)) if operations.iter().any(|operation| operation.server.is_some()) => None,
+        (None, server) => Some(server?),
     };
     let mut http = Http {
         name: Some(name.clone()),
-        base: Some(base),
+        base,
         headers: config.headers.clone(),
         query: config.query.clone(),
         poll: config.poll,
@@ -64,7 +67,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     let mut opening = Opening::new(&http, &guard);
     let mut left_out = Vec::new();
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
-    for operation in document.operations() {
+    for operation in operations {
         let Some(entries) = operation.entries(&name, config) else { continue };
         if let Some(entry) = entries.resource {
             let opened = opening.resource(entry.clone(), false).map(drop);
