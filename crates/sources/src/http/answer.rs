@@ -88,7 +88,7 @@ fn fits(sent: &str, meant: &str) -> bool {
         || sent == meant
         || (is_json(sent) && is_json(meant))
         || (sent == "text/plain" && media::form(meant) != media::Form::Binary)
-        || sent == "application/octet-stream"
+        || [sent, meant].contains(&"application/octet-stream")
 }
 
 fn essence(mime: &str) -> &str {
@@ -144,6 +144,7 @@ mod tests {
             ("text/plain", "text/markdown"),
             ("text/plain", "application/json"),
             ("", "image/png"),
+            ("text/csv", "application/octet-stream"),
             ("text/csv", "text/csv; header=present"),
         ];
         for (sent, meant) in fitting {

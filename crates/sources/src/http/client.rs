@@ -225,7 +225,7 @@ fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) 
         let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if inner.is::<Refused>() || refused.is_some_and(|refused| refused.is::<Refused>()) {
             tracing::warn!(url = %shown(url), "{inner}");
-            return Fault::Unreachable;
+            return Fault::Refused;
         }
         causes.push(inner.to_string());
         cause = inner.source();
@@ -305,8 +305,23 @@ impl std::error::Error for Full {}
 
 #[cfg(test)]
 mod tests {
-    use super::{PATIENCE, retry_after};
+    use super::{Fault, PATIENCE, Refused, Url, failure, retry_after};
+    use libris_core::{Error, Uri};
+    use std::io;
     use std::time::Duration;
+
+    #[test]
+    fn an_address_that_may_not_be_asked_is_said_to_be() {
+        let url = Url::parse("http://intranet.example/").unwrap();
+        let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
+        assert_eq!(failed(io::Error::other("no route")), Fault::Unreachable);
+        let fault = failed(io::Error::other(Refused));
+        let told = fault.of(&Uri::parse("a://b").unwrap()).to_string();
+        assert_eq!(
+            told,
+            "the service behind `a://b` is at an address that is not allowed; tell whoever runs this server"
+        );
+    }
 
     #[test]
     fn a_service_asks_for_seconds_or_names_a_date() {

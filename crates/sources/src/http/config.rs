@@ -110,7 +110,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Caching {
-    /// For how long an answer is fresh that does not say so itself.
+    /// For how long an answer is fresh that does not say how long itself.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub ttl: Duration,
     /// For how long an answer is fresh at most, whatever it says.

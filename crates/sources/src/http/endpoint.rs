@@ -4,6 +4,7 @@
 //! anywhere but to the place it was meant for.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
 use libris_core::uri_template::{Value, Variables};
@@ -85,7 +86,13 @@ impl Endpoint {
         // What is wrong with the URL itself is wrong with any values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
-        Ok(endpoint)
+        let sample = endpoint.url.expand(&sample);
+        let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
+        // A service that takes the first of two would take the value of a caller.
+        match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
+            Some(name) => Err(format!("its URL has the parameter `{name}`, which `query` sets")),
+            None => Ok(endpoint),
+        }
     }
 
     /// The scheme, host and port of all its requests.
@@ -121,7 +128,8 @@ impl Endpoint {
         let texts: Vec<&str> = match value {
             Value::Text(text) => vec![text],
             Value::List(list) => list.iter().map(String::as_str).collect(),
-            Value::Map(map) => map.iter().flat_map(|(key, text)| [key.as_str(), text]).collect(),
+            // These are parameters under names that the caller chose.
+            Value::Map(_) => return Err(Fault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
@@ -190,16 +198,34 @@ fn authority(text: &str) -> Result<usize, String> {
     Ok(end)
 }
 
+/// The names of the parameters in a query.
+fn parameters(query: &str) -> Vec<String> {
+    url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name.into_owned()).collect()
+}
+
 fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
     let host = place.host_str().unwrap_or_default();
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    match literal.parse() {
-        Ok(address) if !guard.allows(address) => Err(format!(
-            "`{host}` is not a public address: set `limits.allow_private`, or name its network in \
-             `limits.networks`"
-        )),
-        _ => Ok(()),
+    // Other names are known only when they are looked up.
+    let allowed = match literal.parse() {
+        Ok(address) => guard.allows(address),
+        Err(_) if is_localhost(host) => LOOPBACK.iter().any(|address| guard.allows(*address)),
+        Err(_) => true,
+    };
+    if allowed {
+        return Ok(());
     }
+    Err(format!(
+        "`{host}` is not a public address: set `limits.allow_private`, or name its network in `limits.networks`"
+    ))
+}
+
+/// What `localhost` leads to.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 /// Whether some reading of a value leads out of its place in a path.

@@ -25,6 +25,8 @@ pub(super) enum Fault {
     Failed,
     /// It cannot be reached.
     Unreachable,
+    /// Its address may not be asked.
+    Refused,
     /// It took longer than this.
     Slow(Duration),
     /// It leads elsewhere.
@@ -42,7 +44,7 @@ impl Fault {
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) => true,
-            Self::Elsewhere | Self::Kind { .. } | Self::Malformed => true,
+            Self::Elsewhere | Self::Refused | Self::Kind { .. } | Self::Malformed => true,
             Self::Missing | Self::Denied | Self::Credentials | Self::TooLarge { .. } => false,
             Self::Values | Self::Lacking(_) | Self::Control(_) => false,
         }
@@ -77,6 +79,7 @@ impl Fault {
             Self::Busy(None) => "asks to wait; try again later".into(),
             Self::Failed => "failed; try again later".into(),
             Self::Unreachable => "cannot be reached now; try again later".into(),
+            Self::Refused => "is at an address that is not allowed; tell whoever runs this server".into(),
             Self::Slow(limit) => format!("did not answer within {}; try again later", seconds(*limit)),
             Self::Elsewhere => "redirects to another place, which is not followed".into(),
             Self::TooLarge { limit, .. } => format!("sent more than the {limit} bytes that are taken"),

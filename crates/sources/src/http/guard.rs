@@ -14,6 +14,8 @@ use hyper_util::client::legacy::connect::dns::Name;
 use serde::{Deserialize, Deserializer};
 use tower_service::Service;
 
+use super::config::Limits;
+
 /// A range of addresses, such as `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
@@ -65,6 +67,10 @@ pub(super) struct Guard {
 }
 
 impl Guard {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self { allow_private: limits.allow_private, networks: limits.networks.clone() }
+    }
+
     /// Whether this address may be asked.
     pub(super) fn allows(&self, address: IpAddr) -> bool {
         let address = embedded(address).map_or(address, IpAddr::V4);
@@ -128,7 +134,9 @@ pub(super) struct Refused;
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("its address is not public, and neither `allow_private` nor `networks` allows it")
+        f.write_str(
+            "its address is not public: set `limits.allow_private`, or name its network in `limits.networks`",
+        )
     }
 }
 

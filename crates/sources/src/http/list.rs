@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
@@ -16,6 +17,9 @@ use super::fault::Fault;
 /// How many items of one list are taken.
 const ITEMS: usize = 10_000;
 
+/// For how long the pages after the first are those of the list that the first was made of.
+const PAGING: Duration = Duration::from_secs(30);
+
 /// Where a list is.
 pub(super) enum Place {
     /// What an endpoint answers.
@@ -28,8 +32,15 @@ pub(super) enum Place {
 pub(super) struct Instances {
     pub(super) place: Place,
     listing: Listing,
-    /// What was made of the last answer.
-    made: Mutex<Option<(Arc<Answer>, Listed)>>,
+    made: Mutex<Option<Made>>,
+}
+
+/// What was made of the last answer.
+struct Made {
+    answer: Arc<Answer>,
+    listed: Listed,
+    /// When it was last asked for.
+    at: Instant,
 }
 
 /// The resources of a list by their URIs.
@@ -55,16 +66,24 @@ impl Instances {
         endpoint: &Endpoint,
     ) -> Result<Listed, Fault> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((from, listed)) = &*made
-            && Arc::ptr_eq(from, answer)
+        let at = Instant::now();
+        if let Some(made) = &mut *made
+            && Arc::ptr_eq(&made.answer, answer)
         {
-            return Ok(listed.clone());
+            made.at = at;
+            return Ok(made.listed.clone());
         }
         let items = items(answer.json()?, &self.listing.items)?;
         let instances = items.iter().filter_map(|item| self.instance(item, template, endpoint));
         let listed: Listed = Arc::new(instances.collect());
-        *made = Some((answer.clone(), listed.clone()));
+        *made = Some(Made { answer: answer.clone(), listed: listed.clone(), at });
         Ok(listed)
+    }
+
+    /// What was made a short while ago. All callers are given the same.
+    pub(super) fn recent(&self) -> Option<Listed> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.as_ref().filter(|made| made.at.elapsed() < PAGING).map(|made| made.listed.clone())
     }
 
     fn instance(&self, item: &Value, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {

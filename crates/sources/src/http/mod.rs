@@ -182,6 +182,11 @@ impl Inner {
         listed.await.map_err(|fault| fault.of_list(template.as_str()))
     }
 
+    /// The resources of a list as they were a short while ago.
+    fn recent(&self, number: usize) -> Option<Listed> {
+        self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
+    }
+
     /// What is at the place of a list.
     async fn found(&self, place: &Place, variables: Variables, want: Want) -> Result<Hit, Fault> {
         match place {
@@ -201,7 +206,10 @@ impl Inner {
         let own = self.resources.range::<Uri, _>(from).take(most);
         let mut resources: Vec<Resource> = own.map(|(_, held)| held.resource.clone()).collect();
         for number in self.lists() {
-            let listed = self.instances(number, Want::Fresh).await?;
+            let listed = match after.and_then(|_| self.recent(number)) {
+                Some(recent) => recent,
+                None => self.instances(number, Want::Fresh).await?,
+            };
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
         }
@@ -221,7 +229,11 @@ impl Inner {
             Some(Offered::Found { place, items, value, label }) => {
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
-                let hit = self.found(place, variables, Want::Fresh).await.map_err(failed)?;
+                let hit = match self.found(place, variables, Want::Fresh).await {
+                    // There may be nothing for what has been typed so far.
+                    Err(Fault::Missing) => return Ok(Completion::default()),
+                    found => found.map_err(failed)?,
+                };
                 let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
                 let choices = items.iter().filter_map(|item| {
                     let value = list::text(item, value)?;

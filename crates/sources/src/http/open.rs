@@ -26,10 +26,9 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     if resources.is_empty() && templates.is_empty() && links.is_empty() {
         return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
     }
-    let guard =
-        Guard { allow_private: config.limits.allow_private, networks: config.limits.networks.clone() };
+    let guard = Guard::new(&config.limits);
     let parsed = sources_of_lists(&templates);
-    let mut opening = Opening { config: &config, guard: &guard, secure: false, count: 0 };
+    let mut opening = Opening::new(&config, &guard);
 
     let mut held = BTreeMap::new();
     for entry in resources {
@@ -92,7 +91,7 @@ fn check(config: &Config) -> Result<()> {
     }
 }
 
-fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
+pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
     Error::invalid(format!("`{uri}`: {why}"))
 }
 
@@ -114,7 +113,8 @@ fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
         .collect()
 }
 
-struct Opening<'a> {
+/// Makes endpoints of entries, and says what is wrong with one.
+pub(super) struct Opening<'a> {
     config: &'a Config,
     guard: &'a Guard,
     /// Whether something is asked over TLS.
@@ -122,7 +122,11 @@ struct Opening<'a> {
     count: usize,
 }
 
-impl Opening<'_> {
+impl<'a> Opening<'a> {
+    pub(super) fn new(config: &'a Config, guard: &'a Guard) -> Self {
+        Self { config, guard, secure: false, count: 0 }
+    }
+
     fn endpoint(&mut self, written: Written<'_>) -> Result<Arc<Endpoint>, String> {
         let endpoint = Endpoint::new(written, self.count, self.config, self.guard)?;
         self.count += 1;
@@ -161,7 +165,7 @@ impl Opening<'_> {
         })
     }
 
-    fn resource(&mut self, entry: Entry<Uri>, parsed: bool) -> Result<Held, String> {
+    pub(super) fn resource(&mut self, entry: Entry<Uri>, parsed: bool) -> Result<Held, String> {
         if entry.list.is_some() {
             return Err("only a template can have a `list`".into());
         }
@@ -179,7 +183,7 @@ impl Opening<'_> {
         Ok(Held { resource, endpoint: Some(endpoint) })
     }
 
-    fn template(&mut self, entry: Entry<UriTemplate>, parsed: bool) -> Result<Filled, String> {
+    pub(super) fn template(&mut self, entry: Entry<UriTemplate>, parsed: bool) -> Result<Filled, String> {
         let variables: Vec<_> = entry.uri.variables().collect();
         let endpoint = self.entry(&entry, variables.clone(), parsed)?;
         let mut choices = BTreeMap::new();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, EXPIRES, HeaderMap, PRAGMA};
-use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+use http::header::{AGE, CACHE_CONTROL, DATE, ETAG, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED, PRAGMA};
+use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
 use libris_core::{Cache, Flights, Scope};
 use quick_cache::sync::{Cache as Map, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -39,6 +39,8 @@ pub(super) struct Store {
 
 struct Kept {
     answer: Arc<Answer>,
+    /// What it says of itself, and what was said of it since.
+    response: http::Response<()>,
     policy: CachePolicy,
     /// When it was last known to be right.
     at: SystemTime,
@@ -142,25 +144,23 @@ impl Store {
             asked => asked?,
         };
         let at = SystemTime::now();
-        let says = [CACHE_CONTROL, EXPIRES, PRAGMA].iter().any(|name| reply.headers.contains_key(name));
-        let response = response(&reply);
-        let (answer, policy, says) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
-            Some(kept) => {
-                let (AfterResponse::NotModified(policy, _) | AfterResponse::Modified(policy, _)) =
-                    kept.policy.after_response(&request, &response, at);
-                (kept.answer.clone(), policy, says || kept.says)
-            }
+        let (answer, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
+            Some(kept) => (kept.answer.clone(), renewed(&kept.response, &reply.headers)),
             None if reply.status == StatusCode::NOT_MODIFIED => return Err(Fault::Failed),
             None => {
-                let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
-                let policy = CachePolicy::new_options(&request, &response, at, options);
-                (Arc::new(Answer::new(&endpoint, url.path(), reply)?), policy, says)
+                let response = response(&reply);
+                (Arc::new(Answer::new(&endpoint, url.path(), reply)?), response)
             }
         };
-        let private = if directs(&response, "private") { Scope::Private } else { Scope::Public };
+        let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
+        let policy = CachePolicy::new_options(&request, &response, at, options);
+        let says = says_how_long(response.headers());
+        let directs = |directive| directs(response.headers(), directive);
+        let private = if directs("private") { Scope::Private } else { Scope::Public };
         let scope = private.max(self.config.scope);
-        let strict = directs(&response, "must-revalidate") || directs(&response, "no-cache");
-        let kept = Arc::new(Kept { answer, policy, at, says, scope, strict, parsed: endpoint.parsed });
+        let strict = directs("must-revalidate") || directs("no-cache");
+        let kept = Kept { answer, response, policy, at, says, scope, strict, parsed: endpoint.parsed };
+        let kept = Arc::new(kept);
         if kept.policy.is_storable() {
             self.kept.insert(key, kept.clone());
         } else {
@@ -205,6 +205,23 @@ fn response(reply: &Reply) -> http::Response<()> {
     response
 }
 
+/// An answer of which it was said that it has not changed, with what was said of it now.
+fn renewed(kept: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
+    let mut response = kept.clone();
+    let headers = response.headers_mut();
+    // These tell of the message that it came with.
+    headers.remove(AGE);
+    headers.remove(DATE);
+    // What was asked about by its validators is what has not changed, whatever is said instead of them.
+    for name in said.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
+        headers.remove(name);
+        for value in said.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+    response
+}
+
 /// The headers that ask only for what has changed.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
     use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
@@ -221,10 +238,21 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
     conditions
 }
 
+/// Whether an answer says for how long it is fresh, and not only for whom or with what care.
+fn says_how_long(headers: &HeaderMap) -> bool {
+    let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
+    headers.contains_key(EXPIRES)
+        || directives.iter().any(|directive| directs(headers, directive))
+        || lists(headers, &PRAGMA, "no-cache")
+}
+
 /// Whether an answer has this directive.
-fn directs(response: &http::Response<()>, directive: &str) -> bool {
-    let said = response.headers().get_all(CACHE_CONTROL);
-    said.iter().filter_map(|value| value.to_str().ok()).any(|value| {
+fn directs(headers: &HeaderMap, directive: &str) -> bool {
+    lists(headers, &CACHE_CONTROL, directive)
+}
+
+fn lists(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|value| {
         let mut names = value.split(',').filter_map(|said| said.split('=').next());
         names.any(|name| name.trim().eq_ignore_ascii_case(directive))
     })

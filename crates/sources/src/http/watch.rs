@@ -1,7 +1,8 @@
 //! Telling what changes in an API that does not tell itself: by asking again, from time to time.
 //!
 //! Asked again is only what somebody waits for: the lists, and the resources that somebody subscribes to. Few
-//! requests are under way at once, so where there is much to ask for, a round takes longer.
+//! requests are under way at once, so where there is much to ask for, a round takes longer. How a resource stands
+//! when it begins to be followed is found out beside the rounds, so that a change during a long one is not missed.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
+use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Uri};
 use tokio::sync::Notify;
@@ -63,10 +65,18 @@ impl Followed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, uri: &Uri, seen: Seen) {
-        if let Some(known) = self.lock().seen.get_mut(uri) {
-            *known = seen;
+    /// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
+    fn update(&self, uri: &Uri, now: Option<Seen>) -> bool {
+        let mut state = self.lock();
+        // It is compared with what is known by now, which may be more than when this look began.
+        let Some(known) = state.seen.get_mut(uri) else { return false };
+        let before = *known;
+        match now {
+            Some(now) => *known = now,
+            None if before == Seen::Unknown => *known = Seen::Unreachable,
+            None => {}
         }
+        before != Seen::Unknown && now.is_some_and(|now| now != before)
     }
 
     /// Whether there were too many. If so, all are forgotten: those that somebody still wants are followed again
@@ -115,7 +125,24 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let lists = stream::iter(inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh))));
     let lists = lists.buffered(AT_ONCE).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
     watch.lists = lists.collect().await;
-    stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
+    let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
+    let beside = stream::unfold(inner, async |inner| {
+        inner.followed.new.notified().await;
+        Some((stream::iter(look_at_followed(&inner, Which::New).await), inner))
+    });
+    stream::select(rounds, beside.flatten()).boxed()
+}
+
+/// Which of the followed resources have changed.
+async fn look_at_followed(inner: &Arc<Inner>, which: Which) -> Vec<Change> {
+    let wanted = |(_, seen): &(&Uri, &Seen)| which == Which::All || **seen == Seen::Unknown;
+    let followed: Vec<Uri> =
+        inner.followed.lock().seen.iter().filter(wanted).map(|(uri, _)| uri.clone()).collect();
+    let looks = followed.into_iter().map(|uri| async move {
+        let now = look(inner, &uri, Want::Now).await;
+        inner.followed.update(&uri, now).then_some(Change::Updated(uri))
+    });
+    stream::iter(looks).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
 }
 
 struct Watch {
@@ -151,17 +178,13 @@ impl Watch {
             if let Some(change) = self.changes.pop_front() {
                 return change;
             }
-            tokio::select! {
-                () = self.inner.followed.new.notified() => self.look_at_followed(Which::New).await,
-                () = sleep_until(self.due) => {
-                    self.look_at_lists().await;
-                    self.look_at_followed(Which::All).await;
-                    if self.inner.followed.overflowed() {
-                        self.changes.push_back(Change::Lost);
-                    }
-                    self.due = Instant::now() + jittered(self.inner.poll);
-                }
+            sleep_until(self.due).await;
+            self.look_at_lists().await;
+            self.changes.extend(look_at_followed(&self.inner, Which::All).await);
+            if self.inner.followed.overflowed() {
+                self.changes.push_back(Change::Lost);
             }
+            self.due = Instant::now() + jittered(self.inner.poll);
         }
     }
 
@@ -183,33 +206,6 @@ impl Watch {
                     }
                     Some(_) => {}
                 }
-            }
-        }
-    }
-
-    async fn look_at_followed(&mut self, which: Which) {
-        let inner = &self.inner;
-        let wanted = |(_, seen): &(&Uri, &Seen)| which == Which::All || **seen == Seen::Unknown;
-        let followed: Vec<(Uri, Seen)> = {
-            let state = inner.followed.lock();
-            state.seen.iter().filter(wanted).map(|(uri, seen)| (uri.clone(), *seen)).collect()
-        };
-        let looks = followed.into_iter().map(|(uri, before)| async move {
-            let now = look(inner, &uri, Want::Now).await;
-            (uri, before, now)
-        });
-        let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
-        while let Some((uri, before, now)) = looks.next().await {
-            match now {
-                Some(now) if now == before => {}
-                Some(now) => {
-                    inner.followed.set(&uri, now);
-                    if before != Seen::Unknown {
-                        self.changes.push_back(Change::Updated(uri));
-                    }
-                }
-                None if before == Seen::Unknown => inner.followed.set(&uri, Seen::Unreachable),
-                None => {}
             }
         }
     }

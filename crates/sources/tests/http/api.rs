@@ -138,6 +138,12 @@ url = "money/{currency}"
 [template.complete]
 currency = { url = "currencies", items = "/rates", value = "/key", label = "/value" }
 
+[[template]]
+uri = "trains://{train}"
+url = "trains/{train}"
+[template.complete]
+train = { url = "trains/like/{typed}" }
+
 [[link]]
 uri = "https://travel.example/guide.pdf"
 title = "The guide"
@@ -152,6 +158,7 @@ fn travel(received: &Received) -> Answer {
         "/cities/7/categories" => Answer::json(json!(["museums", "music"])),
         "/cities/7/activities?category=museums" => Answer::json(json!({ "museums": ["Picasso"] })),
         "/flights?from=JFK" => Answer::new(200, "text/csv; charset=iso-8859-1", b"a,caf\xe9\n"),
+        "/trains/like/t" => Answer::json(json!(["tgv"])),
         "/currencies" => Answer::json(json!({ "rates": { "EUR": "Euro", "PEN": "Peruvian sol" } })),
         "/find?typed=ritz" => Answer::json(json!({ "found": [{ "key": "h-1" }, { "name": "no key" }] })),
         _ => Answer::status(404),
@@ -168,7 +175,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
         listed,
         [("https://travel.example/guide.pdf", Some("The guide")), ("travel://cities", Some("Cities"))]
     );
-    assert_eq!(source.templates().await.unwrap().templates.len(), 4);
+    assert_eq!(source.templates().await.unwrap().templates.len(), 5);
     assert!(server.received().is_empty(), "a list that stands in the configuration asks nobody");
 
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
@@ -187,6 +194,10 @@ async fn a_travel_api_is_listed_completed_and_read() {
         assert_eq!(complete(flights, "airport", typed, &[]).await, ["JFK"], "{typed}");
     }
     assert_eq!(complete("money://{currency}", "currency", "peru", &[]).await, ["PEN"]);
+    assert_eq!(complete("trains://{train}", "train", "t", &[]).await, ["tgv"]);
+    for typed in ["", "x"] {
+        assert!(complete("trains://{train}", "train", typed, &[]).await.is_empty(), "{typed}");
+    }
     assert_eq!(complete("hotels://{hotel}", "hotel", "ritz", &[]).await, ["h-1"]);
 
     assert_eq!(read(&source, "travel://activities/7/museums").await.unwrap(), r#"{"museums":["Picasso"]}"#);
@@ -196,6 +207,25 @@ async fn a_travel_api_is_listed_completed_and_read() {
     assert!(link.contains("fetch it from there"), "{link}");
     let asked: Vec<_> = server.received().into_iter().map(|received| received.target).collect();
     assert!(!asked.iter().any(|target| target.contains("guide")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_of_one_answer() {
+    let stations = stations();
+    let held = stations.clone();
+    let server =
+        Server::start(move |received| weather(&held, received).with("cache-control", "no-store")).await;
+    let source = source(&server, WEATHER);
+    let mut listed = source.list(None, 1).await.unwrap();
+    stations.lock().unwrap().clear();
+    let mut count = 1;
+    while listed.more {
+        listed = source.list(Some(&listed.resources[0].uri), 1).await.unwrap();
+        count += 1;
+    }
+    assert_eq!((count, server.received().len()), (5, 1));
+    // Who begins anew is given what there is now.
+    assert_eq!(source.list(None, 10).await.unwrap().resources.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,8 @@ use crate::{read, refusal, source, uri};
 
 const ONE: &str = "[[resource]]\nuri = \"a://b\"\nurl = \"b\"\n";
 
+const DATE: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
+
 /// How many requests three reads are, with these headers in the answers.
 async fn asked(cache: &str, headers: &'static [(&'static str, &'static str)]) -> usize {
     let answer = move |received: &_| {
@@ -41,6 +43,12 @@ async fn answers_are_as_fresh_as_they_say() {
         ("", &[("expires", "Fri, 01 Jan 2100 00:00:00 GMT")], 1),
         ("", &[("cache-control", "max-age=60"), ("vary", "accept")], 1),
         ("", &[("cache-control", "max-age=60"), ("vary", "*")], 3),
+        // For whom, and with what care, is not for how long.
+        ("cache = { ttl = \"1m\" }", &[("cache-control", "private")], 1),
+        ("cache = { ttl = \"1m\" }", &[("cache-control", "public, must-revalidate")], 1),
+        ("cache = { ttl = \"1m\" }", &[("pragma", "x")], 1),
+        ("cache = { ttl = \"1m\" }", &[("pragma", "no-cache")], 3),
+        ("cache = { ttl = \"1m\" }", &[("cache-control", "private, max-age=0")], 3),
         ("cache = { ttl = \"1m\" }", &[("cache-control", "no-cache")], 3),
         ("cache = { ttl = \"1m\" }", &[("cache-control", "no-store")], 3),
         ("cache = { max_age = \"0s\" }", &[("cache-control", "max-age=60")], 3),
@@ -101,4 +109,53 @@ async fn what_was_known_is_given_while_the_service_fails() {
     assert_eq!(refusal(&lasting, "a://b").await, "nothing is at `a://b`");
     status.store(500, Ordering::SeqCst);
     assert!(refusal(&lasting, "a://b").await.starts_with("unavailable: "));
+}
+
+/// A service that says this of its one answer, and then that it has not changed, and then fails.
+async fn renewed(first: &'static [(&'static str, &'static str)], then: &'static [(&str, &str)]) -> Server {
+    let count = AtomicU16::new(0);
+    Server::start(move |received| {
+        let with = |answer: Answer, headers: &[(&str, &str)]| {
+            headers.iter().fold(answer, |answer, (name, value)| answer.with(name, value))
+        };
+        let conditional = ["if-none-match", "if-modified-since"].map(|name| received.header(name).is_some());
+        match count.fetch_add(1, Ordering::SeqCst) {
+            0 => with(Answer::new(200, "text/plain", "text"), first),
+            1 | 2 if conditional.contains(&true) => with(Answer::new(304, "text/plain", ""), then),
+            _ => Answer::status(500),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_still_private_and_strict() {
+    let server = renewed(&[("etag", "\"1\""), ("cache-control", "private, must-revalidate")], &[]).await;
+    let source = source(&server, &format!("cache = {{ scope = \"public\" }}\n{ONE}"));
+    for _ in 0..3 {
+        let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
+        assert_eq!(contents.cache.unwrap().scope, Scope::Private);
+    }
+    assert!(refusal(&source, "a://b").await.starts_with("unavailable: "));
+}
+
+#[tokio::test]
+async fn what_has_not_changed_is_kept_however_little_is_said() {
+    for first in [&[("etag", "\"1\"")][..], &[("etag", "W/\"1\"")], &[("last-modified", DATE)]] {
+        for then in [&[][..], &[("last-modified", DATE)]] {
+            let server = renewed(first, then).await;
+            let source = source(&server, ONE);
+            for _ in 0..4 {
+                assert_eq!(read(&source, "a://b").await.unwrap(), "text", "{first:?} {then:?}");
+            }
+        }
+    }
+    // What is said with it counts from then on.
+    let server = renewed(&[("etag", "\"1\"")], &[("cache-control", "private, max-age=60")]).await;
+    let source = source(&server, &format!("cache = {{ scope = \"public\" }}\n{ONE}"));
+    for _ in 0..4 {
+        read(&source, "a://b").await.unwrap();
+    }
+    let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
+    assert_eq!((contents.cache.unwrap().scope, server.received().len()), (Scope::Private, 2));
 }

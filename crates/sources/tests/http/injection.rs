@@ -2,9 +2,10 @@
 
 use libris_core::uri_template::Variables;
 use libris_core::{Uri, UriTemplate};
+use libris_sources::Http;
 
 use crate::server::{Answer, Server};
-use crate::{read, source};
+use crate::{config, read, refusal, source};
 
 const ATTEMPTS: [&str; 24] = [
     "../",
@@ -81,4 +82,48 @@ async fn values_change_nothing_but_themselves() {
     }
     // Some go through as the values they are: those that are no way out.
     assert!(in_path >= 10 && in_query >= 10, "{in_path} {in_query}");
+}
+
+#[tokio::test]
+async fn parameters_are_those_that_the_template_names() {
+    let server = Server::start(|_| Answer::json("{}")).await;
+    let source = source(
+        &server,
+        r#"
+        query = { tenant = "acme" }
+        [[template]]
+        uri = "books://all{?genre*,page}"
+        url = "books{?genre*,page}"
+        [[template]]
+        uri = "books://tagged{;tags*}"
+        url = "tagged{;tags*}"
+        "#,
+    );
+    for uri in [
+        "books://all?tenant=evil",
+        "books://all?tenant=evil&admin=true",
+        "books://all?genre=novel&tenant=evil",
+        "books://all?page=1&te%6eant=evil",
+        "books://tagged;admin=true",
+    ] {
+        assert_eq!(refusal(&source, uri).await, format!("nothing is at `{}`", Uri::parse(uri).unwrap()));
+    }
+    assert!(server.received().is_empty());
+    read(&source, "books://all?genre=novel&page=1&genre=poetry").await.unwrap();
+    assert_eq!(server.received()[0].target, "/books?genre=novel&genre=poetry&page=1&tenant=acme");
+}
+
+#[test]
+fn what_the_configuration_sets_cannot_be_a_variable_too() {
+    for (url, name) in
+        [("b{?tenant}", "tenant"), ("b?tenant={x}", "tenant"), ("b?page%2dsize={x}", "page-size")]
+    {
+        let text = format!(
+            "base = \"https://x.example\"\nquery = {{ {name} = \"acme\" }}\n\
+             [[template]]\nuri = \"a://b{{?x,tenant}}\"\nurl = \"{url}\"\n"
+        );
+        let expected =
+            format!("`a://b{{?x,tenant}}`: its URL has the parameter `{name}`, which `query` sets");
+        assert_eq!(Http::new(config(&text)).err().unwrap().to_string(), expected);
+    }
 }

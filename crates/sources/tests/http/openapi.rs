@@ -1,10 +1,12 @@
 //! An OpenAPI document as resources.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use libris_core::{Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
+use libris_sources::http::{Choice, Choices, Text};
 use serde_json::json;
 
 use crate::server::{Answer, Server};
@@ -72,9 +74,12 @@ async fn what_can_be_got_is_served() {
     assert_eq!(source.complete(asked).await.unwrap().values, ["en", "fr", "es"]);
 }
 
+fn config() -> Config {
+    Config { base: Some("https://api.example".into()), ..Config::new("api.json") }
+}
+
 fn derived(document: &str) -> Result<libris_sources::http::Config, String> {
-    let config = Config { base: Some("https://api.example".into()), ..Config::new("api.json") };
-    openapi::derive(&config, document).map_err(|error| error.to_string())
+    openapi::derive(&config(), document).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -140,4 +145,129 @@ fn odd_paths_become_uris() {
     for wrong in ["x", "/a/{b", "/a b"] {
         assert!(derived(&path(wrong)).is_err(), "{wrong}");
     }
+}
+
+/// The template of a document whose one operation has these parameters, and what is offered for each of them.
+fn with_parameters(parameters: &str) -> (String, BTreeMap<String, Vec<String>>) {
+    let document = format!(
+        "openapi: 3.1.0
+paths: {{ /a: {{ get: {{ parameters: [{parameters}] }} }} }}
+components: {{ schemas: {{
+    Sort: {{ type: string, enum: [asc, desc] }},
+    Box: {{ type: object }},
+    Circle: {{ anyOf: [{{ $ref: '#/components/schemas/Circle' }}] }} }} }}"
+    );
+    let template = derived(&document).unwrap().templates.remove(0);
+    let offered = template.complete.into_iter().map(|(name, choices)| match choices {
+        Choices::Fixed(choices) => (name, choices.iter().map(plain).collect()),
+        Choices::Found(found) => panic!("{found:?}"),
+    });
+    (template.uri.as_str().to_owned(), offered.collect())
+}
+
+fn plain(choice: &Choice) -> String {
+    match choice {
+        Choice::Plain(value) => value.clone(),
+        Choice::Labelled { value, label } => panic!("{value} {label}"),
+    }
+}
+
+#[test]
+fn words_that_are_truths_elsewhere_stay_words() {
+    let (uri, offered) = with_parameters(
+        "{ name: y, in: query }, { name: country, in: query, schema: { enum: [DK, NO, on, true] } }",
+    );
+    assert_eq!(uri, "api://a{?country,y}");
+    assert_eq!(offered["country"], ["DK", "NO", "on", "true"]);
+}
+
+#[test]
+fn what_is_wrapped_is_found() {
+    let (uri, offered) = with_parameters(
+        "{ name: a, in: query, schema: { anyOf: [{ type: array, items: { $ref: '#/components/schemas/Sort' } }, { type: 'null' }] } },
+         { name: b, in: query, schema: { anyOf: [{ $ref: '#/components/schemas/Sort' }, { type: 'null' }] } },
+         { name: c, in: query, schema: { allOf: [{ $ref: '#/components/schemas/Sort' }], default: asc } },
+         { name: d, in: query, schema: { oneOf: [{ type: 'null' }, { type: boolean }] } },
+         { name: e, in: query, schema: { anyOf: [{ type: integer }, { type: string }] } },
+         { name: f, in: query, schema: { $ref: '#/components/schemas/Circle' } },
+         { name: g, in: query, schema: { $ref: '#/components/schemas/Box' } },
+         { name: h, in: query, schema: { anyOf: [{ $ref: '#/components/schemas/Box' }, { type: 'null' }] } }",
+    );
+    assert_eq!(uri, "api://a{?a*,b,c,d,e,f}");
+    let offered: Vec<_> = offered.iter().map(|(name, values)| (&**name, values.join(" "))).collect();
+    let expected = [("a", "asc desc"), ("b", "asc desc"), ("c", "asc desc"), ("d", "true false")];
+    assert_eq!(offered, expected.map(|(name, values)| (name, values.to_owned())));
+}
+
+#[tokio::test]
+async fn names_that_differ_upstream_differ_here() {
+    let (uri, _) = with_parameters(
+        "{ name: page-size, in: query }, { name: page_size, in: query }, { name: 'page[size]', in: query },
+         { name: 都市, in: query }, { name: 日付, in: query }",
+    );
+    assert_eq!(uri, "api://a{?page_size_,page_size__,page_size,__,___}");
+    let server = Server::start(|received| Answer::json(json!(received.target))).await;
+    let document = "openapi: 3.0.0
+paths:
+  '/a/{id}/{i-d}/{i_d}': { get: { parameters: [{ name: id, in: query }, { name: page-size, in: query }, { name: page_size, in: query }] } }";
+    let mut config = Config::new(format!("{}/openapi.yaml", server.url()));
+    config.base = Some(server.url());
+    let source = Http::new(openapi::derive(&config, document).unwrap()).unwrap();
+    let uri = "api://a/1/2/3?id_=4&page_size=5&page_size_=6";
+    assert_eq!(read(&source, uri).await.unwrap(), "\"/a/1/2/3?id=4&page%2Dsize=6&page_size=5\"");
+}
+
+#[test]
+fn an_operation_that_cannot_be_served_harms_no_other() {
+    let document = "openapi: 3.0.0
+paths:
+  /good: { get: {} }
+  '/twice/{a-b}': { get: { operationId: first } }
+  '/twice/{a.b}': { get: { operationId: second } }
+  /up/../there: { get: {} }
+  '/a?key=1': { get: {} }";
+    let config = Config { query: [("key".into(), Text::Plain("2".into()))].into(), ..config() };
+    let http = openapi::derive(&config, document).unwrap();
+    let resources: Vec<_> = http.resources.iter().map(|entry| entry.uri.as_str()).collect();
+    let templates: Vec<_> = http.templates.iter().map(|entry| entry.name.as_deref().unwrap()).collect();
+    assert_eq!((resources, templates), (vec!["api://good"], vec!["first"]));
+    Http::new(http).unwrap();
+    // Where nothing is left, it is said why.
+    let error = derived("openapi: 3.0.0\npaths: { /up/../there: { get: {} } }").unwrap_err();
+    assert_eq!(error, "`api://up/there`: its URL has a `.` or `..` between slashes");
+}
+
+#[test]
+fn the_nearest_server_is_asked() {
+    let document = "openapi: 3.0.0
+servers: [{ url: 'https://api.example:{port}/v{major}/', variables: { port: { default: 8443 }, major: { default: '2' } } }]
+paths:
+  /a: { get: {} }
+  /b: { servers: [{ url: 'https://path.example/' }], get: {} }
+  '/c/{x}': { servers: [{ url: 'https://path.example' }], get: { servers: [{ url: 'https://operation.example/v1' }] } }
+  /d: { get: { servers: [{ url: 'https://{region}.example', variables: { region: { enum: [eu] } } }] } }
+  /e: { get: { servers: [{ url: /elsewhere }] } }";
+    let derive = |config: &Config| {
+        let http = openapi::derive(config, document).unwrap();
+        let urls = http.resources.iter().map(|entry| entry.url.clone());
+        let urls: Vec<_> = urls.chain(http.templates.iter().map(|entry| entry.url.clone())).collect();
+        (http.base.clone().unwrap(), urls.join(" "))
+    };
+    // What has a server that cannot be known is left out.
+    let (base, urls) = derive(&Config::new("api.yaml"));
+    assert_eq!(base, "https://api.example:8443/v2");
+    assert_eq!(urls, "/a https://path.example/b https://operation.example/v1/c/{x}");
+    let (_, urls) = derive(&Config::new("https://docs.example/v1/api.yaml"));
+    assert!(urls.contains("https://docs.example/elsewhere/e"), "{urls}");
+    let (base, urls) = derive(&config());
+    assert_eq!((&*base, &*urls), ("https://api.example", "/a /b /d /e /c/{x}"));
+
+    let own = "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { servers: [{ url: 'https://b.example' }], get: {} } }";
+    let http = openapi::derive(&Config::new("api.yaml"), own).unwrap();
+    assert_eq!(http.resources.iter().map(|entry| &*entry.url).collect::<Vec<_>>(), ["https://b.example/b"]);
+
+    let unknown =
+        "openapi: 3.0.0\nservers: [{ url: 'https://{region}.example' }]\npaths: { /a: { get: {} } }";
+    let error = openapi::derive(&Config::new("api.yaml"), unknown).unwrap_err().to_string();
+    assert!(error.contains("has a variable without a default: set `base`"), "{error}");
 }

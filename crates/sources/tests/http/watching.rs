@@ -1,16 +1,18 @@
 //! Changes are found by asking again, while somebody waits for them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use libris_core::{Change, Source};
+use libris_sources::Http;
 use serde_json::json;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
-use crate::server::{Answer, Server};
-use crate::{read, source, uri};
+use crate::server::{Answer, Body, Server};
+use crate::{config, read, source, uri};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -50,6 +52,42 @@ async fn what_is_subscribed_to_is_told() {
     number.store(6, Ordering::SeqCst);
     assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Updated(goats));
     assert!(server.received().iter().all(|received| received.target == "/goats"));
+}
+
+#[tokio::test]
+async fn a_long_round_keeps_nobody_waiting() {
+    let slow = Arc::new(AtomicBool::new(false));
+    let is_slow = slow.clone();
+    let (asked, mut targets) = unbounded_channel();
+    let server = Server::start(move |received| {
+        asked.send(received.target.clone()).unwrap();
+        match received.target.as_str() {
+            "/cities" if is_slow.load(Ordering::SeqCst) => Answer { body: Body::Never, ..Answer::json("") },
+            "/cities" => Answer::json("[]"),
+            _ => Answer::json("1"),
+        }
+    })
+    .await;
+    // The list keeps a round waiting for as long as a request may take.
+    let text = format!(
+        "base = \"{}\"\npoll = \"30ms\"\nlimits = {{ allow_private = true, timeout = \"1h\" }}
+         [[template]]\nuri = \"city://{{id}}\"\nurl = \"cities/{{id}}\"
+         list = {{ url = \"cities\", values = {{ id = \"/id\" }} }}",
+        server.url()
+    );
+    let source = Http::new(config(&text)).unwrap();
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let looking = tokio::spawn(async move { changes.next().await });
+    slow.store(true, Ordering::SeqCst);
+    let mut until = async |target: &str| {
+        while timeout(LONG, targets.recv()).await.expect("it is asked for").unwrap() != target {}
+    };
+    // The first is that with which the watch began.
+    until("/cities").await;
+    until("/cities").await;
+    source.follow(&uri("city://lima"));
+    until("/cities/lima").await;
+    looking.abort();
 }
 
 #[tokio::test]

@@ -22,7 +22,8 @@ pub struct Config {
     pub document: String,
     /// What its URIs begin with. Made of the title of the document where it is not said.
     pub name: Option<String>,
-    /// The URL that its paths are relative to. The first server of the document where it is not said.
+    /// The URL that its paths are relative to. Where it is not said, that is the first server of the operation, of
+    /// its path, or of the document.
     pub base: Option<String>,
     /// Headers of every request.
     pub headers: BTreeMap<String, Text>,
@@ -69,6 +70,11 @@ impl Config {
         .filter_map(|network| network.parse().ok())
         .collect();
         config
+    }
+
+    /// The URL of the document.
+    pub(super) fn remote(&self) -> Option<&String> {
+        self.is_remote().then_some(&self.document)
     }
 
     pub(super) fn is_remote(&self) -> bool {

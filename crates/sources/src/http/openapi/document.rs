@@ -7,6 +7,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::operation::Operation;
+use crate::http::list;
 
 /// How many references lead from one to the next at most.
 const DEPTH: usize = 16;
@@ -27,6 +28,8 @@ impl Document {
             let options = serde_saphyr::options! {
                 // Large APIs are large; what refers to what stays limited as it is.
                 budget: serde_saphyr::budget! { max_events: 4_000_000, max_nodes: 2_000_000 },
+                // Norway is `NO`, and a coordinate `y`.
+                strict_booleans: true,
                 with_snippet: false,
             };
             serde_saphyr::from_str_with_options(text, options).map_err(|cause| wrong(cause.to_string()))?
@@ -60,23 +63,9 @@ impl Document {
         }
     }
 
-    /// The URL of its first server, which may be relative to that of the document.
+    /// The URL of its first server.
     pub(super) fn server(&self, document: Option<&String>) -> Result<String> {
-        let server = self.0.pointer("/servers/0");
-        let mut url = server.and_then(|server| server["url"].as_str()).unwrap_or("/").to_owned();
-        let variables = server.and_then(|server| server["variables"].as_object());
-        for (name, variable) in variables.into_iter().flatten() {
-            let default = variable["default"].as_str().unwrap_or_default();
-            url = url.replace(&format!("{{{name}}}"), default);
-        }
-        if url.starts_with("http://") || url.starts_with("https://") {
-            return Ok(url);
-        }
-        let from = document.and_then(|document| Url::parse(document).ok());
-        let joined = from.and_then(|from| from.join(&url).ok());
-        joined.map(|url| url.as_str().trim_end_matches('/').to_owned()).ok_or_else(|| {
-            Error::invalid("the OpenAPI document does not say where its server is: set `base`")
-        })
+        location(&self.0["servers"][0], document).map_err(Error::invalid)
     }
 
     /// What can be got.
@@ -95,15 +84,34 @@ impl Document {
             for of in [item, get] {
                 for parameter in of["parameters"].as_array().into_iter().flatten() {
                     let Some(parameter) = self.resolved(parameter) else { continue };
-                    if let (Some(name), Some(place)) = (parameter["name"].as_str(), parameter["in"].as_str())
-                    {
-                        parameters.insert((place, name), parameter);
+                    match (parameter["name"].as_str(), parameter["in"].as_str()) {
+                        (Some(name), Some(place)) => _ = parameters.insert((place, name), parameter),
+                        _ => tracing::warn!(path, "a parameter is left out: its `name` or `in` is not text"),
                     }
                 }
             }
-            operations.push(Operation { document: self, path, get, parameters });
+            // The nearest counts.
+            let server = [get, item].into_iter().find_map(|of| of["servers"].get(0));
+            operations.push(Operation { document: self, path, get, server, parameters });
         }
         operations
+    }
+
+    /// What a schema says beneath what it is wrapped in: references, an `allOf` of one, and a choice between it
+    /// and `null`, which is how an optional value is written.
+    pub(super) fn schema<'a>(&'a self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..DEPTH {
+            let Some(found) = self.resolved(schema) else { return &Value::Null };
+            schema = found;
+            let says = |key: &str| schema.get(key).is_some();
+            let wrapped = ["allOf", "anyOf", "oneOf"].iter().find_map(|key| only(&schema[*key]));
+            match wrapped.filter(|_| !["enum", "const", "items", "properties"].into_iter().any(says)) {
+                Some(wrapped) => schema = wrapped,
+                None => return schema,
+            }
+        }
+        &Value::Null
     }
 
     /// A value, or what it refers to within the document.
@@ -121,4 +129,35 @@ impl Document {
         tracing::warn!("references in the OpenAPI document lead too far");
         None
     }
+}
+
+/// The URL of a server, which may be relative to that of the document.
+pub(super) fn location(server: &Value, document: Option<&String>) -> Result<String, String> {
+    let mut url = server["url"].as_str().unwrap_or("/").to_owned();
+    for (name, variable) in server["variables"].as_object().into_iter().flatten() {
+        // YAML reads a port or a version as a number.
+        if let Some(default) = list::text(variable, "/default") {
+            url = url.replace(&format!("{{{name}}}"), &default);
+        }
+    }
+    if url.contains('{') {
+        return Err(format!(
+            "the server `{url}` of the OpenAPI document has a variable without a default: set `base`"
+        ));
+    }
+    let url = match url.starts_with("http://") || url.starts_with("https://") {
+        true => Some(url),
+        false => {
+            let from = document.and_then(|document| Url::parse(document).ok());
+            from.and_then(|from| from.join(&url).ok()).map(String::from)
+        }
+    };
+    let url = url.ok_or("the OpenAPI document does not say where its server is: set `base`")?;
+    Ok(url.trim_end_matches('/').to_owned())
+}
+
+/// The one of several schemas that allows more than `null`.
+fn only(schemas: &Value) -> Option<&Value> {
+    let mut schemas = schemas.as_array()?.iter().filter(|schema| schema["type"] != "null");
+    schemas.next().filter(|_| schemas.next().is_none())
 }

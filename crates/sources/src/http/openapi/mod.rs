@@ -4,6 +4,7 @@ mod config;
 mod document;
 mod operation;
 
+use std::fmt::Display;
 use std::path::Path;
 
 use libris_core::uri_template::Variables;
@@ -12,9 +13,10 @@ use libris_core::{Error, Result, Uri};
 pub use config::Config;
 
 use super::client::Client;
-use super::config::{Config as Http, Method};
+use super::config::{Config as Http, Entry, Method};
 use super::endpoint::{Endpoint, Written};
 use super::guard::Guard;
+use super::open::{Opening, wrong};
 use document::Document;
 
 /// The most bytes that a document may have.
@@ -44,13 +46,16 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     if !scheme {
         return Err(Error::invalid(format!("`{name}` cannot be the scheme of a URI: set another `name`")));
     }
-    let base = match &config.base {
-        Some(base) => base.clone(),
-        None => document.server(config.is_remote().then_some(&config.document))?,
+    let operations = document.operations();
+    let base = match (&config.base, document.server(config.remote())) {
+        (Some(base), _) => Some(base.clone()),
+        // Those that say it themselves can be asked.
+        (None, Err(_)) if operations.iter().any(|operation| operation.server.is_some()) => None,
+        (None, server) => Some(server?),
     };
     let mut http = Http {
         name: Some(name.clone()),
-        base: Some(base),
+        base,
         headers: config.headers.clone(),
         query: config.query.clone(),
         poll: config.poll,
@@ -58,22 +63,55 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
         cache: config.cache.clone(),
         ..Http::default()
     };
-    for operation in document.operations() {
+    let guard = Guard::new(&config.limits);
+    let mut opening = Opening::new(&http, &guard);
+    let mut left_out = Vec::new();
+    let (mut resources, mut templates) = (Vec::new(), Vec::new());
+    for operation in operations {
         let Some(entries) = operation.entries(&name, config) else { continue };
-        http.resources.extend(entries.resource);
-        http.templates.extend(entries.template);
+        if let Some(entry) = entries.resource {
+            let opened = opening.resource(entry.clone(), false).map(drop);
+            left_out.extend(keep(&mut resources, entry, opened));
+        }
+        if let Some(entry) = entries.template {
+            let opened = opening.template(entry.clone(), false).map(drop);
+            left_out.extend(keep(&mut templates, entry, opened));
+        }
     }
-    if http.resources.is_empty() && http.templates.is_empty() {
-        return Err(Error::invalid("the OpenAPI document has nothing that can be got"));
+    if resources.is_empty() && templates.is_empty() {
+        let nothing = || Error::invalid("the OpenAPI document has nothing that can be got");
+        return Err(left_out.into_iter().next().unwrap_or_else(nothing));
     }
+    for error in left_out {
+        tracing::warn!(%error, "an operation of the OpenAPI document is left out");
+    }
+    (http.resources, http.templates) = (resources, templates);
     Ok(http)
+}
+
+/// Keeps an entry, or says why it cannot be.
+fn keep<U: Display + PartialEq>(
+    entries: &mut Vec<Entry<U>>,
+    entry: Entry<U>,
+    opened: Result<(), String>,
+) -> Option<Error> {
+    match opened {
+        Err(why) => Some(wrong(&entry.uri, why)),
+        Ok(()) if entries.iter().any(|other| other.uri == entry.uri) => {
+            Some(wrong(&entry.uri, "it is there twice".into()))
+        }
+        Ok(()) => {
+            entries.push(entry);
+            None
+        }
+    }
 }
 
 async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let http = Http { headers: config.headers.clone(), query: config.query.clone(), ..Http::default() };
     let mut limits = config.limits.clone();
     limits.max_size = LIMIT;
-    let guard = Guard { allow_private: limits.allow_private, networks: limits.networks.clone() };
+    let guard = Guard::new(&limits);
     let nothing = Default::default();
     let written = Written {
         url: &config.document,

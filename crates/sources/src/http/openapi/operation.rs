@@ -1,13 +1,14 @@
 //! What can be got by one operation of an OpenAPI document, as a resource or a template.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libris_core::{Uri, UriTemplate};
 use serde_json::Value;
 
 use super::Config;
-use super::document::Document;
+use super::document::{self, Document};
 use crate::http::config::{Choice, Choices, Entry};
+use crate::http::list;
 
 /// How much of a description is shown.
 const SHOWN: usize = 1_000;
@@ -17,6 +18,8 @@ pub(super) struct Operation<'a> {
     pub(super) document: &'a Document,
     pub(super) path: &'a str,
     pub(super) get: &'a Value,
+    /// Where it is asked for, if elsewhere than the rest.
+    pub(super) server: Option<&'a Value>,
     /// By where they stand and what they are called.
     pub(super) parameters: BTreeMap<(&'a str, &'a str), &'a Value>,
 }
@@ -44,13 +47,18 @@ impl Operation<'_> {
             tracing::warn!(path = self.path, "an operation of the OpenAPI document is left out: {why}");
             None::<Entries>
         };
+        let server = self.server.filter(|_| config.base.is_none());
+        let server = match server.map(|server| document::location(server, config.remote())).transpose() {
+            Ok(server) => server.unwrap_or_default(),
+            Err(why) => return skipped(&why),
+        };
         let mut in_path = Vec::new();
         let mut in_query = Vec::new();
-        for (&(place, name), schema) in &self.parameters {
-            let parameter = self.parameter(name, schema);
+        for (&(place, name), said) in &self.parameters {
+            let parameter = self.parameter(name, said);
             match place {
                 "path" => in_path.push(parameter),
-                "query" if parameter_is_plain(schema) && !config.query.contains_key(name) => {
+                "query" if self.is_plain(said) && !config.query.contains_key(name) => {
                     in_query.push(parameter);
                 }
                 "query" if config.query.contains_key(name) => {}
@@ -62,12 +70,7 @@ impl Operation<'_> {
         let Some(path) = self.path_template(&mut in_path) else {
             return skipped("its path cannot be a part of a URI");
         };
-        for parameter in &mut in_query {
-            // The same name may stand in the path too, and mean something else there.
-            while in_path.iter().any(|other| other.name == parameter.name) {
-                parameter.name.push('_');
-            }
-        }
+        let path_in_url = distinguish(&mut in_path, &mut in_query, &path);
         let queried = |name: fn(&Parameter) -> &str| match &*in_query {
             [] => String::new(),
             all => {
@@ -83,7 +86,7 @@ impl Operation<'_> {
         let plain = in_path.is_empty() && in_query.iter().all(|parameter| !parameter.required);
         let resource = match plain {
             true => match Uri::parse(&place) {
-                Ok(uri) => Some(self.entry(uri, path.clone())),
+                Ok(uri) => Some(self.entry(uri, server.clone() + &path)),
                 Err(_) => return skipped("its path cannot be a part of a URI"),
             },
             false => None,
@@ -92,7 +95,7 @@ impl Operation<'_> {
             true => None,
             false => match UriTemplate::parse(&(place + &query)) {
                 Ok(uri) => {
-                    let url = path.clone() + &queried(|parameter| &parameter.upstream);
+                    let url = server + &path_in_url + &queried(|parameter| &parameter.upstream);
                     let mut entry = self.entry(uri, url);
                     for parameter in in_path.into_iter().chain(in_query) {
                         if parameter.required {
@@ -136,13 +139,25 @@ impl Operation<'_> {
         json.or_else(|| named().next()).cloned()
     }
 
+    /// Whether a query parameter is one text or a list of them.
+    fn is_plain(&self, parameter: &Value) -> bool {
+        let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
+        let schema = self.document.schema(&parameter["schema"]);
+        styled && parameter.get("content").is_none() && !is_of_type(schema, "object")
+    }
+
     fn parameter(&self, name: &str, said: &Value) -> Parameter {
-        let schema = self.document.resolved(&said["schema"]).unwrap_or(&Value::Null);
-        let items = self.document.resolved(&schema["items"]).unwrap_or(&Value::Null);
+        let schema = self.document.schema(&said["schema"]);
         let is_list = is_of_type(schema, "array");
-        let of = if is_list { items } else { schema };
+        let of = if is_list { self.document.schema(&schema["items"]) } else { schema };
         let choices = match &of["enum"] {
-            Value::Array(values) => values.iter().filter_map(choice).collect(),
+            Value::Array(values) => {
+                if is_of_type(of, "string") && values.iter().any(Value::is_number) {
+                    // YAML reads `010` as a number, and how it was written is lost.
+                    tracing::warn!(path = self.path, name, "values that should be text are not quoted");
+                }
+                values.iter().filter_map(choice).collect()
+            }
             _ if is_of_type(of, "boolean") => ["true", "false"].map(|text| Choice::Plain(text.into())).into(),
             _ => of.get("const").and_then(choice).into_iter().collect(),
         };
@@ -160,34 +175,63 @@ impl Operation<'_> {
     fn path_template(&self, parameters: &mut Vec<Parameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();
-        let mut named = Vec::new();
+        // By what the document calls them.
+        let mut named = BTreeMap::new();
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}')?;
+            let upstream = escaped_variable(name);
+            if !named.contains_key(&upstream) {
+                let mut name = variable(name);
+                while named.values().any(|other| *other == name) {
+                    name.push('_');
+                }
+                named.insert(upstream.clone(), name);
+            }
             path.push_str(before);
-            path.push_str(&format!("{{{}}}", variable(name)));
-            named.push(variable(name));
+            path.push_str(&format!("{{{}}}", named[&upstream]));
             rest = after;
         }
         path.push_str(rest);
-        parameters.retain(|parameter| named.contains(&parameter.name));
-        for name in named {
-            if !parameters.iter().any(|parameter| parameter.name == name) {
-                let (upstream, choices) = (name.clone(), Vec::new());
-                parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+        parameters.retain(|parameter| named.contains_key(&parameter.upstream));
+        for (upstream, name) in named {
+            match parameters.iter_mut().find(|parameter| parameter.upstream == upstream) {
+                Some(parameter) => parameter.name = name,
+                None => {
+                    let choices = Vec::new();
+                    parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+                }
             }
-        }
-        // In a path the place tells what a value is for, not a name.
-        for parameter in parameters {
-            parameter.upstream = parameter.name.clone();
         }
         path.starts_with('/').then_some(path)
     }
 }
 
-/// Whether a query parameter is one text or a list of them.
-fn parameter_is_plain(parameter: &Value) -> bool {
-    let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
-    styled && parameter.get("content").is_none() && !is_of_type(&parameter["schema"], "object")
+/// Gives parameters that the document tells apart different names here too, and gives back the path as it stands
+/// in the URL: there a name in the query must be the one that the API knows, and one in the path need not.
+fn distinguish(in_path: &mut [Parameter], in_query: &mut [Parameter], path: &str) -> String {
+    let names: BTreeSet<String> = in_path.iter().map(|parameter| parameter.name.clone()).collect();
+    let mut known: BTreeSet<String> = in_query.iter().map(|parameter| parameter.upstream.clone()).collect();
+    let mut path = path.to_owned();
+    for parameter in in_path {
+        parameter.upstream = parameter.name.clone();
+        if known.contains(&parameter.name) {
+            while known.contains(&parameter.upstream) || names.contains(&parameter.upstream) {
+                parameter.upstream.push('_');
+            }
+            known.insert(parameter.upstream.clone());
+            path = path.replace(&format!("{{{}}}", parameter.name), &format!("{{{}}}", parameter.upstream));
+        }
+    }
+    let mut taken = names;
+    let mut ordered: Vec<_> = in_query.iter_mut().collect();
+    // Names that can stay as they are come first.
+    ordered.sort_by_key(|parameter| parameter.name != parameter.upstream);
+    for parameter in ordered {
+        while !taken.insert(parameter.name.clone()) {
+            parameter.name.push('_');
+        }
+    }
+    path
 }
 
 fn is_of_type(schema: &Value, kind: &str) -> bool {
@@ -200,7 +244,7 @@ fn is_of_type(schema: &Value, kind: &str) -> bool {
 }
 
 fn choice(value: &Value) -> Option<Choice> {
-    super::super::list::text(value, "").map(Choice::Plain)
+    list::text(value, "").map(Choice::Plain)
 }
 
 /// A name that can be that of a variable.
