@@ -118,6 +118,10 @@ impl Source for Http {
         watch::follow(&self.inner, subject);
     }
 
+    fn unfollow(&self, subject: &Uri) {
+        watch::unfollow(&self.inner, subject);
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(self.inner.clone()).await))
     }

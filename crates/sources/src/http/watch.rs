@@ -109,6 +109,11 @@ pub(super) fn follow(inner: &Inner, uri: &Uri) {
     inner.followed.new.notify_one();
 }
 
+/// Follows a resource no more.
+pub(super) fn unfollow(inner: &Inner, uri: &Uri) {
+    inner.followed.lock().seen.remove(uri);
+}
+
 /// How a resource stands; `None` where that cannot be known now.
 async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
     match inner.get(uri, want).await {

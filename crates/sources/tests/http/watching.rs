@@ -55,6 +55,32 @@ async fn what_is_subscribed_to_is_told() {
 }
 
 #[tokio::test]
+async fn what_nobody_subscribes_to_any_more_is_not_asked_for() {
+    let (asked, mut targets) = unbounded_channel();
+    let server = Server::start(move |received| {
+        asked.send(received.target.clone()).unwrap();
+        Answer::json("1")
+    })
+    .await;
+    let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
+    let mut changes = source.watch().await.unwrap().unwrap();
+    let looking = tokio::spawn(async move { changes.next().await });
+    let [sheep, goats] = ["count://sheep", "count://goats"].map(uri);
+    source.follow(&sheep);
+    source.follow(&goats);
+    let mut next = async || timeout(LONG, targets.recv()).await.expect("it is asked for").unwrap();
+    while next().await != "/sheep" {}
+    source.unfollow(&sheep);
+    let mut seen = Vec::new();
+    while seen.iter().filter(|target| *target == "/goats").count() < 8 {
+        seen.push(next().await);
+    }
+    // A look or two may have been under way.
+    assert!(seen.iter().filter(|target| *target == "/sheep").count() <= 2, "{seen:?}");
+    looking.abort();
+}
+
+#[tokio::test]
 async fn a_long_round_keeps_nobody_waiting() {
     let slow = Arc::new(AtomicBool::new(false));
     let is_slow = slow.clone();
