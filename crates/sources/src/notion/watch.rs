@@ -103,10 +103,15 @@ impl Watch {
         for (key, found) in found {
             let edited = found.edited.unwrap_or(Timestamp::MIN);
             match known.insert(key.clone(), found.clone()) {
-                Some(before) if before == found => continue,
+                Some(before) if found.reads_like(&before) => {
+                    if !found.looks_like(&before) {
+                        self.describe(&found);
+                    }
+                    continue;
+                }
                 Some(_) => {
                     self.tell(&found, Change::Updated);
-                    self.changes.extend(found.uris().into_iter().map(Change::Described));
+                    self.describe(&found);
                 }
                 None => self.tell(&found, Change::Added),
             }
@@ -118,6 +123,11 @@ impl Watch {
             self.inner.found(known.clone()).await;
         }
         self.known = Some(known);
+    }
+
+    /// Tells that the list says something else of it.
+    fn describe(&mut self, found: &Found) {
+        self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
     /// Tells of a change, and of that of the table that it is a row of.

@@ -81,6 +81,16 @@ impl Workspace {
         self.blocks.insert(id.into(), vec![paragraph(words)]);
     }
 
+    /// Gives a page an icon that was uploaded.
+    pub(crate) fn icon(&mut self, id: &str, url: &str) {
+        self.pages.get_mut(id).unwrap()["icon"] = json!({ "type": "file", "file": { "url": url } });
+    }
+
+    /// How often a path was asked for that has this in it.
+    pub(crate) fn asked(&self, part: &str) -> usize {
+        self.requests.iter().filter(|(_, path)| path.contains(part)).count()
+    }
+
     pub(crate) fn database(&mut self, id: &str, table: &str, title: &str) {
         let edited = self.tick();
         let tables = json!([{ "id": table, "name": title }]);
@@ -96,6 +106,11 @@ impl Workspace {
     fn searched(&self) -> Vec<Value> {
         let mut all: Vec<_> = self.pages.values().chain(self.tables.values()).cloned().collect();
         all.sort_by_key(|object| std::cmp::Reverse(object["last_edited_time"].to_string()));
+        // The addresses of files are signed anew with each answer.
+        for address in all.iter_mut().filter_map(|object| object.pointer_mut("/icon/file/url")) {
+            let signed = format!("{}?X-Amz-Signature={}", address.as_str().unwrap(), self.requests.len());
+            *address = signed.into();
+        }
         all
     }
 
