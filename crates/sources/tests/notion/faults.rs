@@ -64,6 +64,32 @@ async fn the_list_of_before_is_better_than_none() {
 }
 
 #[tokio::test]
+async fn an_old_list_is_given_while_notion_is_down() {
+    let bench = Bench::with(|config| config.cache = Duration::ZERO).await;
+    furnish(&bench);
+    let before = bench.notion.list(None, 100).await.unwrap();
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    // A search is tried for much longer than this.
+    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100)));
+    let lists = tokio::time::timeout(Duration::from_secs(10), lists).await.expect("soon");
+    assert!(lists.into_iter().all(|list| list.unwrap() == before));
+    // The next one does not wait at all.
+    let next = tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100)).await;
+    assert_eq!(next.expect("at once").unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_search_that_fails_fails_once_for_all() {
+    let bench = Bench::with(|config| config.patience = Duration::from_millis(600)).await;
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100))).await;
+    for list in lists {
+        assert_eq!(list.unwrap_err().to_string(), "Notion does not answer now: try again later");
+    }
+    assert_eq!(bench.server.workspace().asked("/search"), 2);
+}
+
+#[tokio::test]
 async fn each_fault_is_told() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(100)).await;
     furnish(&bench);
