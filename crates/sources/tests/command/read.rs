@@ -68,6 +68,12 @@ async fn parts_are_taken_from_the_output() {
 }
 
 #[tokio::test]
+async fn braces_without_a_variable_are_for_the_program() {
+    let config = "[[command]]\nuri = \"names://all\"\nrun = [\"echo\", \"{{.Names}}\", \"{{json .}}\"]";
+    assert_eq!(Bench::new(config).text("names://all").await, "{{.Names}} {{json .}}\n");
+}
+
+#[tokio::test]
 async fn exit_codes_mean_what_was_said() {
     let bench = Bench::with(
         r#"
