@@ -181,3 +181,25 @@ async fn values_are_completed() {
     assert_eq!(std::fs::read_to_string(bench.dir.path().join("runs")).unwrap(), "x\n");
     assert_eq!(kind(&complete("broken", "").await.unwrap_err()), "unavailable");
 }
+
+#[tokio::test]
+async fn a_completion_that_fails_fails_once_for_all() {
+    let bench = Bench::with(
+        r#"
+        [[command]]
+        uri = "say://{what}"
+        run = ["echo", "{{what}}"]
+        complete = { what = { run = ["./hangs"] } }
+        timeout = "1s"
+        "#,
+        &[("hangs", "#!/bin/sh\necho x >> runs\nexec sleep 1000\n")],
+    );
+    let template = UriTemplate::parse("say://{what}").unwrap();
+    let known = BTreeMap::new();
+    let asked = Partial { template: &template, variable: "what", typed: "", known: &known };
+    let outcomes = futures_util::future::join_all((0..6).map(|_| bench.commands.complete(asked))).await;
+    for outcome in outcomes {
+        assert_eq!(kind(&outcome.unwrap_err()), "unavailable");
+    }
+    assert_eq!(std::fs::read_to_string(bench.dir.path().join("runs")).unwrap(), "x\n");
+}
