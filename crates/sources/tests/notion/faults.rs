@@ -134,14 +134,16 @@ async fn what_is_missing_is_not_found() {
     let bench = Bench::new().await;
     furnish(&bench);
     bench.server.workspace().pages.get_mut(&id(2)).unwrap()["in_trash"] = true.into();
-    for uri in
-        [page(77), page(2), "notion://pages/abc123".into(), format!("notion://databases/{}/rows", id(1))]
-    {
+    bench.server.workspace().database(&id(100), &id(101), "Tasks");
+    let rows = |number: usize| format!("notion://databases/{}/rows", id(number));
+    for uri in [page(77), page(2), page(100), "notion://pages/abc123".into(), rows(1)] {
         match bench.read(&uri).await {
             Err(Error::NotFound(at)) => assert_eq!(at.as_str(), uri),
             other => panic!("{uri}: {other:?}"),
         }
     }
+    let error = bench.read(&format!("{}?after=0.elsewhere", rows(100))).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     let listed = bench.notion.list(None, 100).await.unwrap().resources;
     assert!(!listed.iter().any(|resource| resource.uri.as_str() == page(2)));
     // None of them was asked for in a way that could mean something else.

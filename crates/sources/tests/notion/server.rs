@@ -124,6 +124,10 @@ impl Workspace {
             ("GET", ["v1", "users", "me"]) => Ok(
                 json!({ "object": "user", "id": id(0), "name": "Libris", "type": "bot", "bot": { "workspace_name": "Example", "owner": { "type": "workspace" } } }),
             ),
+            // It can tell that an ID is of another kind.
+            ("GET", ["v1", "pages", id] | ["v1", "blocks", id, ..]) if self.databases.contains_key(*id) => {
+                Err(400)
+            }
             ("POST", ["v1", "search"]) => page_of(&self.searched(), cursor),
             ("GET", ["v1", "pages", id]) => found(self.pages.get(*id)),
             ("GET", ["v1", "blocks", id, "children"]) => match self.blocks.get(*id) {
