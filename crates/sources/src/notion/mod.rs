@@ -10,6 +10,7 @@ mod property;
 mod read;
 mod text;
 mod tree;
+mod unattended;
 mod watch;
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ use client::Client;
 use found::Kind;
 use listing::Listings;
 use read::Asked;
+use unattended::Reads;
 
 /// The one resource that is always there.
 const INFO: &str = "notion://workspace/info";
@@ -49,6 +51,7 @@ struct Inner {
     client: Client,
     config: Config,
     listings: Listings,
+    reads: Reads,
     /// How often something was seen to be edited, by its identifier.
     edits: Mutex<HashMap<String, u64>>,
 }
@@ -112,7 +115,13 @@ impl Notion {
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
         let client = Client::new(&config, token)?;
-        let inner = Inner { client, config, listings: Listings::default(), edits: Mutex::default() };
+        let inner = Inner {
+            client,
+            config,
+            listings: Listings::default(),
+            reads: Reads::default(),
+            edits: Mutex::default(),
+        };
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
     }
 
@@ -158,13 +167,16 @@ impl Source for Notion {
 
     async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
         let asked = self.asked(uri)?.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let seen = self.inner.edits_of(asked.id());
-        let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
         let ttl = self.inner.config.cache;
         if ttl.is_zero() {
+            let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
             return Ok(content.into());
         }
-        let proof = self.inner.proof(asked.id(), seen);
+        let id = asked.id().to_owned();
+        let seen = self.inner.edits_of(&id);
+        let (when, content) = self.inner.read((uri.clone(), seen), asked).await?;
+        let ttl = ttl.saturating_sub(when.elapsed());
+        let proof = self.inner.proof(&id, seen, ttl);
         Ok(Contents {
             parts: vec![content],
             cache: Some(Cache { ttl, scope: Scope::Private }),
@@ -219,9 +231,9 @@ impl Inner {
         *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Holds for as long as an answer is kept, if no edit is seen before.
-    fn proof(self: &Arc<Self>, id: &str, seen: u64) -> Proof {
-        let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + self.config.cache);
+    /// Holds for that time, if no edit is seen before.
+    fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
+        let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
         Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)
     }
 }

@@ -37,6 +37,30 @@ async fn a_storm_is_ridden_out() {
 }
 
 #[tokio::test]
+async fn a_read_that_was_left_goes_on() {
+    let bench = Bench::new().await;
+    furnish(&bench);
+    let until = Instant::now() + Duration::from_secs(1);
+    bench.server.workspace().storm = Some(until);
+    let left = tokio::time::timeout(Duration::from_millis(100), bench.read(&page(1))).await;
+    assert!(left.is_err(), "{left:?}");
+    let requests = |path: &str| {
+        let workspace = bench.server.workspace();
+        workspace.requests.iter().filter(|(when, asked)| *when > until && asked.contains(path)).count()
+    };
+    let done = async {
+        while requests("/pages/") == 0 || requests("/blocks/") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, done).await.expect("it goes on");
+    // Whoever asks again needs nothing more of Notion, and whoever asks then is given what is there.
+    bench.server.workspace().odd = vec![("/v1/", Odd::Status(404))];
+    assert!(bench.text(&page(1)).await.starts_with("# Page 1"));
+    assert!(matches!(bench.read(&page(1)).await, Err(Error::NotFound(_))));
+}
+
+#[tokio::test]
 async fn patience_ends() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(1500)).await;
     furnish(&bench);
