@@ -22,8 +22,11 @@ enum Piece {
 impl Argument {
     /// Takes `{{name}}` for the variable of that name. Other braces stay as they are.
     pub(super) fn parse(text: &str) -> Self {
+        // No variable begins with a dot, as `{{.Names}}` does, which is for the program.
         let is_name = |name: &str| {
-            !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_.%".contains(letter))
+            !name.is_empty()
+                && !name.starts_with('.')
+                && name.chars().all(|letter| letter.is_alphanumeric() || "_.%".contains(letter))
         };
         let mut pieces = Vec::new();
         let (mut plain, mut rest) = (String::new(), text);
@@ -151,7 +154,8 @@ mod tests {
         assert_eq!(Argument::parse("--unit={{ unit }}").0, [text("--unit="), variable("unit")]);
         assert_eq!(Argument::parse("{{a}}{{b}}").0, [variable("a"), variable("b")]);
         assert_eq!(Argument::parse("{{{a}}}").0, [text("{"), variable("a"), text("}")]);
-        for plain in ["", "{ print }", "{{ print $1 }}", "{{", "{{}}", "{{a"] {
+        assert_eq!(Argument::parse("{{.A}}{{a.b}}").0, [text("{{.A}}"), variable("a.b")]);
+        for plain in ["", "{ print }", "{{ print $1 }}", "{{", "{{}}", "{{a", "{{.Names}}", "{{ .a.b }}"] {
             assert!(Argument::parse(plain).0.iter().all(|piece| matches!(piece, Piece::Text(_))), "{plain}");
             assert_eq!(Argument::parse(plain).fill(&BTreeMap::new()).unwrap(), plain);
         }

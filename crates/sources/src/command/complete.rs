@@ -1,10 +1,9 @@
 //! The values to offer for a variable.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use libris_core::Result;
-use tokio::sync::Mutex;
+use libris_core::{Error, Flights, Result};
 use tokio::time::Instant;
 
 use super::entry::{Entry, Line};
@@ -15,11 +14,15 @@ const KEPT: Duration = Duration::from_secs(5);
 /// The values to offer for a variable.
 pub(super) enum Offer {
     Fixed(Vec<String>),
-    Printed {
-        line: Line,
-        /// What was printed last, and when. Locked while it is being printed, which is once for all who ask.
-        last: Mutex<Option<(Instant, Arc<[String]>)>>,
-    },
+    Printed(Arc<Printed>),
+}
+
+/// What a program prints, which is run once for all who ask at the same time.
+pub(super) struct Printed {
+    line: Line,
+    /// What was printed last, and when.
+    last: Mutex<Option<(Instant, Arc<[String]>)>>,
+    under_way: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
 }
 
 impl Offer {
@@ -28,25 +31,38 @@ impl Offer {
         if let Some(name) = line.variables().next() {
             return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
         }
-        Ok(Self::Printed { line, last: Mutex::default() })
+        let printed = Printed { line, last: Mutex::default(), under_way: Flights::default() };
+        Ok(Self::Printed(Arc::new(printed)))
     }
 
     /// The values, those that may not be given left out.
-    pub(super) async fn values(&self, entry: &Entry, name: &str) -> Result<Arc<[String]>> {
-        let (line, last) = match self {
+    pub(super) async fn values(&self, entry: &Arc<Entry>, name: &str) -> Result<Arc<[String]>> {
+        let printed = match self {
             Self::Fixed(values) => return Ok(values.as_slice().into()),
-            Self::Printed { line, last } => (line, last),
+            Self::Printed(printed) => printed,
         };
-        let mut last = last.lock().await;
-        if let Some((when, values)) = &*last
-            && when.elapsed() < KEPT
-        {
-            return Ok(values.clone());
-        }
-        let printed = entry.print(line).await?;
+        let start = || {
+            let (printed, entry, name) = (printed.clone(), entry.clone(), name.to_owned());
+            async move { printed.print(&entry, &name).await.map_err(Arc::new) }
+        };
+        let values = printed.under_way.join(&(), || printed.fresh().map(Ok), start).await;
+        values.map_err(|error| Error::again(&error))
+    }
+}
+
+impl Printed {
+    fn fresh(&self) -> Option<Arc<[String]>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(when, _)| when.elapsed() < KEPT).map(|(_, values)| values.clone())
+    }
+
+    async fn print(&self, entry: &Entry, name: &str) -> Result<Arc<[String]>> {
+        let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);
-        let values = printed.lines().filter(|value| entry.allows(name, value)).map(str::to_owned).collect();
-        *last = Some((Instant::now(), Arc::clone(&values)));
+        let values: Arc<[String]> =
+            printed.lines().filter(|value| entry.allows(name, value)).map(str::to_owned).collect();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((Instant::now(), values.clone()));
         Ok(values)
     }
 }

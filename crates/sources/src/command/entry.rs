@@ -1,22 +1,23 @@
 //! One command, checked and ready to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libris_core::uri_template::Variables;
 use libris_core::{Error, Result, Uri, UriTemplate};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::argument::{Argument, Rule};
 use super::complete::Offer;
 use super::process::{self, Ending, Order, Ran};
 use super::take::{Take, Taken};
+use super::watch::{Followed, MOST};
 use super::{Config, Meaning, Place, Values};
 use crate::range::{HINT, HINT_BYTES, Range};
 
@@ -37,8 +38,19 @@ pub(super) struct Entry {
     turns: Arc<Semaphore>,
     /// How often the output was seen to be another.
     pub(super) changes: AtomicU64,
-    /// What tells the last output that somebody read from others, where it is watched.
-    pub(super) given: Mutex<Option<u64>>,
+    /// What tells the last outputs that somebody read from others, where it is watched.
+    given: Mutex<HashMap<Uri, u64>>,
+    pub(super) followed: watch::Sender<Followed>,
+}
+
+/// What a program printed.
+pub(super) struct Output {
+    /// The part that was asked for.
+    pub(super) data: Vec<u8>,
+    /// How all of it begins.
+    pub(super) head: Vec<u8>,
+    /// What tells all of it from others, where it came to its end.
+    pub(super) digest: Option<u64>,
 }
 
 /// A program with its arguments.
@@ -125,12 +137,10 @@ impl Entry {
             turns: Arc::new(Semaphore::new(config.concurrent)),
             changes: AtomicU64::new(0),
             given: Mutex::default(),
+            followed: watch::Sender::default(),
             config,
         };
         entry.check_values(template.as_ref())?;
-        if entry.config.poll.is_some() && entry.bare().is_none() {
-            return Err("it cannot `poll`: its URI needs values for its variables".into());
-        }
         Ok(entry)
     }
 
@@ -204,13 +214,33 @@ impl Entry {
         }
     }
 
-    /// What the program prints for these variables, or that part of it, and how all of it begins.
+    /// What the program prints for these variables, or that part of it.
     pub(super) async fn output(
         &self,
         uri: &Uri,
         variables: &Variables,
         part: Option<Range>,
-    ) -> Result<(Vec<u8>, Vec<u8>)> {
+    ) -> Result<Output> {
+        let take = Take::new(part, self.config.max_size);
+        self.judge(uri, self.run(&self.line, self.arguments(variables)?, take).await?)
+    }
+
+    /// What tells all that is printed for a URI from other outputs.
+    pub(super) async fn look(&self, uri: &Uri) -> Result<Option<u64>> {
+        let variables = match &self.config.uri {
+            Place::Template(template) => template.matches(uri).unwrap_or_default(),
+            Place::Resource(_) => Variables::new(),
+        };
+        // A change anywhere may be one of some part. What has no parts cannot be read when it is too large.
+        let take = match PARTS.iter().any(|name| self.is_part(name)) {
+            true => Take::nothing(),
+            false => Take::new(None, self.config.max_size),
+        };
+        let ran = self.run(&self.line, self.arguments(&variables)?, take).await?;
+        self.judge(uri, ran).map(|output| output.digest)
+    }
+
+    fn arguments(&self, variables: &Variables) -> Result<Vec<String>> {
         let mut values = BTreeMap::new();
         for (name, rule) in self.rules.iter().filter(|(name, _)| !self.is_part(name)) {
             let value = match rule.value(name, variables)? {
@@ -220,15 +250,14 @@ impl Entry {
             let value = value.ok_or_else(|| Error::invalid(format!("`{name}` has no value")))?;
             values.insert(name.as_str(), value);
         }
-        let arguments = self.line.arguments.iter().map(|argument| argument.fill(&values));
-        let arguments = arguments.collect::<Result<_>>()?;
-        self.judge(uri, self.run(&self.line, arguments, part).await?)
+        self.line.arguments.iter().map(|argument| argument.fill(&values)).collect()
     }
 
     /// What a program of a completion prints.
     pub(super) async fn print(&self, line: &Line) -> Result<Vec<u8>> {
         let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
-        match self.run(line, arguments.collect::<Result<_>>()?, None).await? {
+        let take = Take::new(None, self.config.max_size);
+        match self.run(line, arguments.collect::<Result<_>>()?, take).await? {
             Ran { taken: Taken::Part(printed), ending: Ending::Exited(status), .. } if status.success() => {
                 Ok(printed)
             }
@@ -239,7 +268,7 @@ impl Entry {
         }
     }
 
-    async fn run(&self, line: &Line, arguments: Vec<String>, part: Option<Range>) -> Result<Ran> {
+    async fn run(&self, line: &Line, arguments: Vec<String>, take: Take) -> Result<Ran> {
         let deadline = Instant::now() + self.config.timeout;
         let permit = match timeout_at(deadline, self.turns.clone().acquire_owned()).await {
             Ok(Ok(permit)) => permit,
@@ -253,8 +282,7 @@ impl Entry {
             deadline,
             permit,
         };
-        let ran = process::run(order, Take::new(part, self.config.max_size)).await;
-        ran.map_err(|cause| Error::failed("run the command", cause))
+        process::run(order, take).await.map_err(|cause| Error::failed("run the command", cause))
     }
 
     /// Whether this may be the value of a variable.
@@ -262,8 +290,8 @@ impl Entry {
         self.rules.get(name).is_some_and(|rule| rule.allows(value))
     }
 
-    fn judge(&self, uri: &Uri, ran: Ran) -> Result<(Vec<u8>, Vec<u8>)> {
-        let Ran { head, taken, ending, said } = ran;
+    fn judge(&self, uri: &Uri, ran: Ran) -> Result<Output> {
+        let Ran { head, taken, digest, ending, said } = ran;
         let said = said.trim_end();
         let (code, meaning) = match ending {
             Ending::Enough => (None, Some(Meaning::Ok)),
@@ -283,7 +311,7 @@ impl Entry {
                 if !said.is_empty() {
                     tracing::debug!(%uri, ?said, "a command said something on standard error");
                 }
-                Ok((self.part_of(uri, taken)?, head))
+                Ok(Output { data: self.part_of(uri, taken)?, head, digest })
             }
             Some(meaning) => {
                 tracing::debug!(%uri, ?code, ?said, "a command gave nothing");
@@ -317,6 +345,20 @@ impl Entry {
                 Err(Error::TooLarge { uri: uri.clone(), size, limit: self.config.max_size, hint })
             }
         }
+    }
+
+    /// What tells the output that somebody last read at a URI from others, where that is known.
+    pub(super) fn given(&self, uri: &Uri) -> Option<u64> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).get(uri).copied()
+    }
+
+    /// Notes what somebody read at a URI.
+    pub(super) fn give(&self, uri: Uri, digest: u64) {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        if given.len() >= MOST {
+            given.clear();
+        }
+        given.insert(uri, digest);
     }
 
     /// Notes that the output is another now.

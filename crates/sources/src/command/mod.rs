@@ -14,8 +14,8 @@ mod watch;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -32,7 +32,7 @@ pub use process::kill_all;
 use crate::media::{self, Form};
 use crate::range::Range;
 use crate::segment;
-use entry::Entry;
+use entry::{Entry, Output};
 
 /// Commands as a source.
 pub struct Commands {
@@ -98,9 +98,11 @@ impl Source for Commands {
         let part = entry.part(&variables)?;
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
-        let (data, head) = entry.output(uri, &variables, part).await?;
-        if entry.config.poll.is_some() && variables.is_empty() {
-            *entry.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch::digest(&data));
+        let Output { data, head, digest } = entry.output(uri, &variables, part).await?;
+        if entry.config.poll.is_some()
+            && let Some(digest) = digest
+        {
+            entry.give(entry.whole(&variables).unwrap_or_else(|| uri.clone()), digest);
         }
         let mime = match &entry.config.mime {
             Some(mime) => mime.clone(),
@@ -144,9 +146,16 @@ impl Source for Commands {
         self.find(uri).and_then(|(entry, variables)| entry.whole(&variables)).unwrap_or_else(|| uri.clone())
     }
 
+    fn follow(&self, subject: &Uri) {
+        if let Some((entry, _)) = self.find(subject) {
+            watch::follow(entry, subject);
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        let listed = self.resources.iter().map(|(uri, entry)| (uri.clone(), entry.clone()));
-        Ok(watch::changes(listed))
+        let templates = self.templates.iter().map(|(_, entry)| entry);
+        let unlisted = templates.filter(|entry| entry.bare().is_none());
+        Ok(watch::changes(self.resources.values().chain(unlisted)))
     }
 }
 

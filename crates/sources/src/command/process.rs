@@ -43,6 +43,8 @@ pub(super) struct Ran {
     /// How all that it printed begins.
     pub(super) head: Vec<u8>,
     pub(super) taken: Taken,
+    /// What tells all that it printed from other outputs, where it came to its end.
+    pub(super) digest: Option<u64>,
     pub(super) ending: Ending,
     /// What it said on standard error, or the beginning of that.
     pub(super) said: String,
@@ -97,7 +99,8 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let said = String::from_utf8_lossy(&pipes.said).into_owned();
     drop(pipes);
     let head = take.head();
-    let _ = tell.send(ending.map(|ending| Ran { head, taken: take.finish(), ending, said }));
+    let digest = matches!(ending, Ok(Ending::Exited(_))).then(|| take.digest());
+    let _ = tell.send(ending.map(|ending| Ran { head, taken: take.finish(), digest, ending, said }));
     group.signal(Signal::TERM);
     let _ = timeout(GRACE, child.wait()).await;
     group.kill();

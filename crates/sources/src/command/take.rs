@@ -1,5 +1,6 @@
 //! Taking the wanted part of what a program prints, with bounded memory however much it prints.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
 
 use crate::media;
@@ -19,6 +20,7 @@ pub(super) struct Take {
     open: bool,
     /// How all of it begins, which tells what it is.
     head: Vec<u8>,
+    hasher: DefaultHasher,
 }
 
 /// What is wanted; the first is counted from 0, and the end is not wanted any more.
@@ -28,6 +30,7 @@ enum Wanted {
     Lines { first: u64, end: Option<u64> },
     LastBytes(u64),
     LastLines(u64),
+    Nothing,
 }
 
 /// The part, or why there is none.
@@ -54,8 +57,25 @@ impl Take {
             Some(Range::Bytes(Span::Last(count))) => Wanted::LastBytes(count),
             Some(Range::Lines(Span::Last(count))) => Wanted::LastLines(count),
         };
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Self { wanted, limit, kept: Vec::new(), bytes: 0, lines: 0, open: false, head: Vec::new() }
+        Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// Takes nothing and sees all, for its digest.
+    pub(super) fn nothing() -> Self {
+        Self::of(Wanted::Nothing, 0)
+    }
+
+    fn of(wanted: Wanted, limit: usize) -> Self {
+        Self {
+            wanted,
+            limit,
+            kept: Vec::new(),
+            bytes: 0,
+            lines: 0,
+            open: false,
+            head: Vec::new(),
+            hasher: DefaultHasher::new(),
+        }
     }
 
     /// Takes what is wanted of this; breaks once nothing that follows could change the outcome.
@@ -63,6 +83,7 @@ impl Take {
         let before = self.bytes;
         self.bytes += data.len() as u64;
         self.head.extend(data.iter().take(media::HEAD - self.head.len()));
+        self.hasher.write(data);
         match self.wanted {
             Wanted::Bytes { first, end } => {
                 let place = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
@@ -89,6 +110,7 @@ impl Take {
                 }
                 ControlFlow::Continue(())
             }
+            Wanted::Nothing => ControlFlow::Continue(()),
         }
     }
 
@@ -104,6 +126,11 @@ impl Take {
         std::mem::take(&mut self.head)
     }
 
+    /// What tells all that was printed from other outputs.
+    pub(super) fn digest(&self) -> u64 {
+        self.hasher.finish()
+    }
+
     /// The part of all that was printed.
     pub(super) fn finish(mut self) -> Taken {
         let start = match self.wanted {
@@ -113,7 +140,7 @@ impl Take {
             Wanted::Lines { first, .. } if first > 0 && first >= self.lines + u64::from(self.open) => {
                 return Taken::Past(self.lines + u64::from(self.open));
             }
-            Wanted::Bytes { .. } | Wanted::Lines { .. } => Some(0),
+            Wanted::Bytes { .. } | Wanted::Lines { .. } | Wanted::Nothing => Some(0),
             Wanted::LastBytes(count) => self.start(count.min(self.bytes)),
             Wanted::LastLines(count) => {
                 let ended = self.kept.len().saturating_sub(1);
@@ -182,6 +209,21 @@ mod tests {
                 assert_eq!(take(query, 100, printed, size).0, expected, "{query} of {printed:?} by {size}");
             }
         }
+    }
+
+    #[test]
+    fn a_digest_is_of_everything() {
+        let digest = |printed: &[u8], size| {
+            let mut take = Take::nothing();
+            assert!(printed.chunks(size).all(|piece| take.more(piece).is_continue()));
+            let digest = take.digest();
+            assert_eq!(take.finish(), Taken::Part(Vec::new()));
+            digest
+        };
+        let much = b"line\n".repeat(1000);
+        assert!((1..50).all(|size| digest(&much, size) == digest(&much, much.len())));
+        assert_ne!(digest(&much, 64), digest(&much[..4999], 64));
+        assert_ne!(digest(&much, 64), digest(&[&much[..], b"x"].concat(), 64));
     }
 
     #[test]

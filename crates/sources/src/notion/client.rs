@@ -228,6 +228,7 @@ impl Client {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>, budget: &Budget) -> Result<Answer, Fault> {
+        let method = request.method().clone();
         let response = match self.http.request(request).await {
             Ok(response) => response,
             Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
@@ -258,7 +259,7 @@ impl Client {
             // Overloaded has a number of its own.
             429 | 529 => again(Some(after.unwrap_or(1))),
             409 | 500 | 502 | 503 | 504 => again(after),
-            _ => Err(refused(status, &data)),
+            _ => Err(refused(&method, status, &data)),
         }
     }
 }
@@ -285,10 +286,16 @@ fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send
 }
 
 /// What the codes of Notion mean for whoever asked.
-fn refused(status: StatusCode, data: &[u8]) -> Fault {
+fn refused(method: &Method, status: StatusCode, data: &[u8]) -> Fault {
     let said: Value = serde_json::from_slice(data).unwrap_or_default();
     let code = said["code"].as_str().unwrap_or("?").to_owned();
     match status.as_u16() {
+        // What is got is got by an ID: this one is that of something else, or of nothing.
+        400 if code == "validation_error" && method == Method::GET => Fault::Missing,
+        400 if code == "validation_error" => {
+            let why = "Notion does not take this question: a place among rows is taken from `next`";
+            Fault::Other(Error::invalid(why))
+        }
         401 => {
             tracing::error!("Notion does not accept the token");
             Fault::Other(Error::Unavailable("Notion does not let this server in".into()))

@@ -14,7 +14,7 @@ use super::{id, property, text, tree};
 const MOST: usize = 10_000;
 
 /// A page or a database.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) id: String,
     pub(super) kind: Kind,
@@ -23,6 +23,8 @@ pub(super) struct Found {
     /// The database that it is a row of.
     pub(super) database: Option<String>,
     icon: Option<Icon>,
+    /// Whether the address of the icon is signed, which Notion does anew with each answer.
+    signed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +53,25 @@ impl Found {
             _ => return None,
         };
         let edited = object["last_edited_time"].as_str().and_then(|time| time.parse().ok());
-        Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]) })
+        let signed = object["icon"]["type"] != "external";
+        Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]), signed })
+    }
+
+    /// Whether nobody has edited it since it was found as `before`.
+    pub(super) fn reads_like(&self, before: &Self) -> bool {
+        let Self { title, edited, database, .. } = self;
+        (title, edited, database) == (&before.title, &before.edited, &before.database)
+    }
+
+    /// Whether it has the same icon as `before`.
+    pub(super) fn looks_like(&self, before: &Self) -> bool {
+        self.picture() == before.picture()
+    }
+
+    /// What tells its icon from others.
+    fn picture(&self) -> Option<&str> {
+        let src = &self.icon.as_ref()?.src;
+        if self.signed { src.split('?').next() } else { Some(src) }
     }
 
     pub(super) fn key(&self) -> (bool, String) {

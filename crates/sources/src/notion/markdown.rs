@@ -58,7 +58,7 @@ fn block_of(block: &Value, number: usize) -> Option<Written> {
         }
         "to_do" => {
             let mark = if data["checked"] == true { "[x]" } else { "[ ]" };
-            return Some(item("-", "to-do", &format!("{mark} {}", rich()), below));
+            return Some(item("-", "to-do", &format!("{mark} {}", paragraph(rich())), below));
         }
         "paragraph" | "template" => after(paragraph(rich()), &children),
         _ if kind.starts_with("heading_") => {

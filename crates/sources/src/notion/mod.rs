@@ -4,17 +4,19 @@ mod client;
 mod config;
 mod found;
 mod id;
+mod listing;
 mod markdown;
 mod property;
 mod read;
 mod text;
 mod tree;
+mod unattended;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,15 +25,17 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Scope,
-    Source, Template, Templates, Uri, UriTemplate,
+    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Result, Scope, Source,
+    Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::Config;
 
 use client::Client;
-use found::{All, Kind};
+use found::Kind;
+use listing::Listings;
 use read::Asked;
+use unattended::Reads;
 
 /// The one resource that is always there.
 const INFO: &str = "notion://workspace/info";
@@ -46,16 +50,10 @@ pub struct Notion {
 struct Inner {
     client: Client,
     config: Config,
-    /// What was found last, and when. Locked while a search is under way, which is one for all who ask.
-    listed: tokio::sync::Mutex<Option<(Instant, Arc<Listing>)>>,
+    listings: Listings,
+    reads: Reads,
     /// How often something was seen to be edited, by its identifier.
     edits: Mutex<HashMap<String, u64>>,
-}
-
-/// What is listed.
-struct Listing {
-    all: All,
-    resources: BTreeMap<Uri, Resource>,
 }
 
 /// What a template stands for.
@@ -117,7 +115,13 @@ impl Notion {
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
         let client = Client::new(&config, token)?;
-        let inner = Inner { client, config, listed: Default::default(), edits: Mutex::default() };
+        let inner = Inner {
+            client,
+            config,
+            listings: Listings::default(),
+            reads: Reads::default(),
+            edits: Mutex::default(),
+        };
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
     }
 
@@ -163,13 +167,16 @@ impl Source for Notion {
 
     async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
         let asked = self.asked(uri)?.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let seen = self.inner.edits_of(asked.id());
-        let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
         let ttl = self.inner.config.cache;
         if ttl.is_zero() {
+            let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
             return Ok(content.into());
         }
-        let proof = self.inner.proof(asked.id(), seen);
+        let id = asked.id().to_owned();
+        let seen = self.inner.edits_of(&id);
+        let (when, content) = self.inner.read((uri.clone(), seen), asked).await?;
+        let ttl = ttl.saturating_sub(when.elapsed());
+        let proof = self.inner.proof(&id, seen, ttl);
         Ok(Contents {
             parts: vec![content],
             cache: Some(Cache { ttl, scope: Scope::Private }),
@@ -210,44 +217,11 @@ impl Source for Notion {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        Ok(Some(watch::changes(self.inner.clone()).await))
+        Ok(Some(watch::changes(self.inner.clone())))
     }
 }
 
 impl Inner {
-    /// What is there, as it was found not long ago.
-    async fn listing(&self) -> Result<Arc<Listing>> {
-        let mut listed = self.listed.lock().await;
-        if let Some((when, listing)) = &*listed
-            && when.elapsed() < self.config.cache
-        {
-            return Ok(listing.clone());
-        }
-        let info = Uri::parse(INFO)?;
-        let all = match (found::search(&self.client, None, SEARCHED).await, &*listed) {
-            (Ok(all), _) => all,
-            // What was there is better than nothing, of which everything else that is listed would be part.
-            (Err(fault), Some((_, listing))) => {
-                tracing::warn!(?fault, "could not search Notion; the list is that of before");
-                return Ok(listing.clone());
-            }
-            (Err(fault), None) => return Err(fault.at(&info)),
-        };
-        let listing = Arc::new(Listing::new(all));
-        *listed = Some((Instant::now(), listing.clone()));
-        Ok(listing)
-    }
-
-    /// Takes what the watch found for what is there.
-    async fn found(&self, all: All) {
-        *self.listed.lock().await = Some((Instant::now(), Arc::new(Listing::new(all))));
-    }
-
-    /// What was found last, however long ago.
-    async fn known(&self) -> Option<All> {
-        self.listed.lock().await.as_ref().map(|(_, listing)| listing.all.clone())
-    }
-
     fn edits_of(&self, id: &str) -> u64 {
         self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
     }
@@ -257,51 +231,9 @@ impl Inner {
         *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Holds for as long as an answer is kept, if no edit is seen before.
-    fn proof(self: &Arc<Self>, id: &str, seen: u64) -> Proof {
-        let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + self.config.cache);
+    /// Holds for that time, if no edit is seen before.
+    fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
+        let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
         Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)
-    }
-}
-
-/// The most bytes that Notion may send for a search.
-const SEARCHED: u64 = 256 << 20;
-
-impl Listing {
-    fn new(all: All) -> Self {
-        let info = Uri::parse(INFO).ok().map(|uri| Resource {
-            title: Some("Notion workspace".into()),
-            description: Some("Whose workspace this is, and what it is called.".into()),
-            mime: Some("application/json".into()),
-            ..Resource::new(uri, "info")
-        });
-        let resources = all.values().flat_map(found::Found::resources).chain(info);
-        let resources = resources.map(|resource| (resource.uri.clone(), resource)).collect();
-        Self { all, resources }
-    }
-
-    /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
-    /// title begins with it first.
-    fn complete(&self, kind: Kind, typed: &str) -> Completion {
-        let typed = typed.to_lowercase();
-        let mut fits: Vec<(u8, &str, &str)> = Vec::new();
-        for found in self.all.values().filter(|found| found.kind == kind) {
-            let title = found.title.to_lowercase();
-            let rank = if title.starts_with(&typed) {
-                0
-            } else if title.contains(&typed) {
-                1
-            } else if found.id.starts_with(&typed) {
-                2
-            } else {
-                continue;
-            };
-            fits.push((rank, &found.title, &found.id));
-        }
-        fits.sort_unstable();
-        let total = fits.len();
-        let values: Vec<_> =
-            fits.into_iter().take(Completion::LIMIT).map(|(_, _, id)| id.to_owned()).collect();
-        Completion { more: total > values.len(), values, total: Some(total as u64) }
     }
 }

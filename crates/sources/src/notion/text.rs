@@ -21,7 +21,12 @@ pub(super) fn markdown(rich: &Value) -> String {
         };
         let more = rest.iter().take_while(same).count();
         let text: String = runs[..=more].iter().map(|run| run["plain_text"].as_str().unwrap_or("")).collect();
-        out += &run(first, &text);
+        let run = run(first, &text);
+        if run.starts_with('[') && out.ends_with('!') {
+            // A link behind it would be a picture.
+            out.insert(out.len() - 1, '\\');
+        }
+        out += &run;
         runs = &rest[more..];
     }
     out.replace('\n', "\\\n")
@@ -120,13 +125,20 @@ pub(super) fn longest(text: &str, letter: char) -> usize {
 /// Text that Markdown takes for nothing but text.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if matches!(letter, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' | '$') {
+    for (at, letter) in text.char_indices() {
+        let is_mark = matches!(letter, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '~' | '$');
+        if is_mark || (letter == '&' && is_entity(&text[at..])) {
             out.push('\\');
         }
         out.push(letter);
     }
     out
+}
+
+/// Whether the text begins with the name of a character, such as `&amp;` or `&#38;`.
+fn is_entity(text: &str) -> bool {
+    let name = text.split_once(';').map(|(before, _)| before.trim_start_matches(['&', '#']));
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric()))
 }
 
 /// A paragraph none of whose lines begins like something else.
@@ -135,6 +147,8 @@ pub(super) fn paragraph(text: String) -> String {
 }
 
 fn line(text: &str) -> String {
+    // It is not shown, and much of it would make the line code.
+    let text = text.trim_start_matches([' ', '\t']);
     let rest = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let numbered = rest.len() < text.len() && rest.starts_with(['.', ')']);
     if numbered {

@@ -14,7 +14,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Inner;
 use super::found::{self, All, Found};
-use super::{SEARCHED, text};
+use super::listing::SEARCHED;
+use super::text;
 
 /// What Notion rounds the time of an edit to. Another edit in the same minute does not show.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -37,11 +38,11 @@ struct Watch {
 }
 
 /// Changes from now on.
-pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
+pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
-        known: inner.known().await,
+        known: inner.known(),
         inner,
         ticks,
         opened: Timestamp::now(),
@@ -103,10 +104,15 @@ impl Watch {
         for (key, found) in found {
             let edited = found.edited.unwrap_or(Timestamp::MIN);
             match known.insert(key.clone(), found.clone()) {
-                Some(before) if before == found => continue,
+                Some(before) if found.reads_like(&before) => {
+                    if !found.looks_like(&before) {
+                        self.describe(&found);
+                    }
+                    continue;
+                }
                 Some(_) => {
                     self.tell(&found, Change::Updated);
-                    self.changes.extend(found.uris().into_iter().map(Change::Described));
+                    self.describe(&found);
                 }
                 None => self.tell(&found, Change::Added),
             }
@@ -115,9 +121,14 @@ impl Watch {
             }
         }
         if whole || !self.changes.is_empty() {
-            self.inner.found(known.clone()).await;
+            self.inner.found(known.clone());
         }
         self.known = Some(known);
+    }
+
+    /// Tells that the list says something else of it.
+    fn describe(&mut self, found: &Found) {
+        self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
     /// Tells of a change, and of that of the table that it is a row of.

@@ -68,6 +68,12 @@ async fn parts_are_taken_from_the_output() {
 }
 
 #[tokio::test]
+async fn braces_without_a_variable_are_for_the_program() {
+    let config = "[[command]]\nuri = \"names://all\"\nrun = [\"echo\", \"{{.Names}}\", \"{{json .}}\"]";
+    assert_eq!(Bench::new(config).text("names://all").await, "{{.Names}} {{json .}}\n");
+}
+
+#[tokio::test]
 async fn exit_codes_mean_what_was_said() {
     let bench = Bench::with(
         r#"
@@ -174,4 +180,26 @@ async fn values_are_completed() {
     assert_eq!(complete("printed", "a").await.unwrap(), ["ada", "alan"]);
     assert_eq!(std::fs::read_to_string(bench.dir.path().join("runs")).unwrap(), "x\n");
     assert_eq!(kind(&complete("broken", "").await.unwrap_err()), "unavailable");
+}
+
+#[tokio::test]
+async fn a_completion_that_fails_fails_once_for_all() {
+    let bench = Bench::with(
+        r#"
+        [[command]]
+        uri = "say://{what}"
+        run = ["echo", "{{what}}"]
+        complete = { what = { run = ["./hangs"] } }
+        timeout = "1s"
+        "#,
+        &[("hangs", "#!/bin/sh\necho x >> runs\nexec sleep 1000\n")],
+    );
+    let template = UriTemplate::parse("say://{what}").unwrap();
+    let known = BTreeMap::new();
+    let asked = Partial { template: &template, variable: "what", typed: "", known: &known };
+    let outcomes = futures_util::future::join_all((0..6).map(|_| bench.commands.complete(asked))).await;
+    for outcome in outcomes {
+        assert_eq!(kind(&outcome.unwrap_err()), "unavailable");
+    }
+    assert_eq!(std::fs::read_to_string(bench.dir.path().join("runs")).unwrap(), "x\n");
 }

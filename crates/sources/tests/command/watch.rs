@@ -44,6 +44,73 @@ async fn another_output_is_told() {
 }
 
 #[tokio::test]
+async fn whatever_is_subscribed_to_is_told() {
+    let bench = Bench::with(
+        r#"
+        [[command]]
+        uri = "one://{name}"
+        run = ["./look", "{{name}}"]
+        poll = "1s"
+
+        [[command]]
+        uri = "some://file{?name}"
+        run = ["./look", "{{name}}"]
+        default = { name = "a" }
+        poll = "1s"
+
+        [[command]]
+        uri = "log://file{?lines}"
+        run = ["./look", "log"]
+        default = { lines = "1-2" }
+        poll = "1s"
+        "#,
+        &[("look", "#!/bin/sh\necho $1 >> runs\ncat $1\n")],
+    );
+    let write = |name: &str, text: &str| std::fs::write(bench.dir.path().join(name), text).unwrap();
+    let runs = || std::fs::read_to_string(bench.dir.path().join("runs")).unwrap_or_default();
+    for name in ["a", "b", "c", "d"] {
+        write(name, "before");
+    }
+    write("log", "1\n2\n3\n");
+    let uri = |text: &str| Uri::parse(text).unwrap();
+    // While nobody listens, nothing is looked at.
+    bench.commands.follow(&uri("one://d"));
+    let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
+    let mut told = async |wanted: &str| {
+        let wanted = Some(Change::Updated(uri(wanted)));
+        // A file that is half written may be told as well.
+        let look = async { while changes.next().await != wanted {} };
+        tokio::time::timeout(Duration::from_secs(20), look).await.expect("a change");
+    };
+    for (name, subscribed, told_of) in [
+        ("b", "some://file?name=b", "some://file?name=b"),
+        ("c", "one://c", "one://c"),
+        ("log", "log://file?lines=-1", "log://file"),
+    ] {
+        let subject = bench.commands.subject(&uri(subscribed));
+        assert_eq!(subject, uri(told_of));
+        let _ = bench.read(subject.as_str()).await.unwrap();
+        let _ = bench.read(subscribed).await.unwrap();
+        bench.commands.follow(&subject);
+        write(name, "1\n2\n3\n4\n");
+        told(told_of).await;
+    }
+    assert!(!runs().contains('d'));
+}
+
+#[tokio::test]
+async fn where_too_much_is_subscribed_to_everybody_looks_again() {
+    let bench = Bench::new("[[command]]\nuri = \"a://{b}\"\nrun = [\"true\", \"{{b}}\"]\npoll = \"1s\"");
+    let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
+    for number in 0..1_001 {
+        // Nothing is run for what may not be a value.
+        bench.commands.follow(&Uri::parse(&format!("a://%00{number}")).unwrap());
+    }
+    let next = tokio::time::timeout(Duration::from_secs(20), changes.next()).await;
+    assert_eq!(next.expect("a change"), Some(Change::Lost));
+}
+
+#[tokio::test]
 async fn there_is_no_watch_where_nothing_polls() {
     let bench = Bench::new("[[command]]\nuri = \"a://b\"\nrun = [\"true\"]");
     assert!(bench.commands.watch().await.unwrap().is_none());

@@ -37,6 +37,30 @@ async fn a_storm_is_ridden_out() {
 }
 
 #[tokio::test]
+async fn a_read_that_was_left_goes_on() {
+    let bench = Bench::new().await;
+    furnish(&bench);
+    let until = Instant::now() + Duration::from_secs(1);
+    bench.server.workspace().storm = Some(until);
+    let left = tokio::time::timeout(Duration::from_millis(100), bench.read(&page(1))).await;
+    assert!(left.is_err(), "{left:?}");
+    let requests = |path: &str| {
+        let workspace = bench.server.workspace();
+        workspace.requests.iter().filter(|(when, asked)| *when > until && asked.contains(path)).count()
+    };
+    let done = async {
+        while requests("/pages/") == 0 || requests("/blocks/") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, done).await.expect("it goes on");
+    // Whoever asks again needs nothing more of Notion, and whoever asks then is given what is there.
+    bench.server.workspace().odd = vec![("/v1/", Odd::Status(404))];
+    assert!(bench.text(&page(1)).await.starts_with("# Page 1"));
+    assert!(matches!(bench.read(&page(1)).await, Err(Error::NotFound(_))));
+}
+
+#[tokio::test]
 async fn patience_ends() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(1500)).await;
     furnish(&bench);
@@ -61,6 +85,32 @@ async fn the_list_of_before_is_better_than_none() {
     let before = bench.notion.list(None, 100).await.unwrap();
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
     assert_eq!(bench.notion.list(None, 100).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn an_old_list_is_given_while_notion_is_down() {
+    let bench = Bench::with(|config| config.cache = Duration::ZERO).await;
+    furnish(&bench);
+    let before = bench.notion.list(None, 100).await.unwrap();
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    // A search is tried for much longer than this.
+    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100)));
+    let lists = tokio::time::timeout(Duration::from_secs(10), lists).await.expect("soon");
+    assert!(lists.into_iter().all(|list| list.unwrap() == before));
+    // The next one does not wait at all.
+    let next = tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100)).await;
+    assert_eq!(next.expect("at once").unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_search_that_fails_fails_once_for_all() {
+    let bench = Bench::with(|config| config.patience = Duration::from_millis(600)).await;
+    bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
+    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100))).await;
+    for list in lists {
+        assert_eq!(list.unwrap_err().to_string(), "Notion does not answer now: try again later");
+    }
+    assert_eq!(bench.server.workspace().asked("/search"), 2);
 }
 
 #[tokio::test]
@@ -108,14 +158,16 @@ async fn what_is_missing_is_not_found() {
     let bench = Bench::new().await;
     furnish(&bench);
     bench.server.workspace().pages.get_mut(&id(2)).unwrap()["in_trash"] = true.into();
-    for uri in
-        [page(77), page(2), "notion://pages/abc123".into(), format!("notion://databases/{}/rows", id(1))]
-    {
+    bench.server.workspace().database(&id(100), &id(101), "Tasks");
+    let rows = |number: usize| format!("notion://databases/{}/rows", id(number));
+    for uri in [page(77), page(2), page(100), "notion://pages/abc123".into(), rows(1)] {
         match bench.read(&uri).await {
             Err(Error::NotFound(at)) => assert_eq!(at.as_str(), uri),
             other => panic!("{uri}: {other:?}"),
         }
     }
+    let error = bench.read(&format!("{}?after=0.elsewhere", rows(100))).await.unwrap_err();
+    assert!(matches!(error, Error::Invalid(_)), "{error:?}");
     let listed = bench.notion.list(None, 100).await.unwrap().resources;
     assert!(!listed.iter().any(|resource| resource.uri.as_str() == page(2)));
     // None of them was asked for in a way that could mean something else.

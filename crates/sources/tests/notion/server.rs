@@ -81,6 +81,16 @@ impl Workspace {
         self.blocks.insert(id.into(), vec![paragraph(words)]);
     }
 
+    /// Gives a page an icon that was uploaded.
+    pub(crate) fn icon(&mut self, id: &str, url: &str) {
+        self.pages.get_mut(id).unwrap()["icon"] = json!({ "type": "file", "file": { "url": url } });
+    }
+
+    /// How often a path was asked for that has this in it.
+    pub(crate) fn asked(&self, part: &str) -> usize {
+        self.requests.iter().filter(|(_, path)| path.contains(part)).count()
+    }
+
     pub(crate) fn database(&mut self, id: &str, table: &str, title: &str) {
         let edited = self.tick();
         let tables = json!([{ "id": table, "name": title }]);
@@ -96,6 +106,11 @@ impl Workspace {
     fn searched(&self) -> Vec<Value> {
         let mut all: Vec<_> = self.pages.values().chain(self.tables.values()).cloned().collect();
         all.sort_by_key(|object| std::cmp::Reverse(object["last_edited_time"].to_string()));
+        // The addresses of files are signed anew with each answer.
+        for address in all.iter_mut().filter_map(|object| object.pointer_mut("/icon/file/url")) {
+            let signed = format!("{}?X-Amz-Signature={}", address.as_str().unwrap(), self.requests.len());
+            *address = signed.into();
+        }
         all
     }
 
@@ -109,6 +124,10 @@ impl Workspace {
             ("GET", ["v1", "users", "me"]) => Ok(
                 json!({ "object": "user", "id": id(0), "name": "Libris", "type": "bot", "bot": { "workspace_name": "Example", "owner": { "type": "workspace" } } }),
             ),
+            // It can tell that an ID is of another kind.
+            ("GET", ["v1", "pages", id] | ["v1", "blocks", id, ..]) if self.databases.contains_key(*id) => {
+                Err(400)
+            }
             ("POST", ["v1", "search"]) => page_of(&self.searched(), cursor),
             ("GET", ["v1", "pages", id]) => found(self.pages.get(*id)),
             ("GET", ["v1", "blocks", id, "children"]) => match self.blocks.get(*id) {

@@ -44,3 +44,31 @@ async fn edits_are_told() {
     let listed = bench.notion.list(None, 10).await.unwrap().resources;
     assert!(listed.iter().any(|resource| resource.uri.as_str() == added));
 }
+
+#[tokio::test]
+async fn a_signed_icon_is_no_change() {
+    let bench = Bench::with(|config| config.cache = Duration::from_secs(3600)).await;
+    {
+        let mut workspace = bench.server.workspace();
+        workspace.page(&id(1), "A page", json!({ "type": "workspace" }));
+        workspace.icon(&id(1), "https://files.example/cat.png");
+    }
+    bench.notion.list(None, 10).await.unwrap();
+    let page = format!("notion://pages/{}", id(1));
+    let before = bench.read(&page).await.unwrap().proof.unwrap();
+    let mut changes = bench.notion.watch().await.unwrap().unwrap();
+    let several_looks = async {
+        while bench.server.workspace().asked("/search") < 5 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        change = changes.next() => panic!("{change:?}"),
+        () = several_looks => {}
+    }
+    // Another picture is told for the list; the page itself is as it was.
+    bench.server.workspace().icon(&id(1), "https://files.example/dog.png");
+    let change = tokio::time::timeout(SOON, changes.next()).await.expect("a change");
+    assert_eq!(change, Some(Change::Described(Uri::parse(&page).unwrap())));
+    assert!(before.holds());
+}

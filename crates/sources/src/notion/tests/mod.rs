@@ -39,9 +39,25 @@ fn each_kind_of_block() {
         ),
         (
             "paragraphs that look like something else",
-            ["# a", "> a", "- a", "1. a", "12) a", "* a", "<b>a</b>", "[a](b)", "a|b", "$a$"]
-                .map(|words| block("paragraph", json!(words), &[]))
-                .to_vec(),
+            [
+                "# a",
+                "> a",
+                "- a",
+                "1. a",
+                "12) a",
+                "* a",
+                "<b>a</b>",
+                "[a](b)",
+                "a|b",
+                "$a$",
+                "    a",
+                "  - a",
+                "\t1. a",
+                "a\n    # b",
+                "&amp; &#38; R&D; a & b;",
+            ]
+            .map(|words| block("paragraph", json!(words), &[]))
+            .to_vec(),
         ),
         (
             "headings",
@@ -85,7 +101,7 @@ fn each_kind_of_block() {
             "to dos",
             vec![block(
                 "to_do",
-                json!({ "rich_text": plain("open"), "checked": false }),
+                json!({ "rich_text": plain("open\n- still"), "checked": false }),
                 &[block("to_do", json!({ "rich_text": plain("done"), "checked": true }), &[])],
             )],
         ),
@@ -284,6 +300,17 @@ fn each_kind_of_block() {
     a|b
 
     \$a\$
+
+    a
+
+    \- a
+
+    1\. a
+
+    a\
+    \# b
+
+    \&amp; \&#38; R\&D; a & b;
     === headings
     # One
 
@@ -318,7 +345,8 @@ fn each_kind_of_block() {
 
     1. j
     === to dos
-    - [ ] open
+    - [ ] open\
+      \- still
       - [x] done
     === a toggle
     <details>

@@ -29,6 +29,7 @@ fn text_has_marks() {
         ),
         ("blank", json!([run(" ", json!({ "bold": true }))])),
         ("link", json!([to("a", "https://example.com/(b)")])),
+        ("link after a shout", json!([run("Wow!", json!({})), to("a", "https://example.com")])),
         ("own link", json!([to("a", "/0b5f3c1e00004000800000000000002b?pvs=4#x")])),
         ("bad link", json!([to("a", "javascript:alert(1)")])),
         (
@@ -54,6 +55,7 @@ fn text_has_marks() {
     all: «<u>~~***`a`***~~</u>»
     blank: « »
     link: «[a](<https://example.com/(b)>)»
+    link after a shout: «Wow\![a](https://example.com)»
     own link: «[a](notion://pages/0b5f3c1e-0000-4000-8000-00000000002b)»
     bad link: «a»
     equation: «$a_b$»

@@ -1,0 +1,135 @@
+//! What is listed: given again for a while, and searched for once for all who ask.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
+use tokio::time::timeout;
+
+use super::found::{self, All, Found, Kind};
+use super::{INFO, Inner};
+
+/// The most bytes that Notion may send for a search.
+pub(super) const SEARCHED: u64 = 256 << 20;
+
+/// How long a list that is too old is kept back while there may soon be a new one.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// For how long that is then not tried again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What is listed.
+pub(super) struct Listing {
+    all: All,
+    pub(super) resources: BTreeMap<Uri, Resource>,
+}
+
+/// The last listing, and the search for the next.
+#[derive(Default)]
+pub(super) struct Listings {
+    last: Mutex<Option<Last>>,
+    searches: Flights<(), Outcome>,
+}
+
+type Outcome = Result<Arc<Listing>, Arc<Error>>;
+
+struct Last {
+    listing: Arc<Listing>,
+    /// Until when nothing newer is looked for.
+    until: Instant,
+}
+
+impl Listings {
+    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fresh(&self) -> Option<Arc<Listing>> {
+        let last = self.last();
+        last.as_ref().filter(|last| Instant::now() < last.until).map(|last| last.listing.clone())
+    }
+}
+
+impl Inner {
+    /// What is there, as it was found not long ago, or as it was before where Notion does not answer soon.
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<Listing>> {
+        if let Some(listing) = self.listings.fresh() {
+            return Ok(listing);
+        }
+        let before = self.listings.last().as_ref().map(|last| last.listing.clone());
+        let search =
+            self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
+        let Some(before) = before else { return search.await.map_err(|error| Error::again(&error)) };
+        // By itself, so that it goes on for those who ask later.
+        let error = match timeout(WAIT, tokio::spawn(search)).await {
+            Ok(Ok(Ok(listing))) => return Ok(listing),
+            Ok(Ok(Err(error))) => Some(error),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        // What was there is better than nothing, of which everything else that is listed would be part.
+        tracing::warn!(?error, "could not search Notion; the list is that of before");
+        if let Some(last) = &mut *self.listings.last() {
+            last.until = last.until.max(Instant::now() + PAUSE);
+        }
+        Ok(before)
+    }
+
+    async fn search(self: Arc<Self>) -> Outcome {
+        let info = Uri::parse(INFO).map_err(Arc::new)?;
+        let found = found::search(&self.client, None, SEARCHED).await;
+        found.map(|all| self.found(all)).map_err(|fault| Arc::new(fault.at(&info)))
+    }
+
+    /// Takes what was found for what is there.
+    pub(super) fn found(&self, all: All) -> Arc<Listing> {
+        let listing = Arc::new(Listing::new(all));
+        let until = Instant::now() + self.config.cache;
+        *self.listings.last() = Some(Last { listing: listing.clone(), until });
+        listing
+    }
+
+    /// What was found last, however long ago.
+    pub(super) fn known(&self) -> Option<All> {
+        self.listings.last().as_ref().map(|last| last.listing.all.clone())
+    }
+}
+
+impl Listing {
+    fn new(all: All) -> Self {
+        let info = Uri::parse(INFO).ok().map(|uri| Resource {
+            title: Some("Notion workspace".into()),
+            description: Some("Whose workspace this is, and what it is called.".into()),
+            mime: Some("application/json".into()),
+            ..Resource::new(uri, "info")
+        });
+        let resources = all.values().flat_map(Found::resources).chain(info);
+        let resources = resources.map(|resource| (resource.uri.clone(), resource)).collect();
+        Self { all, resources }
+    }
+
+    /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
+    /// title begins with it first.
+    pub(super) fn complete(&self, kind: Kind, typed: &str) -> Completion {
+        let typed = typed.to_lowercase();
+        let mut fits: Vec<(u8, &str, &str)> = Vec::new();
+        for found in self.all.values().filter(|found| found.kind == kind) {
+            let title = found.title.to_lowercase();
+            let rank = if title.starts_with(&typed) {
+                0
+            } else if title.contains(&typed) {
+                1
+            } else if found.id.starts_with(&typed) {
+                2
+            } else {
+                continue;
+            };
+            fits.push((rank, &found.title, &found.id));
+        }
+        fits.sort_unstable();
+        let total = fits.len();
+        let values: Vec<_> =
+            fits.into_iter().take(Completion::LIMIT).map(|(_, _, id)| id.to_owned()).collect();
+        Completion { more: total > values.len(), values, total: Some(total as u64) }
+    }
+}
