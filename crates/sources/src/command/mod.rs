@@ -152,6 +152,12 @@ impl Source for Commands {
         }
     }
 
+    fn unfollow(&self, subject: &Uri) {
+        if let Some((entry, _)) = self.find(subject) {
+            watch::unfollow(entry, subject);
+        }
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         let templates = self.templates.iter().map(|(_, entry)| entry);
         let unlisted = templates.filter(|entry| entry.bare().is_none());

@@ -40,6 +40,15 @@ pub(super) fn follow(entry: &Entry, uri: &Uri) {
     });
 }
 
+/// Looks at this URI no more.
+pub(super) fn unfollow(entry: &Entry, uri: &Uri) {
+    entry.followed.send_if_modified(|followed| {
+        followed.uris.remove(uri);
+        // Nothing is to be looked at for that.
+        false
+    });
+}
+
 /// A command that is run again and again.
 struct Watched {
     entry: Arc<Entry>,

@@ -96,6 +96,19 @@ async fn whatever_is_subscribed_to_is_told() {
         told(told_of).await;
     }
     assert!(!runs().contains('d'));
+    bench.commands.unfollow(&uri("one://c"));
+    let mut rounds = async |texts: [&str; 2]| {
+        for text in texts {
+            write("b", text);
+            told("some://file?name=b").await;
+        }
+    };
+    // A look may have been under way.
+    rounds(["5", "6"]).await;
+    let count = || runs().lines().filter(|name| *name == "c").count();
+    let before = count();
+    rounds(["7", "8"]).await;
+    assert_eq!(count(), before);
 }
 
 #[tokio::test]
