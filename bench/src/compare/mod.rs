@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options, quick: bool, servers: &Servers<'_>, report:
         let name = workload.to_string();
         options.workload.is_empty() || options.workload.iter().any(|part| name.contains(part))
     };
-    let rounds = options.rounds.unwrap_or(if quick { 3 } else { 11 });
+    let rounds = options.rounds.unwrap_or(if quick { 3 } else { 21 });
     let time = Duration::from_millis(options.slice.unwrap_or(100).into());
     let bench = Bench { data: Data::new()?, servers, quick, rounds: rounds.into(), time };
     bench.data.settle();
