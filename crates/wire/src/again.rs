@@ -51,7 +51,7 @@ impl Again {
 
     /// The file that holds these bytes, where they were written before and are kept to be written again.
     pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
-        if !self.usable || bytes.len() < LARGE || bytes.is_unique() {
+        if !self.usable || !(LARGE..=MOST_BYTES).contains(&bytes.len()) || bytes.is_unique() {
             return None;
         }
         // What nobody else holds any more will not be written again.
@@ -116,7 +116,7 @@ fn filled(bytes: &[u8]) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Again, LARGE, MOST};
+    use super::{Again, LARGE, MOST, MOST_BYTES};
     use bytes::Bytes;
     use std::io::Read as _;
 
@@ -164,11 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn only_large_answers_to_pipes_are_in_files() {
+    fn only_answers_of_some_size_to_pipes_are_in_files() {
         let (_reader, writer) = std::io::pipe().unwrap();
-        let small = Bytes::from(vec![0; LARGE - 1]);
         let mut again = Again::new(&writer);
-        assert!((0..3).all(|_| again.file(&small.clone()).is_none()));
+        for size in [LARGE - 1, MOST_BYTES + 1] {
+            let bytes = Bytes::from(vec![0; size]);
+            assert!((0..3).all(|_| again.file(&bytes.clone()).is_none()));
+        }
         let mut again = Again::new(std::fs::File::open("/dev/null").unwrap());
         let large = answer(1);
         assert!((0..3).all(|_| again.file(&large.clone()).is_none()));

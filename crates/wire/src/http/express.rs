@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::Extensions;
 
 use super::Endpoint;
 use super::answering::Making;
@@ -159,12 +158,10 @@ impl Endpoint {
             return None;
         }
         let making = async move {
+            let (takes, call) = (Takes::BOTH, Call::new(revision));
             match session {
-                None => endpoint.answer(Takes::BOTH, Call::new(revision), None, &id, request).await,
-                Some(session) => {
-                    let nothing = Extensions::new();
-                    endpoint.in_session(&session, Takes::BOTH, &nothing, None, &id, request).await
-                }
+                None => endpoint.answer(takes, call, None, &id, request).await,
+                Some(session) => endpoint.in_session(&session, takes, call, None, &id, request).await,
             }
         };
         Some(Verdict::Understood(end, Box::pin(making)))

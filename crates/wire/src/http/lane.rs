@@ -164,7 +164,7 @@ impl Lane {
                 if works && (!self.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
                     return Poll::Pending;
                 }
-                if self.state == State::Rests && !works && !self.waiting.is_empty() {
+                if self.state == State::Rests && !self.waiting.is_empty() {
                     // A request that will never be whole is for hyper to judge.
                     self.state = State::Owns;
                     continue;

@@ -8,7 +8,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::request::Parts as Head;
-use http::{Extensions, Request as HttpRequest, Response, StatusCode};
+use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -176,7 +176,8 @@ impl Endpoint {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        Ok(self.in_session(&session, takes, &head.extensions, token, id, request).await)
+        let call = Call::new(session.revision).with(&head.extensions);
+        Ok(self.in_session(&session, takes, call, token, id, request).await)
     }
 
     /// Answers in a session, unless the client takes the request back or the session ends.
@@ -184,7 +185,7 @@ impl Endpoint {
         self: Arc<Self>,
         session: &Arc<Session>,
         takes: Takes,
-        extensions: &Extensions,
+        call: Call,
         token: Option<&str>,
         id: &Id,
         request: Request,
@@ -193,7 +194,7 @@ impl Endpoint {
         let Ok(_permit) = session.in_flight.acquire().await else {
             return response::bare(StatusCode::ACCEPTED);
         };
-        let call = Call::new(session.revision).with(extensions).of(Some(session.news.listener.clone()));
+        let call = call.of(Some(session.news.listener.clone()));
         tokio::select! {
             answered = self.answer(takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
