@@ -22,6 +22,6 @@ pub use error::{Error, Result};
 pub use flights::{Flight, Flights};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
-pub use source::{Completion, Context, Identity, Page, Partial, Progress, Source, Templates};
+pub use source::{Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates};
 pub use uri::Uri;
 pub use uri_template::UriTemplate;

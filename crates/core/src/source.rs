@@ -1,6 +1,7 @@
 //! The trait that every place resources come from implements.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -204,6 +205,8 @@ impl Completion {
 pub struct Context {
     identity: Option<Identity>,
     progress: Option<Arc<dyn Progress>>,
+    client: Option<IpAddr>,
+    memory: Option<Arc<dyn Memory>>,
 }
 
 impl Context {
@@ -217,6 +220,38 @@ impl Context {
         Self { progress: Some(progress), ..self }
     }
 
+    /// With the network address that the request came from.
+    pub fn with_client(self, client: Option<IpAddr>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// With a bound on the memory for contents.
+    pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// The same for what is done once for all who ask: without an identity, and with no memory reserved for anybody.
+    pub fn for_everybody(self) -> Self {
+        Self { identity: None, memory: None, ..self }
+    }
+
+    /// The network address that the request came from, where that is known. Whatever is bounded for each client is
+    /// bounded for each address.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    /// Reserves memory for `bytes` more of contents. A source that knows how large its contents are calls this before
+    /// it loads them, and returns the error as it is where there is no memory: the server then waits for some,
+    /// without holding anything of the source, and reads again.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)) {
+            return Ok(());
+        }
+        Err(Error::Unavailable("the server has no memory left for large contents; try again later".into()))
+    }
+
     /// Who asks, where that is known.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
@@ -227,6 +262,18 @@ impl Context {
         if let Some(progress) = &self.progress {
             progress.report(done, total);
         }
+    }
+}
+
+/// A bound on the memory for contents.
+pub trait Memory: Send + Sync {
+    /// Reserves so many bytes more for the contents of one read, and reports whether there were as many.
+    fn reserve(&self, bytes: usize) -> bool;
+}
+
+impl std::fmt::Debug for dyn Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
     }
 }
 

@@ -12,6 +12,7 @@ use libris_core::{
 };
 use tokio::sync::watch;
 
+use crate::gate::Gated;
 use crate::shared::Reads;
 use crate::watches::Watches;
 
@@ -26,14 +27,14 @@ pub struct Catalog {
 }
 
 /// The sources at one time.
-pub(crate) type Sources = Arc<[Arc<dyn Source>]>;
+pub(crate) type Sources = Arc<[Gated]>;
 
 /// The templates of all sources.
 struct Joined {
     /// In the order of their texts, each once.
     templates: Vec<Template>,
     /// Which source completes which.
-    owners: HashMap<Box<str>, Arc<dyn Source>>,
+    owners: HashMap<Box<str>, Gated>,
     proof: Option<Proof>,
 }
 
@@ -41,7 +42,7 @@ impl Catalog {
     /// A catalog of these sources.
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
         Self {
-            sources: watch::Sender::new(sources.into()),
+            sources: watch::Sender::new(sources.into_iter().map(Gated::new).collect()),
             joined: Mutex::default(),
             shared: Mutex::default(),
         }
@@ -49,14 +50,23 @@ impl Catalog {
 
     /// Puts these sources in the place of those it had. Whoever watches is told to look again.
     pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
-        self.sources.send_replace(sources.into());
+        self.sources.send_modify(|old| {
+            // Those that stay go on with what they have in progress.
+            let gated = |source| match old.iter().find(|gated| gated.is(&source)) {
+                Some(gated) => gated.clone(),
+                None => Gated::new(source),
+            };
+            *old = sources.into_iter().map(gated).collect();
+        });
         // What was read before may be from a source that is gone.
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
     }
 
     /// Adds a source after those it has. Whoever watches is told to look again.
     pub fn add(&self, source: Arc<dyn Source>) {
-        self.sources.send_modify(|sources| *sources = sources.iter().cloned().chain([source]).collect());
+        self.sources.send_modify(|sources| {
+            *sources = sources.iter().cloned().chain([Gated::new(source)]).collect();
+        });
     }
 
     fn sources(&self) -> Sources {
@@ -79,7 +89,9 @@ impl Catalog {
         let (sources, proof) = self.proven();
         let mut joined = Joined { templates: Vec::new(), owners: HashMap::new(), proof: Some(proof) };
         for source in &*sources {
-            let Templates { templates, proof } = source.templates().await?;
+            let turn = source.turn(None).await?;
+            let Templates { templates, proof } = source.source().templates().await?;
+            drop(turn);
             joined.proof = both(joined.proof, proof);
             for template in templates {
                 joined.owners.entry(template.uri.as_str().into()).or_insert_with(|| source.clone());
@@ -95,9 +107,9 @@ impl Catalog {
     }
 
     /// The sources that may have `uri`, the one that means it most closely first.
-    fn candidates(sources: &Sources, uri: &Uri) -> Vec<Arc<dyn Source>> {
+    fn candidates(sources: &Sources, uri: &Uri) -> Vec<Gated> {
         let mut found: Vec<_> =
-            sources.iter().filter_map(|source| Some((source.covers(uri)?, source.clone()))).collect();
+            sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
         // The sort is stable, so equals stay in the order they were added.
         found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
         found.into_iter().map(|(_, source)| source).collect()
@@ -107,7 +119,7 @@ impl Catalog {
 #[async_trait]
 impl Source for Catalog {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        self.sources().iter().filter_map(|source| source.covers(uri)).max()
+        self.sources().iter().filter_map(|gated| gated.source().covers(uri)).max()
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
@@ -115,7 +127,9 @@ impl Source for Catalog {
         let mut proof = Some(proof);
         let mut pages = Vec::with_capacity(sources.len());
         for source in &*sources {
-            let mut page = source.list(after, limit).await?;
+            let turn = source.turn(None).await?;
+            let mut page = source.source().list(after, limit).await?;
+            drop(turn);
             proof = both(proof, page.proof.take());
             pages.push(page);
         }
@@ -125,12 +139,16 @@ impl Source for Catalog {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let (sources, proof) = self.proven();
         let mut proof = Some(proof);
-        for source in Self::candidates(&sources, uri) {
+        for gated in Self::candidates(&sources, uri) {
+            let source = gated.source();
             let read = match source.kept_for(uri) {
-                None => source.read(uri, context).await,
+                None => {
+                    let _turn = gated.turn(context.client()).await?;
+                    source.read(uri, context).await
+                }
                 Some(time) => {
                     let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    shared.read(&source, uri, context, time).await
+                    shared.read(&gated, uri, context, time).await
                 }
             };
             match read {
@@ -154,14 +172,18 @@ impl Source for Catalog {
 
     async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
         match self.joined().await?.owners.get(asked.template.as_str()) {
-            Some(source) => source.complete(asked).await,
+            Some(gated) => {
+                let _turn = gated.turn(None).await?;
+                gated.source().complete(asked).await
+            }
             None => Err(Error::invalid(format!("unknown template `{}`", asked.template))),
         }
     }
 
     async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        for source in Self::candidates(&self.sources(), uri) {
-            match source.children(uri, after, limit).await {
+        for gated in Self::candidates(&self.sources(), uri) {
+            let _turn = gated.turn(None).await?;
+            match gated.source().children(uri, after, limit).await {
                 Err(Error::NotFound(_)) => {}
                 answered => return answered,
             }
@@ -172,19 +194,19 @@ impl Source for Catalog {
     fn subject(&self, uri: &Uri) -> Uri {
         Self::candidates(&self.sources(), uri)
             .first()
-            .map_or_else(|| uri.clone(), |source| source.subject(uri))
+            .map_or_else(|| uri.clone(), |gated| gated.source().subject(uri))
     }
 
     fn follow(&self, subject: &Uri) {
-        if let Some(source) = Self::candidates(&self.sources(), subject).first() {
-            source.follow(subject);
+        if let Some(gated) = Self::candidates(&self.sources(), subject).first() {
+            gated.source().follow(subject);
         }
     }
 
     fn unfollow(&self, subject: &Uri) {
         // Whoever followed it may not be the first to cover it any more.
-        for source in Self::candidates(&self.sources(), subject) {
-            source.unfollow(subject);
+        for gated in Self::candidates(&self.sources(), subject) {
+            gated.source().unfollow(subject);
         }
     }
 
@@ -193,7 +215,7 @@ impl Source for Catalog {
     }
 
     fn cache(&self) -> Cache {
-        self.sources().iter().map(|source| source.cache()).reduce(Cache::and).unwrap_or_default()
+        self.sources().iter().map(|gated| gated.source().cache()).reduce(Cache::and).unwrap_or_default()
     }
 }
 

@@ -35,6 +35,7 @@ mod catalog;
 mod cursor;
 mod encode;
 mod functions;
+mod gate;
 mod kept;
 mod live;
 mod serve;
@@ -49,8 +50,8 @@ pub use functions::{
 };
 pub use libris_core::{
     Annotations, Audience, Body, Cache, Change, Completion, Content, Contents, Context, Error, Icon,
-    Identity, Meta, Page, Partial, Progress, Proof, Resource, Result, Scope, Source, Template, Templates,
-    Theme, Uri, UriTemplate, uri_template,
+    Identity, Memory, Meta, Page, Partial, Progress, Proof, Resource, Result, Scope, Source, Template,
+    Templates, Theme, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
 pub use live::Live;

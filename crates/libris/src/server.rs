@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use libris_core::{
-    Cache, Completion, Context, Error, Identity, Partial, Progress, Scope, Source, Templates, Uri,
+    Cache, Completion, Context, Error, Identity, Memory, Partial, Progress, Scope, Source, Templates, Uri,
     UriTemplate,
 };
 use libris_wire::{
-    About, Answer, Call, Completing, Failure, Keep, Listener, Question, Reference, Reply, Revision, Service,
+    About, Answer, Call, Client, Completing, Failure, Keep, Listener, Question, Reference, Reply, Revision,
+    Service,
 };
 
 use crate::cursor;
@@ -130,14 +131,29 @@ impl Service for Server {
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         let facts = call.revision.facts();
         let parsed = Uri::parse(uri).map_err(explain)?;
-        let mut context = Context::default().with_identity(call.extensions.get::<Identity>().cloned());
+        let caller = Arc::new(Caller(call.clone()));
+        let mut context = Context::default()
+            .with_identity(call.extensions.get::<Identity>().cloned())
+            .with_client(call.client.address())
+            .with_memory(caller.clone());
         if call.wants_progress() {
-            context = context.with_progress(Arc::new(Report(call.clone())));
+            context = context.with_progress(caller);
         }
-        let contents = self.source.read(&parsed, &context).await.map_err(|error| match error {
-            Error::NotFound(_) | Error::Denied(_) => Failure::NotFound { uri: uri.to_owned() },
-            other => explain(other),
-        })?;
+        let contents = loop {
+            match self.source.read(&parsed, &context).await {
+                Ok(contents) => break contents,
+                // The source has let go of everything meanwhile.
+                Err(Error::Unavailable(_)) if call.memory_is_free().await => {}
+                Err(Error::NotFound(_) | Error::Denied(_)) => {
+                    return Err(Failure::NotFound { uri: uri.to_owned() });
+                }
+                Err(error) => return Err(explain(error)),
+            }
+        };
+        if !call.reserve_loaded(contents.parts.iter().map(|part| part.body.len()).sum()) {
+            let why = "the server has no memory left for large contents; try again later";
+            return Err(Failure::Internal { message: why.into(), data: None });
+        }
         let cache = contents.cache.unwrap_or_else(|| self.source.cache());
         let reply = Reply { members: encode::contents(facts, contents.parts), keep: Some(keep(cache)) };
         // What was made for somebody is not for others.
@@ -177,7 +193,7 @@ impl Service for Server {
         Ok(Reply { members: encode::completion(&completion), keep: None })
     }
 
-    fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+    fn listener(&self, _client: Client) -> Result<Arc<dyn Listener>, Failure> {
         self.hub.listener()
     }
 
@@ -188,12 +204,18 @@ impl Service for Server {
     }
 }
 
-/// Passes what a source reports on to whoever asked.
-struct Report(Call);
+/// Whoever asked, as a source sees them.
+struct Caller(Call);
 
-impl Progress for Report {
+impl Progress for Caller {
     fn report(&self, done: u64, total: Option<u64>) {
         self.0.progress(done, total);
+    }
+}
+
+impl Memory for Caller {
+    fn reserve(&self, bytes: usize) -> bool {
+        self.0.reserve(bytes)
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libris_core::{Cache, Contents, Context, Error, Flights, Proof, Result, Scope, Source, Uri};
+use libris_core::{Cache, Contents, Context, Error, Flights, Proof, Result, Scope, Uri};
 use quick_cache::sync::{Cache as Map, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::gate::Gated;
 
 /// How many bytes of contents are kept.
 const ROOM: u64 = 64 << 20;
@@ -58,6 +60,11 @@ impl Kept {
         self.proof.as_ref().is_none_or(Proof::holds)
     }
 
+    /// How many bytes of contents there are.
+    fn size(&self) -> usize {
+        self.contents.parts.iter().map(|part| part.body.len()).sum()
+    }
+
     fn contents(&self) -> Contents {
         let left = match self.is_right() {
             true => self.until.saturating_duration_since(Instant::now()),
@@ -95,21 +102,30 @@ impl Reads {
     /// What is at `uri`: as it was read less than `time` ago, or as it is read now for all who ask.
     pub(crate) async fn read(
         &self,
-        source: &Arc<dyn Source>,
+        gated: &Gated,
         uri: &Uri,
         context: &Context,
         time: Duration,
     ) -> Result<Contents> {
-        let key = (Arc::as_ptr(source).addr(), uri.clone());
+        let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.kept.get(&key).filter(|kept| kept.is_fresh());
+        let contents = |kept: &Kept| {
+            // Everybody who asks gets a copy of its own.
+            context.reserve(kept.size() as u64)?;
+            Ok(kept.contents())
+        };
         if let Some(kept) = fresh() {
-            return Ok(kept.contents());
+            return contents(&kept);
         }
         let start = || {
-            let (all, source, key) = (self.kept.clone(), source.clone(), key.clone());
-            let context = context.clone().with_identity(None);
+            let (all, gated, key) = (self.kept.clone(), gated.clone(), key.clone());
+            // Read for all, on nobody's account.
+            let context = context.clone().for_everybody();
             async move {
+                let turn = gated.turn(context.client()).await.map_err(Arc::new)?;
+                let source = gated.source();
                 let contents = source.read(&key.1, &context).await.map_err(Arc::new)?;
+                drop(turn);
                 let kept = Arc::new(Kept::new(contents, time, source.cache().scope));
                 all.insert(key, kept.clone());
                 Ok(kept)
@@ -121,14 +137,15 @@ impl Reads {
             Ok(kept) if !kept.is_right() => read().await,
             outcome => outcome,
         };
-        outcome.map(|kept| kept.contents()).map_err(|error| Error::again(&error))
+        outcome.map_err(|error| Error::again(&error)).and_then(|kept| contents(&kept))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ROOM, Reads};
-    use crate::{Context, Described, Libris, Source, Uri};
+    use crate::gate::Gated;
+    use crate::{Context, Described, Libris, Uri};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -136,7 +153,7 @@ mod tests {
     async fn room_is_bounded() {
         let hour = Duration::from_secs(3600);
         let described = Described::new("big://{n}").cache(hour);
-        let library: Arc<dyn Source> = Arc::new(Libris::new().template(described, || vec![0; 1 << 20]));
+        let library = Gated::new(Arc::new(Libris::new().template(described, || vec![0; 1 << 20])));
         let reads = Reads::default();
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();

@@ -38,7 +38,7 @@ impl Watches {
         let sources = self.sources.borrow_and_update().clone();
         let mut open = Vec::with_capacity(sources.len());
         let mut outcome = Ok(());
-        for source in &*sources {
+        for source in sources.iter().map(|gated| gated.source()) {
             let kept = self.open.iter().position(|watch| Arc::ptr_eq(&watch.source, source));
             open.push(match kept {
                 Some(at) => self.open.swap_remove(at),

@@ -102,7 +102,7 @@ async fn told(listener: &dyn Listener) -> Vec<News> {
 async fn only_what_was_asked_for_is_told() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:other");
     script.say(Change::Added, "a:new");
@@ -123,7 +123,7 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
     let followed = || script.followed.lock().unwrap().iter().map(Uri::to_string).collect::<Vec<_>>();
-    let (one, other) = (server.listener().unwrap(), server.listener().unwrap());
+    let (one, other) = (server.listener(Client::default()).unwrap(), server.listener().unwrap());
     for (listener, uri) in [(&one, "a:x"), (&one, "a:x?lines=1-3"), (&one, "a:y"), (&other, "a:x")] {
         listener.subscribe(uri).await.unwrap();
     }
@@ -143,7 +143,7 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
 async fn a_part_is_told_under_its_own_name() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.subscribe("a:one?lines=1-3").await.unwrap();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:one");
@@ -159,7 +159,7 @@ async fn a_part_is_told_under_its_own_name() {
 async fn what_happens_often_is_told_once_for_each_window() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     for n in 0..10_000 {
@@ -181,7 +181,7 @@ async fn what_happens_often_is_told_once_for_each_window() {
 async fn a_list_that_only_says_something_else_is_told_seldom() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     let growing = script.clone();
     tokio::spawn(async move {
@@ -198,7 +198,7 @@ async fn a_list_that_only_says_something_else_is_told_seldom() {
 async fn a_list_that_keeps_changing_is_told_ever_less_often() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     let storm = script.clone();
     tokio::spawn(async move {
@@ -227,7 +227,7 @@ async fn a_list_that_keeps_changing_is_told_ever_less_often() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_served_cannot_be_subscribed_to() {
     let (server, _) = server(vec![Script::new("a")]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     assert_eq!(listener.subscribe("b:one").await, Err(Failure::NotFound { uri: "b:one".into() }));
     assert!(matches!(listener.subscribe("no uri").await, Err(Failure::Invalid { .. })));
     for uri in ["a:1", "a:2", "a:3", "a:3"] {
@@ -236,15 +236,15 @@ async fn what_is_not_served_cannot_be_subscribed_to() {
     assert!(matches!(listener.subscribe("a:4").await, Err(Failure::Internal { .. })));
     listener.unsubscribe("a:3");
     listener.subscribe("a:4").await.unwrap();
-    let _second = server.listener().unwrap();
-    assert!(server.listener().is_err());
+    let _second = server.listener(Client::default()).unwrap();
+    assert!(server.listener(Client::default()).is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn there_is_one_watch_and_none_once_everybody_has_left() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let (first, second) = (server.listener().unwrap(), server.listener().unwrap());
+    let (first, second) = (server.listener(Client::default()).unwrap(), server.listener().unwrap());
     assert_eq!(script.watches(), 0);
     first.subscribe("a:one").await.unwrap();
     second.follow_list().await.unwrap();
@@ -257,7 +257,7 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     drop(second);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(script.watches(), 0);
-    let third = server.listener().unwrap();
+    let third = server.listener(Client::default()).unwrap();
     third.subscribe("a:one").await.unwrap();
     assert_eq!(script.watches(), 1);
 }
@@ -266,18 +266,18 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
 async fn whoever_listed_before_is_owed_what_may_have_changed() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let first = server.listener().unwrap();
+    let first = server.listener(Client::default()).unwrap();
     first.listed();
     first.follow_list().await.unwrap();
     assert_eq!(told(&*first).await, [News::List], "nobody was watching when it listed");
-    let second = server.listener().unwrap();
+    let second = server.listener(Client::default()).unwrap();
     script.say(Change::Added, "a:new");
     assert_eq!(told(&*first).await, [News::List]);
     second.listed();
     second.follow_list().await.unwrap();
     assert_eq!(told(&*second).await, [News::List], "it may have listed before that change");
     drop(second);
-    let third = server.listener().unwrap();
+    let third = server.listener(Client::default()).unwrap();
     third.listed();
     third.follow_list().await.unwrap();
     assert_eq!(told(&*third).await, [], "nothing happened");
@@ -287,7 +287,7 @@ async fn whoever_listed_before_is_owed_what_may_have_changed() {
 async fn a_subscription_that_was_given_up_is_not_there() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     {
         let mut given_up = Box::pin(listener.subscribe("a:one"));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -303,7 +303,7 @@ async fn a_subscription_that_was_given_up_is_not_there() {
 async fn whoever_missed_something_is_told_to_look_again() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     script.tell(&Change::Lost);
@@ -317,7 +317,7 @@ async fn whoever_missed_something_is_told_to_look_again() {
 async fn sources_come_and_go() {
     let (old, stays, new) = (Script::new("a"), Script::new("b"), Script::new("c"));
     let (server, catalog) = server(vec![old.clone(), stays.clone()]);
-    let listener = server.listener().unwrap();
+    let listener = server.listener(Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     listener.subscribe("b:one").await.unwrap();
     assert!(listener.subscribe("c:one").await.is_err());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
-
+use crate::budget::Client;
 use crate::envelope::Framed;
+use crate::unsent::{Reserved, Unsent};
 use crate::{Listener, Revision};
 
 /// A request being answered.
@@ -16,6 +16,11 @@ pub struct Call {
     pub revision: Revision,
     /// What whoever stands before this endpoint has put into the HTTP request.
     pub extensions: http::Extensions,
+    /// Whose share of what is bounded the request draws on.
+    pub client: Client,
+    /// When it arrived, which is when its time limit starts.
+    pub(crate) arrived: Instant,
+    pub(crate) memory: Option<Arc<Reserved>>,
     progress: Option<Arc<Reporter>>,
     /// Whoever subscribes where there is a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
@@ -24,7 +29,20 @@ pub struct Call {
 impl Call {
     /// A call in this revision whose caller wants to hear nothing before the answer.
     pub fn new(revision: Revision) -> Self {
-        Self { revision, extensions: http::Extensions::new(), progress: None, listener: None }
+        Self {
+            revision,
+            extensions: http::Extensions::new(),
+            client: Client::default(),
+            arrived: Instant::now(),
+            memory: None,
+            progress: None,
+            listener: None,
+        }
+    }
+
+    /// For this client, with contents in this memory.
+    pub(crate) fn by(self, client: Client, unsent: &Arc<Unsent>) -> Self {
+        Self { client, memory: Some(Arc::new(Reserved::new(unsent, client))), ..self }
     }
 
     pub(crate) fn in_revision(self, revision: Revision) -> Self {
@@ -41,6 +59,28 @@ impl Call {
 
     pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {
         Self { listener, ..self }
+    }
+
+    /// Reserves memory for `bytes` more of contents, until the response is sent; call it before the contents are
+    /// loaded. `false` if there is none now: then let go of everything, wait for
+    /// [`memory_is_free`](Self::memory_is_free), and start over.
+    pub fn reserve(&self, bytes: usize) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes))
+    }
+
+    /// Makes sure that memory is reserved for `bytes` of contents in all, which are loaded already. `false` if there is
+    /// none for those that were not reserved before.
+    pub fn reserve_loaded(&self, bytes: usize) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.reserve_loaded(bytes))
+    }
+
+    /// Waits for the memory that [`reserve`](Self::reserve) could not have. `false` if it cannot be had in time, or
+    /// if none was missing.
+    pub async fn memory_is_free(&self) -> bool {
+        match &self.memory {
+            Some(memory) => memory.wait().await,
+            None => false,
+        }
     }
 
     /// Whether the caller wants to hear how far a long request has come.
@@ -63,14 +103,14 @@ impl std::fmt::Debug for Call {
 }
 
 /// Sends `notifications/progress` for one request.
-#[derive(Debug)]
 pub(crate) struct Reporter {
     token: Box<str>,
     began: Instant,
     /// The last value sent, and when, in milliseconds since `began`.
     last: AtomicU64,
     next: AtomicU64,
-    out: mpsc::Sender<Framed>,
+    /// Sends a message, or drops it where the caller does not keep up.
+    send: Box<dyn Fn(Framed) + Send + Sync>,
 }
 
 impl Reporter {
@@ -78,13 +118,13 @@ impl Reporter {
     const PATIENCE: Duration = Duration::from_millis(200);
 
     /// `token` is JSON as it came.
-    pub(crate) fn new(token: &str, out: mpsc::Sender<Framed>) -> Self {
+    pub(crate) fn new(token: &str, send: impl Fn(Framed) + Send + Sync + 'static) -> Self {
         Self {
             token: token.into(),
             began: Instant::now(),
             last: AtomicU64::new(0),
             next: AtomicU64::new(Self::PATIENCE.as_millis() as u64),
-            out,
+            send: Box::new(send),
         }
     }
 
@@ -101,7 +141,6 @@ impl Reporter {
              \"params\":{{\"progressToken\":{},\"progress\":{done}{total}}}}}",
             self.token
         );
-        // A caller who does not keep up misses a report, never the answer.
-        let _ = self.out.try_send(Framed::whole(message));
+        (self.send)(Framed::whole(message));
     }
 }

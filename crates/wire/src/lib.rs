@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 mod again;
+mod budget;
 mod call;
 mod envelope;
 mod failure;
@@ -22,7 +23,9 @@ mod request;
 mod revision;
 mod service;
 pub mod stdio;
+mod unsent;
 
+pub use budget::{Budget, Client, Lease};
 pub use call::Call;
 pub use failure::Failure;
 pub use members::{Members, Writer, escape};
@@ -38,12 +41,21 @@ pub struct Limits {
     pub in_flight: usize,
     /// How many messages a batch may hold.
     pub batch: usize,
-    /// How long one request may take.
+    /// How long one request may take, from its arrival on.
     pub time: std::time::Duration,
+    /// How many bytes of contents may be in memory, from before they are loaded until they are sent; one client may
+    /// hold three quarters of it.
+    pub unsent: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message: 4 << 20, in_flight: 32, batch: 64, time: std::time::Duration::from_secs(60) }
+        Self {
+            message: 4 << 20,
+            in_flight: 32,
+            batch: 64,
+            time: std::time::Duration::from_secs(60),
+            unsent: 64 << 20,
+        }
     }
 }

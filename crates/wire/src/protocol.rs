@@ -16,7 +16,7 @@ use crate::members::Members;
 use crate::patience::within;
 use crate::request::{Filter, Meta, Params, Request, missing};
 use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
-use crate::{Call, Era, Failure, Limits, Revision};
+use crate::{Call, Client, Era, Failure, Limits, Revision};
 
 /// A result with nothing in it.
 const EMPTY: Reply = Reply { members: Members::NONE, keep: None };
@@ -46,8 +46,8 @@ impl Protocol {
     }
 
     /// Somebody who may want to hear of changes.
-    pub(crate) fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
-        self.service.listener()
+    pub(crate) fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+        self.service.listener(client)
     }
 
     /// What the service counts.
@@ -57,9 +57,8 @@ impl Protocol {
 
     /// Answers a request, with a bound on how long that may take.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
-        let began = Instant::now();
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
-        let reply = match within(self.limits.time, reply).await {
+        let reply = match within(self.limits.time.saturating_sub(call.arrived.elapsed()), reply).await {
             Some(Ok(reply)) => reply,
             Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");
@@ -75,7 +74,7 @@ impl Protocol {
             }
         };
         let error = reply.as_ref().err().map(|error| error.code);
-        tracing::debug!(?request, error, took = ?began.elapsed(), "answered");
+        tracing::debug!(?request, error, took = ?call.arrived.elapsed(), "answered");
         match reply {
             Ok(reply) => self.frame(call.revision, id, reply),
             Err(error) => Framed::error(Some(id), &error),
@@ -106,7 +105,7 @@ impl Protocol {
     }
 
     /// Answers the requests of a batch one after the other; `None` if it holds none.
-    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[Box<str>]) -> Option<Framed> {
+    pub(crate) async fn batch(&self, session: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
         let Some(call) = session.filter(|call| call.revision.facts().batches) else {
             return refuse("batches are of 2025-03-26 only, and come after `initialize`".to_owned());
@@ -116,7 +115,7 @@ impl Protocol {
         }
         let mut answers = BytesMut::from("[");
         for item in items {
-            let Some(framed) = self.batched(call, item, answers.len()).await else { continue };
+            let Some(framed) = self.batched(call, item.as_ref(), answers.len()).await else { continue };
             if answers.len() > 1 {
                 answers.put_slice(b",");
             }
@@ -198,12 +197,13 @@ impl Protocol {
     /// and once `closing` is cancelled the result that says that it ended well.
     pub(crate) async fn listen(
         &self,
-        revision: Revision,
+        call: &Call,
         id: &Id,
         filter: &Filter,
         closing: CancellationToken,
     ) -> Result<BoxStream<'static, Framed>, ErrorObject> {
-        let listener = self.service.listener().map_err(|failure| failure.object(revision))?;
+        let revision = call.revision;
+        let listener = self.service.listener(call.client).map_err(|failure| failure.object(revision))?;
         let mut granted = json!({});
         if filter.list {
             listener.follow_list().await.map_err(|failure| failure.object(revision))?;

@@ -177,6 +177,20 @@ pub(crate) struct Filter {
 }
 
 impl Request {
+    /// Whether it is answered without asking the service, so that nothing need bound how many are in progress.
+    pub(crate) fn is_free(&self) -> bool {
+        match self {
+            Self::Initialize { .. } | Self::Discover | Self::Ping | Self::Tools | Self::Prompts => true,
+            Self::List { .. }
+            | Self::Templates { .. }
+            | Self::Read { .. }
+            | Self::Complete(_)
+            | Self::Subscribe { .. }
+            | Self::Unsubscribe { .. }
+            | Self::Listen(_) => false,
+        }
+    }
+
     /// Reads a request in the words of `revision`.
     pub(crate) fn parse(revision: Revision, method: &str, params: &Params<'_>) -> Result<Self, ErrorObject> {
         let cursor = || params.cursor.as_ref().map(|value| owned("cursor", value)).transpose();

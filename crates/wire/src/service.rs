@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use crate::{Call, Failure, Members, Revision};
+use crate::{Call, Client, Failure, Members, Revision};
 
 /// What a request is answered with.
 pub type Answer = Result<Reply, Failure>;
@@ -35,8 +35,8 @@ pub trait Service: Send + Sync + 'static {
     /// Answers `completion/complete`.
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer;
 
-    /// Somebody who may want to hear of changes; an error if there are too many already.
-    fn listener(&self) -> Result<Arc<dyn Listener>, Failure>;
+    /// Somebody of this client who may want to hear of changes; an error if there are too many already.
+    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 
     /// What there is now, by names that end up in the metrics.
     fn counts(&self) -> Vec<(&'static str, usize)> {

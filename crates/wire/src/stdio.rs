@@ -20,6 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(target_os = "linux")]
 use crate::again::Again;
+use crate::budget::{Budget, Client};
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
@@ -27,6 +28,7 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::protocol::{self, Protocol};
 use crate::request::{Filter, Params, Request};
+use crate::unsent::{Room, Unsent};
 use crate::{Limits, Listener, Revision, Service};
 
 pub use crate::pipes::standard;
@@ -40,6 +42,9 @@ const MOST: usize = 128 << 10;
 
 /// For each request in flight, how many are read in all before the client has to wait.
 const READ: usize = 8;
+
+/// A message counts once more for each so many bytes.
+const LARGE: usize = 64 << 10;
 
 /// How many `subscriptions/listen` streams one client may have open at once.
 const LISTENS: usize = 64;
@@ -60,11 +65,14 @@ where
     R: Read + Send + 'static,
     W: Outlet,
 {
-    let (queue, mut queued) = mpsc::channel::<Framed>(4);
+    let (queue, mut queued) = mpsc::channel::<Response>(4);
+    // The client is the only one, and what it does not read keeps nobody else waiting.
+    let unsent = Unsent::new(Budget::with_share(limits.unsent, limits.unsent), limits.time);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
         read: Arc::new(Semaphore::new(READ * limits.in_flight)),
         listens: Arc::new(Semaphore::new(LISTENS)),
+        unsent,
         protocol: Protocol::new(service, limits),
         output: Mutex::new(Output::new(output)),
         running: Mutex::default(),
@@ -73,13 +81,14 @@ where
     });
     let writing = connection.clone();
     let writer = tokio::task::spawn_blocking(move || -> io::Result<()> {
-        while let Some(framed) = queued.blocking_recv() {
+        while let Some(Response { framed, room }) = queued.blocking_recv() {
             let end = framed.size() == 0;
             let mut output = lock(&writing.output);
             output.push(framed)?;
             if queued.is_empty() {
                 output.flush()?;
             }
+            drop(room);
             // The connection itself holds a sender, so the end is told by an empty message.
             if end {
                 break;
@@ -100,7 +109,7 @@ where
         let all = u32::try_from(READ * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
         let _ = connection.read.acquire_many(all).await;
         let _ = connection.listens.acquire_many(LISTENS as u32).await;
-        let _ = connection.queue.send(Framed::whole("")).await;
+        let _ = connection.queue.send(Framed::whole("").into()).await;
         writer.await.map_err(io::Error::other)?
     };
     let written = tokio::time::timeout(GRACE, ended).await;
@@ -116,9 +125,23 @@ struct Connection<W> {
     /// Those in flight, and those that wait for their turn.
     read: Arc<Semaphore>,
     listens: Arc<Semaphore>,
+    /// Bounds the contents in memory.
+    unsent: Arc<Unsent>,
     running: Mutex<HashMap<Id, AbortHandle>>,
-    queue: mpsc::Sender<Framed>,
+    queue: mpsc::Sender<Response>,
     closing: CancellationToken,
+}
+
+/// A message that waits to be written, with the memory that it is in.
+struct Response {
+    framed: Framed,
+    room: Option<Room>,
+}
+
+impl From<Framed> for Response {
+    fn from(framed: Framed) -> Self {
+        Self { framed, room: None }
+    }
 }
 
 /// What `initialize` has agreed on.
@@ -146,9 +169,11 @@ impl<W: Outlet> Connection<W> {
                 }
                 Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
                 Some(Line::Whole(line, since)) => match envelope::parse(line) {
-                    Ok(Incoming::One(message)) => self.message(runtime, &mut session, since, message)?,
+                    Ok(Incoming::One(message)) => {
+                        self.message(runtime, &mut session, since, line.len(), message)?;
+                    }
                     Ok(Incoming::Batch(batch)) => {
-                        self.batch(runtime, session.as_ref(), &batch)?;
+                        self.batch(runtime, session.as_ref(), line.len(), &batch)?;
                     }
                     Err(Malformed { id, error }) => self.write(Framed::error(id.as_ref(), &error))?,
                 },
@@ -162,6 +187,7 @@ impl<W: Outlet> Connection<W> {
         runtime: &Handle,
         session: &mut Option<Session>,
         since: Instant,
+        size: usize,
         message: Message<'_>,
     ) -> io::Result<()> {
         match message {
@@ -181,12 +207,16 @@ impl<W: Outlet> Connection<W> {
                 let agreed = session.as_ref().map(|session| session.revision);
                 let read = protocol::read(&method, &params, agreed).and_then(|(revision, request)| {
                     let token = params.meta()?.progress_token();
-                    let reporter = token.map(|token| Reporter::new(token, self.queue.clone()));
-                    Ok((Call::new(revision).reporting(reporter), request))
+                    let reporter = token.map(|token| {
+                        let queue = self.queue.clone();
+                        // A client that does not keep up misses a report, never the answer.
+                        Reporter::new(token, move |framed| drop(queue.try_send(Response::from(framed))))
+                    });
+                    Ok((self.call(revision).reporting(reporter), request))
                 });
                 match read {
                     Err(error) => self.write(Framed::error(Some(&id), &error)),
-                    Ok((call, request)) => self.request(runtime, session, id, call, request),
+                    Ok((call, request)) => self.request(runtime, session, size, id, call, request),
                 }
             }
         }
@@ -214,13 +244,14 @@ impl<W: Outlet> Connection<W> {
         self: &Arc<Self>,
         runtime: &Handle,
         session: &mut Option<Session>,
+        size: usize,
         id: Id,
         call: Call,
         request: Request,
     ) -> io::Result<()> {
         match &request {
             Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
-            Request::Initialize { asked } => match self.protocol.listener() {
+            Request::Initialize { asked } => match self.protocol.listener(call.client) {
                 Ok(listener) => {
                     *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
                 }
@@ -238,10 +269,27 @@ impl<W: Outlet> Connection<W> {
         let call = call.of(session.as_ref().map(|session| session.listener.clone()));
         let connection = self.clone();
         let key = id.clone();
-        let turns = (!matches!(request, Request::Ping)).then(|| self.in_flight.clone());
-        self.answer(runtime, Some(key), turns, async move {
-            Some(connection.protocol.answer(&call, &id, &request).await)
+        let turns = (!request.is_free()).then(|| self.in_flight.clone());
+        self.answer(runtime, Some(key), size, turns, async move {
+            let framed = connection.protocol.answer(&call, &id, &request).await;
+            Some(connection.response(&call, Some(&id), framed).await)
         })
+    }
+
+    fn call(&self, revision: Revision) -> Call {
+        Call::new(revision).by(Client::default(), &self.unsent)
+    }
+
+    /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
+    async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Response {
+        let Some(memory) = &call.memory else { return framed.into() };
+        match memory.settle(framed.size()).await {
+            Some(room) => Response { framed, room: Some(room) },
+            None => {
+                let why = "too many responses wait to be read; read them, and try again";
+                Framed::error(id, &ErrorObject::new(INTERNAL_ERROR, why)).into()
+            }
+        }
     }
 
     /// Begins to send the news of a session.
@@ -254,7 +302,7 @@ impl<W: Outlet> Connection<W> {
         let listener = session.listener.clone();
         let telling = async move {
             protocol::follow(&*listener).await;
-            while queue.send(protocol::notification(&listener.next().await, "")).await.is_ok() {}
+            while queue.send(protocol::notification(&listener.next().await, "").into()).await.is_ok() {}
         };
         runtime.spawn(async move {
             tokio::select! {
@@ -279,14 +327,14 @@ impl<W: Outlet> Connection<W> {
         }
         let task = runtime.spawn(async move {
             let closing = connection.closing.clone();
-            match connection.protocol.listen(call.revision, &id, &filter, closing).await {
+            match connection.protocol.listen(&call, &id, &filter, closing).await {
                 Ok(mut stream) => {
                     while let Some(framed) = stream.next().await {
-                        let _ = connection.queue.send(framed).await;
+                        let _ = connection.queue.send(framed.into()).await;
                     }
                 }
                 Err(error) => {
-                    let _ = connection.queue.send(Framed::error(Some(&id), &error)).await;
+                    let _ = connection.queue.send(Framed::error(Some(&id), &error).into()).await;
                 }
             }
             lock(&connection.running).remove(&id);
@@ -300,34 +348,39 @@ impl<W: Outlet> Connection<W> {
         self: &Arc<Self>,
         runtime: &Handle,
         session: Option<&Session>,
+        size: usize,
         batch: &[&str],
     ) -> io::Result<()> {
         let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
-        let call = session.map(|session| Call::new(session.revision).of(Some(session.listener.clone())));
+        let call = session.map(|session| self.call(session.revision).of(Some(session.listener.clone())));
         let connection = self.clone();
         let turns = Some(self.in_flight.clone());
-        self.answer(
-            runtime,
-            None,
-            turns,
-            async move { connection.protocol.batch(call.as_ref(), &items).await },
-        )
+        self.answer(runtime, None, size, turns, async move {
+            let framed = connection.protocol.batch(call.as_ref(), &items).await?;
+            match &call {
+                Some(call) => Some(connection.response(call, None, framed).await),
+                None => Some(framed.into()),
+            }
+        })
     }
 
-    /// Writes what `answer` gives: at once if it is at hand, later if not. Where there are `turns`, it waits
-    /// for one.
+    /// Writes what `answer` gives to a message of `size` bytes: at once if it is at hand, later if not. Where there are
+    /// `turns`, it waits for one.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,
         id: Option<Id>,
+        size: usize,
         turns: Option<Arc<Semaphore>>,
-        answer: impl Future<Output = Option<Framed>> + Send + 'static,
+        answer: impl Future<Output = Option<Response>> + Send + 'static,
     ) -> io::Result<()> {
-        let read = match self.read.clone().try_acquire_owned() {
+        // Large messages count as several, or so many of them would take too much memory.
+        let count = (1 + size / LARGE).min(READ * self.protocol.limits.in_flight) as u32;
+        let read = match self.read.clone().try_acquire_many_owned(count) {
             Ok(read) => read,
             Err(_) => {
                 lock(&self.output).flush()?;
-                runtime.block_on(self.read.clone().acquire_owned()).map_err(io::Error::other)?
+                runtime.block_on(self.read.clone().acquire_many_owned(count)).map_err(io::Error::other)?
             }
         };
         if let Some(id) = &id
@@ -343,7 +396,7 @@ impl<W: Outlet> Connection<W> {
             (answer.await, turn)
         });
         if let Poll::Ready((framed, _)) = answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return framed.map_or(Ok(()), |framed| self.write(framed));
+            return framed.map_or(Ok(()), |response| self.write(response.framed));
         }
         let connection = self.clone();
         let key = id.clone();

@@ -466,33 +466,6 @@ async fn what_is_no_message_gets_the_status_for_it() {
     assert_eq!(server.bare("GET", "/sse", &[]).await.status(), 404);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn answers_that_nobody_takes_are_bounded() {
-    let server = Server::start(Config { unsent: 40 << 20, ..Config::default() }).await;
-    let read = modern(1, "resources/read", json!({ "uri": "toy:size/16777216" }));
-    let headers = [
-        ("mcp-protocol-version", "2026-07-28"),
-        ("mcp-method", "resources/read"),
-        ("mcp-name", "toy:size/16777216"),
-    ];
-    // The system keeps some of each for itself, but not most of it.
-    let mut unread = Vec::new();
-    loop {
-        let response = server.post(&headers, &read).await;
-        if response.status() == 503 {
-            break;
-        }
-        unread.push(response);
-        assert!(unread.len() < 10, "nothing is refused");
-    }
-    // Small ones go through, and once the large ones are taken, so do they.
-    let (status, _) = server.modern("resources/read", json!({ "uri": "toy:size/3" })).await;
-    assert_eq!(status, 200);
-    drop(unread);
-    let (status, _) = server.modern("resources/read", json!({ "uri": "toy:size/16777216" })).await;
-    assert_eq!(status, 200);
-}
-
 #[tokio::test]
 async fn a_message_that_is_too_large_is_answered_once_it_has_been_sent() {
     let server = Server::start(Config::default()).await;
@@ -560,9 +533,16 @@ async fn http_2_is_spoken_to_those_who_begin_with_it() {
 #[tokio::test]
 async fn sessions_are_bounded() {
     let server = Server::start(Config { sessions: 2, ..Config::default() }).await;
-    server.session("2025-11-25").await;
-    server.session("2025-11-25").await;
-    assert_eq!(server.post(&[], &initialize("2025-11-25")).await.status(), 503);
+    let first = server.session("2025-11-25").await;
+    let second = server.session("2025-11-25").await;
+    // A client has three quarters of the sessions, so each new one ends its oldest.
+    let ping = async |session: &str| {
+        let headers = [("mcp-session-id", session)];
+        server.post(&headers, &request(1, "ping", json!({}))).await.status().as_u16()
+    };
+    assert_eq!((ping(&first).await, ping(&second).await), (200, 200));
+    let third = server.session("2025-11-25").await;
+    assert_eq!([ping(&first).await, ping(&second).await, ping(&third).await], [404, 200, 200]);
 }
 
 #[tokio::test]

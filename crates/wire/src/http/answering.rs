@@ -82,7 +82,7 @@ impl Answering {
                     if written == 0 {
                         return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                     }
-                    self.pulse.moved();
+                    self.pulse.sent(written);
                     sending.rope.advance(written);
                 }
             }

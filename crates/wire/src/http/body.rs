@@ -8,24 +8,24 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use http_body::{Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::pulse::Pulse;
 use crate::envelope::Framed;
 use crate::members::Pieces;
+use crate::unsent::Room;
 
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
 
-/// Room for what is on its way.
-pub(super) type Room = Arc<OwnedSemaphorePermit>;
+/// The memory of what is on its way, held by the body and by each of its pieces.
+pub(super) type Held = Arc<Room>;
 
 /// The body of a response.
 pub struct Body {
     kind: Kind,
-    /// Room for what is on its way, given back when that has left.
-    room: Option<Room>,
+    /// The memory of what is on its way, given back when that has left.
+    room: Option<Held>,
     pulse: Option<Arc<Pulse>>,
 }
 
@@ -38,14 +38,16 @@ enum Kind {
 struct Events {
     stream: BoxStream<'static, Event>,
     pending: Pieces,
+    /// The memory of the event that is pending.
+    room: Option<Room>,
     keep_alive: Interval,
     ended: bool,
 }
 
 /// One event of a stream.
 pub(crate) enum Event {
-    /// A message of the protocol, with the id to resume after where it has one.
-    Message { framed: Framed, id: Option<u64> },
+    /// A message of the protocol, with the id to resume after where it has one, and the memory that it is in.
+    Message { framed: Framed, id: Option<u64>, room: Option<Room> },
     /// Where the old transport takes messages.
     Endpoint(String),
 }
@@ -59,22 +61,32 @@ impl Body {
         Self::of(Kind::Answer(Box::new(pieces)))
     }
 
-    /// Holds room for as long as it is on its way.
-    pub(crate) fn holding(mut self, room: Option<OwnedSemaphorePermit>) -> Self {
+    /// Holds memory for as long as it is on its way.
+    pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
         self.room = room.map(Arc::new);
         self
     }
 
-    /// The room that it holds, to be held by its pieces too: it may be gone before they have left.
-    pub(super) fn room(&self) -> Option<Room> {
-        self.room.clone()
+    /// The memory that it holds, to be held by its pieces too: it may be gone before they have left.
+    pub(super) fn room(&self) -> Option<&Held> {
+        self.room.as_ref()
     }
 
     /// Shows in `pulse` that it moves.
     pub(super) fn watched(mut self, pulse: Arc<Pulse>) -> Self {
         pulse.begin();
+        if let Some(room) = &self.room {
+            room.sending_to(&pulse);
+        }
         self.pulse = Some(pulse);
         self
+    }
+
+    /// The client has taken so many bytes more.
+    pub(super) fn taken(&self, bytes: usize) {
+        if let Some(pulse) = &self.pulse {
+            pulse.sent(bytes);
+        }
     }
 
     /// No body.
@@ -100,6 +112,7 @@ impl Body {
         Self::of(Kind::Events(Box::new(Events {
             stream,
             pending: Pieces::whole(""),
+            room: None,
             keep_alive,
             ended: false,
         })))
@@ -131,7 +144,10 @@ impl Events {
 
     fn push(&mut self, event: Event) {
         let (framed, id) = match event {
-            Event::Message { framed, id } => (framed, id),
+            Event::Message { framed, id, room } => {
+                self.room = room;
+                (framed, id)
+            }
             Event::Endpoint(path) => {
                 self.pending = Pieces::whole(format!("event: endpoint\ndata: {path}\n\n"));
                 return;
@@ -150,7 +166,7 @@ impl Events {
 
 impl From<Framed> for Event {
     fn from(framed: Framed) -> Self {
-        Self::Message { framed, id: None }
+        Self::Message { framed, id: None, room: None }
     }
 }
 
@@ -165,9 +181,23 @@ impl http_body::Body for Body {
         if let Some(pulse) = &self.pulse {
             pulse.moved();
         }
-        let bytes = match &mut self.kind {
+        let this = &mut *self;
+        let bytes = match &mut this.kind {
             Kind::Answer(pieces) => pieces.next(),
-            Kind::Events(events) => ready!(events.poll(context)),
+            Kind::Events(events) => {
+                if events.pending.is_empty() && !events.ended {
+                    // The pieces of the last event hold its memory themselves.
+                    this.room = None;
+                }
+                let bytes = ready!(events.poll(context));
+                if let Some(room) = events.room.take() {
+                    if let Some(pulse) = &this.pulse {
+                        room.sending_to(pulse);
+                    }
+                    this.room = Some(Arc::new(room));
+                }
+                bytes
+            }
         };
         Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }

@@ -12,8 +12,9 @@ use bytes::Bytes;
 
 use super::Endpoint;
 use super::answering::Making;
+use super::guard::Guard;
 use super::headers::{Said, Takes, USUAL};
-use crate::Call;
+use super::sessions::Peer;
 use crate::envelope::{self, Framed, Incoming, Message};
 use crate::request::Request;
 
@@ -23,6 +24,33 @@ const FIELDS: usize = 32;
 /// The largest request that goes the short way, and the largest answer that is put into one piece, in bytes:
 /// no more than the system keeps for a connection anyway.
 const LARGEST: usize = 64 << 10;
+
+/// How much of an unfinished request is kept here. More of it goes the long way, where all bodies together are bounded.
+const UNFINISHED: usize = 8 << 10;
+
+/// Where the requests of a connection come from, and the last host that they named, once that has proven right.
+pub(super) struct Origin {
+    pub(super) peer: Peer,
+    host: Vec<u8>,
+}
+
+impl Origin {
+    pub(super) fn new(peer: Peer) -> Self {
+        Self { peer, host: Vec::new() }
+    }
+
+    /// Whether requests may name this host.
+    fn names(&mut self, guard: &Guard, host: &[u8]) -> bool {
+        if self.host == host {
+            return true;
+        }
+        let right = guard.admits(host);
+        if right {
+            self.host = host.to_vec();
+        }
+        right
+    }
+}
 
 /// What the bytes that a client has sent come to.
 pub(super) enum Verdict {
@@ -97,12 +125,12 @@ impl<'a> Head<'a> {
 
 impl Endpoint {
     /// Looks at what a client has sent since its last request.
-    pub(super) fn express(self: &Arc<Self>, bytes: &[u8]) -> Verdict {
+    pub(super) fn express(self: &Arc<Self>, origin: &mut Origin, bytes: &[u8]) -> Verdict {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let mut request = httparse::Request::new(&mut fields);
         let start = match request.parse(bytes) {
             Ok(httparse::Status::Complete(start)) => start,
-            Ok(httparse::Status::Partial) if bytes.len() < LARGEST => return Verdict::Begun,
+            Ok(httparse::Status::Partial) if bytes.len() < UNFINISHED => return Verdict::Begun,
             _ => return Verdict::Unknown,
         };
         let mut head = Head::default();
@@ -116,16 +144,24 @@ impl Endpoint {
             _ => return Verdict::Unknown,
         };
         if bytes.len() < end {
-            return Verdict::Begun;
+            return if bytes.len() < UNFINISHED { Verdict::Begun } else { Verdict::Unknown };
         }
         let ours = request.method == Some("POST") && request.path == Some("/mcp") && !head.unusual;
-        ours.then(|| self.understood(&head, &bytes[start..end], end)).flatten().unwrap_or(Verdict::Long(end))
+        ours.then(|| self.understood(origin, &head, &bytes[start..end], end))
+            .flatten()
+            .unwrap_or(Verdict::Long(end))
     }
 
-    fn understood(self: &Arc<Self>, head: &Head<'_>, body: &[u8], end: usize) -> Option<Verdict> {
+    fn understood(
+        self: &Arc<Self>,
+        origin: &mut Origin,
+        head: &Head<'_>,
+        body: &[u8],
+        end: usize,
+    ) -> Option<Verdict> {
         let usual = head.accept == Some(USUAL)
             && head.kind == Some(b"application/json")
-            && self.guard.is_usual(head.host?);
+            && origin.names(&self.guard, head.host?);
         if !usual {
             return None;
         }
@@ -146,9 +182,9 @@ impl Endpoint {
         if let Some(answer) = kept.as_ref().and_then(response) {
             return Some(Verdict::Answered(end, answer));
         }
-        let endpoint = self.clone();
+        let (endpoint, call) = (self.clone(), self.call(origin.peer, revision));
         if let Some(framed) = kept {
-            let making = async move { endpoint.framed(Takes::BOTH, Some(&id), framed).await };
+            let making = async move { endpoint.framed(Takes::BOTH, &call, Some(&id), framed).await };
             return Some(Verdict::Understood(end, Box::pin(making)));
         }
         let request = Request::parse(revision, &method, &params).ok()?;
@@ -158,7 +194,7 @@ impl Endpoint {
             return None;
         }
         let making = async move {
-            let (takes, call) = (Takes::BOTH, Call::new(revision));
+            let takes = Takes::BOTH;
             match session {
                 None => endpoint.answer(takes, call, None, &id, request).await,
                 Some(session) => endpoint.in_session(&session, takes, call, None, &id, request).await,

@@ -7,13 +7,14 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::IoSlice;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use http::Version;
 use http_body::{Frame, SizeHint};
 
-use super::body::{Body, Room};
+use super::body::{Body, Held};
 use crate::pool;
 
 /// How many bytes are gathered at most, and a piece more. So much that few calls are needed, and so little
@@ -25,13 +26,16 @@ pub(super) const MOST: usize = 13 * pool::SIZE;
 pub(super) struct Gathered {
     body: Body,
     enough: usize,
+    /// Whether what is handed to hyper counts as taken, since it is not written to a socket that we see.
+    counts: bool,
 }
 
 impl Gathered {
     pub(super) fn new(body: Body, version: Version) -> Self {
         // HTTP/2 cuts everything into small frames again.
-        let enough = if version == Version::HTTP_2 { 1 } else { MOST };
-        Self { body, enough }
+        let counts = version == Version::HTTP_2;
+        let enough = if counts { 1 } else { MOST };
+        Self { body, enough, counts }
     }
 }
 
@@ -43,18 +47,22 @@ impl http_body::Body for Gathered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Rope>, Infallible>>> {
-        let mut rope = Rope { _room: self.body.room(), ..Rope::default() };
+        let mut rope = Rope::default();
         while rope.left < self.enough {
             match Pin::new(&mut self.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(piece) = frame.into_data() {
                         rope.push(piece);
+                        rope.hold(self.body.room());
                     }
                 }
                 Poll::Ready(None) => break,
                 Poll::Pending if rope.left == 0 => return Poll::Pending,
                 Poll::Pending => break,
             }
+        }
+        if self.counts {
+            self.body.taken(rope.left);
         }
         Poll::Ready((rope.left > 0).then(|| Ok(Frame::data(rope))))
     }
@@ -73,14 +81,22 @@ impl http_body::Body for Gathered {
 pub(super) struct Rope {
     pieces: VecDeque<Bytes>,
     left: usize,
-    /// Given back when all of them have left.
-    _room: Option<Room>,
+    /// Their memory, given back when all of them have left.
+    rooms: Vec<Held>,
 }
 
 impl Rope {
     pub(super) fn push(&mut self, piece: Bytes) {
         self.left += piece.len();
         self.pieces.push_back(piece);
+    }
+
+    /// Holds the memory of what was pushed last.
+    fn hold(&mut self, room: Option<&Held>) {
+        let Some(room) = room else { return };
+        if self.rooms.last().is_none_or(|last| !Arc::ptr_eq(last, room)) {
+            self.rooms.push(room.clone());
+        }
     }
 
     pub(super) fn put_before(&mut self, piece: Bytes) {
@@ -118,17 +134,18 @@ impl Buf for Rope {
 #[cfg(test)]
 mod tests {
     use super::{Gathered, MOST, Rope};
+    use crate::budget::{Budget, Client};
     use crate::envelope::Framed;
     use crate::http::body::Body;
     use crate::members::Writer;
+    use crate::unsent::Unsent;
     use bytes::{Buf as _, Bytes};
     use http::Version;
     use http_body::Body as _;
     use std::io::IoSlice;
     use std::pin::Pin;
-    use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
-    use tokio::sync::Semaphore;
+    use std::time::Duration;
 
     fn rope() -> Rope {
         let mut rope = Rope::default();
@@ -186,14 +203,14 @@ mod tests {
 
     #[test]
     fn room_is_given_back_when_the_last_piece_has_left() {
-        let room = Arc::new(Semaphore::new(1));
-        let permit = room.clone().try_acquire_owned().ok();
-        let mut body = Gathered::new(body(MOST / 2).holding(permit), Version::HTTP_11);
+        let unsent = Unsent::new(Budget::new(1), Duration::ZERO);
+        let room = unsent.try_take(Client::default(), 1);
+        let mut body = Gathered::new(body(MOST / 2).holding(room), Version::HTTP_11);
         let rope = next(&mut body).unwrap();
         assert!(body.is_end_stream());
         drop(body);
-        assert_eq!(room.available_permits(), 0);
+        assert_eq!(unsent.used(), 1);
         drop(rope);
-        assert_eq!(room.available_permits(), 1);
+        assert_eq!(unsent.used(), 0);
     }
 }

@@ -11,7 +11,6 @@ use http::header::{
 use http::uri::Authority;
 use http::{Request, Response, StatusCode};
 use std::net::IpAddr;
-use std::sync::OnceLock;
 
 use super::body::Body;
 use super::response;
@@ -20,19 +19,18 @@ use super::response;
 pub(super) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
-    /// The first host that proved right, which most requests name.
-    usual: OnceLock<HeaderValue>,
 }
 
 impl Guard {
     pub(super) fn new(hosts: &[String], origins: &[String]) -> Self {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { hosts: lower(hosts), origins: lower(origins), usual: OnceLock::new() }
+        Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Whether this host is the one that most requests name, and has proven right.
-    pub(super) fn is_usual(&self, host: &[u8]) -> bool {
-        self.usual.get().is_some_and(|usual| usual.as_bytes() == host)
+    /// Whether requests without an origin may name this host.
+    pub(super) fn admits(&self, host: &[u8]) -> bool {
+        let named = HeaderValue::from_bytes(host).ok();
+        named.is_some_and(|host| self.authority(None, Some(&host)).is_ok())
     }
 
     /// Checks host and origin; gives the origin to share the answer with, if there is one.
@@ -42,29 +40,7 @@ impl Guard {
         if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
             return Err("`Host` and `Origin` may be there once");
         }
-        let host = headers.get(HOST);
-        let plain = request.uri().authority().is_none() && !headers.contains_key(ORIGIN);
-        if plain && host.is_some_and(|host| self.is_usual(host.as_bytes())) {
-            return Ok(None);
-        }
-        let named = host.map(|host| host.to_str().unwrap_or_default());
-        let authority: Authority = match (request.uri().authority(), named) {
-            (Some(authority), _) => authority.clone(),
-            (None, Some(named)) => named.parse().map_err(|_| "the `Host` header is not a host")?,
-            (None, None) => return Err("the `Host` header is missing"),
-        };
-        if authority.as_str().contains('@') {
-            return Err("the `Host` header is not a host");
-        }
-        let name = authority.host().to_ascii_lowercase();
-        if !(name == "localhost" || address(&name).is_some() || self.hosts.contains(&name)) {
-            return Err(
-                "this host name is not served here; allow it with `--allow-host`, or `allow_host` in code",
-            );
-        }
-        if let (true, Some(host)) = (plain, host) {
-            let _ = self.usual.set(host.clone());
-        }
+        let authority = self.authority(request.uri().authority(), headers.get(HOST))?;
         let Some(origin) = headers.get(ORIGIN) else { return Ok(None) };
         if self.welcome(origin, &authority) {
             Ok(Some(origin.clone()))
@@ -73,6 +49,28 @@ impl Guard {
                 "pages of this origin may not ask here; allow it with `--allow-origin`, or `allow_origin` in code",
             )
         }
+    }
+
+    /// Who is asked, which must be known here.
+    fn authority(
+        &self,
+        asked: Option<&Authority>,
+        host: Option<&HeaderValue>,
+    ) -> Result<Authority, &'static str> {
+        let named = host.map(|host| host.to_str().unwrap_or_default());
+        let authority: Authority = match (asked, named) {
+            (Some(authority), _) => authority.clone(),
+            (None, Some(named)) => named.parse().map_err(|_| "the `Host` header is not a host")?,
+            (None, None) => return Err("the `Host` header is missing"),
+        };
+        if authority.as_str().contains('@') {
+            return Err("the `Host` header is not a host");
+        }
+        let name = authority.host().to_ascii_lowercase();
+        if name == "localhost" || address(&name).is_some() || self.hosts.contains(&name) {
+            return Ok(authority);
+        }
+        Err("this host name is not served here; allow it with `--allow-host`, or `allow_host` in code")
     }
 
     fn welcome(&self, origin: &HeaderValue, served: &Authority) -> bool {

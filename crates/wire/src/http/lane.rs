@@ -16,32 +16,37 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tokio_util::io::poll_read_buf;
 
 use super::Endpoint;
 use super::answering::Answering;
-use super::express::Verdict;
+use super::express::{Origin, Verdict};
 use super::pulse::Pulse;
+use super::sessions::Peer;
+use crate::unsent::Room;
 
 /// How much is read at once, and how much may wait for an answer to be written.
 const CHUNK: usize = 8 << 10;
 
-/// How long an answer may take that nobody may be waiting for any more: a client that has closed its side
+/// How long each answer may take that nobody may be waiting for any more: a client that has closed its side
 /// either waits for the answer or has left, and nothing tells which.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A connection to a client.
 pub(super) struct Lane {
     stream: TcpStream,
     endpoint: Arc<Endpoint>,
     pulse: Arc<Pulse>,
+    origin: Origin,
     /// What was read and is neither answered nor passed on.
     waiting: BytesMut,
     /// How much of that is a request on its way to hyper.
     passing: usize,
     /// An answer that is not sent whole.
     answer: Bytes,
+    /// The memory of that answer, once the client does not take it at once.
+    room: Option<Room>,
     /// An answer that is made here.
     answering: Option<Box<Answering>>,
     state: State,
@@ -61,14 +66,16 @@ enum State {
 }
 
 impl Lane {
-    pub(super) fn new(stream: TcpStream, endpoint: Arc<Endpoint>, pulse: Arc<Pulse>) -> Self {
+    pub(super) fn new(stream: TcpStream, endpoint: Arc<Endpoint>, peer: Peer, pulse: Arc<Pulse>) -> Self {
         Self {
             stream,
             endpoint,
             pulse,
+            origin: Origin::new(peer),
             waiting: BytesMut::new(),
             passing: 0,
             answer: Bytes::new(),
+            room: None,
             answering: None,
             state: State::Rests,
             leaving: None,
@@ -80,7 +87,12 @@ impl Lane {
         if self.state != State::Rests || self.waiting.is_empty() {
             return false;
         }
-        match self.endpoint.express(&self.waiting) {
+        let verdict = self.endpoint.express(&mut self.origin, &self.waiting);
+        if let (Some(leaving), false) = (&mut self.leaving, matches!(verdict, Verdict::Begun)) {
+            // Each request has its own time.
+            leaving.as_mut().reset(Instant::now() + PATIENCE);
+        }
+        match verdict {
             Verdict::Answered(size, answer) => {
                 self.pulse.served();
                 self.waiting.advance(size);
@@ -121,12 +133,19 @@ impl Lane {
 
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.answer.is_empty() {
-            let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.answer))?;
+            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(context, &self.answer)? else {
+                self.count_unsent();
+                return Poll::Pending;
+            };
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.answer.advance(sent);
+            if self.room.is_some() {
+                self.pulse.sent(sent);
+            }
         }
+        self.room = None;
         if let Some(answering) = &mut self.answering {
             ready!(answering.poll(context, &mut self.stream, &self.endpoint.closing))?;
             self.answering = None;
@@ -182,10 +201,26 @@ impl Lane {
         }
     }
 
+    /// Counts an answer that the client does not take at once among those that wait. Where there are too many of
+    /// them, it waits all the same, and those clients are let go that have taken too little.
+    fn count_unsent(&mut self) {
+        if self.room.is_some() {
+            return;
+        }
+        let unsent = &self.endpoint.unsent;
+        self.room = unsent.try_take(self.origin.peer.client, self.answer.len());
+        let room = self.room.get_or_insert_with(|| {
+            unsent.close_slow_connections();
+            unsent.uncounted()
+        });
+        room.sending_to(&self.pulse);
+    }
+
     /// Drops what nobody waits for any more, or hyper would wait for it before it closes.
     fn give_up(&mut self) {
         self.answering = None;
         self.answer = Bytes::new();
+        self.room = None;
     }
 }
 
@@ -211,7 +246,7 @@ impl Write for Lane {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.pulse.moved();
+        self.pulse.sent(written);
         Poll::Ready(Ok(written))
     }
 
@@ -221,7 +256,7 @@ impl Write for Lane {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
-        self.pulse.moved();
+        self.pulse.sent(written);
         Poll::Ready(Ok(written))
     }
 

@@ -96,7 +96,7 @@ impl Mailbox {
             sent.news.remove(&oldest);
         }
         sent.news.insert(news, Told { id, when: Instant::now(), stream });
-        Event::Message { framed, id: Some(id) }
+        Event::Message { framed, id: Some(id), room: None }
     }
 }
 

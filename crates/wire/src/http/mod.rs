@@ -2,6 +2,7 @@
 
 mod answering;
 mod body;
+mod connections;
 mod express;
 mod gather;
 mod guard;
@@ -12,6 +13,7 @@ mod old;
 mod pulse;
 mod response;
 mod session;
+mod sessions;
 mod streamable;
 
 use std::io;
@@ -25,20 +27,21 @@ use http_body::Body as HttpBody;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
+use self::connections::{Arrival, Connections};
 use self::gather::Gathered;
 use self::guard::Guard;
 use self::lane::Lane;
 use self::old::Old;
-use self::pulse::Pulse;
-use self::session::Sessions;
+use self::sessions::{Peer, Sessions};
+use crate::budget::{Budget, Client};
 use crate::protocol::Protocol;
+use crate::unsent::Unsent;
 use crate::{Limits, Service};
 
 /// How HTTP is served.
@@ -50,16 +53,16 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Origins, beside local ones and the server's own, whose pages may ask.
     pub origins: Vec<String>,
-    /// How many sessions there may be at once.
+    /// How many sessions there may be at once. Of this and of all that follows, one client may have three quarters.
     pub sessions: usize,
     /// How long a session may be idle before it ends.
     pub idle: Duration,
-    /// How many connections there may be at once.
+    /// How many connections there may be at once; fewer where the process may not have as many files open.
     pub connections: usize,
-    /// How many requests are worked on at once; others wait.
-    pub turns: usize,
-    /// How many bytes of large answers may wait for clients to take them.
-    pub unsent: usize,
+    /// How many requests may be in progress at once; further ones are refused.
+    pub requests: usize,
+    /// How many bytes of request bodies may be in memory at once.
+    pub bodies: usize,
     /// How many `subscriptions/listen` streams there may be at once.
     pub listens: usize,
     /// How often a stream with nothing to say shows that it lives.
@@ -77,8 +80,8 @@ impl Default for Config {
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
             connections: 20_000,
-            turns: 64,
-            unsent: 128 << 20,
+            requests: 4_096,
+            bodies: 32 << 20,
             listens: 15_000,
             keep_alive: Duration::from_secs(15),
             sse: false,
@@ -92,12 +95,15 @@ pub struct Endpoint {
     guard: Guard,
     sessions: Sessions,
     old: Option<Old>,
-    /// Bounds the requests worked on at once.
-    turns: Arc<Semaphore>,
-    /// Bounds the large answers that clients have not taken yet, in KiB.
-    room: Arc<Semaphore>,
-    listens: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    /// Bounds the requests in progress.
+    requests: Arc<Budget>,
+    /// Bound the request bodies in memory: those of moderate size have a quarter of it.
+    bodies: Arc<Budget>,
+    moderate_bodies: Arc<Budget>,
+    /// Bounds the contents in memory.
+    unsent: Arc<Unsent>,
+    listens: Arc<Budget>,
+    connections: Arc<Connections>,
     config: Config,
     /// Ends the streams that would otherwise stay open.
     closing: CancellationToken,
@@ -111,10 +117,12 @@ impl Endpoint {
             guard: Guard::new(&config.hosts, &config.origins),
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
-            turns: Arc::new(Semaphore::new(config.turns)),
-            room: Arc::new(Semaphore::new(config.unsent >> 10)),
-            listens: Arc::new(Semaphore::new(config.listens)),
-            connections: Arc::new(Semaphore::new(config.connections)),
+            requests: Budget::new(config.requests),
+            bodies: Budget::new(config.bodies - config.bodies / 4),
+            moderate_bodies: Budget::new(config.bodies / 4),
+            unsent: Unsent::new(Budget::new(config.limits.unsent), PATIENCE),
+            listens: Budget::new(config.listens),
+            connections: Connections::new(config.connections),
             config,
             closing: CancellationToken::new(),
         })
@@ -142,16 +150,25 @@ impl Endpoint {
         response
     }
 
+    /// Where a request comes from: as our own server says, or whoever embeds this endpoint.
+    fn peer<B>(&self, request: &Request<B>) -> Peer {
+        let extensions = request.extensions();
+        let client = || extensions.get::<Client>().copied().unwrap_or_default();
+        extensions.get::<Peer>().copied().unwrap_or_else(|| Peer { client: client(), connection: None })
+    }
+
     /// What there is now, for a monitor.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let (sessions, streams) = self.sessions.count();
-        let listens = self.config.listens - self.listens.available_permits();
-        let connections = self.config.connections - self.connections.available_permits();
         let mut counts = vec![
-            ("connections", connections),
+            ("connections", self.connections.count()),
+            ("connections_limit", self.connections.most()),
+            ("requests", self.requests.used()),
+            ("request_body_bytes", self.bodies.used() + self.moderate_bodies.used()),
+            ("unsent_bytes", self.unsent.used()),
             ("sessions", sessions),
             ("session_streams", streams),
-            ("listen_streams", listens),
+            ("listen_streams", self.listens.used()),
         ];
         counts.extend(self.protocol.counts());
         counts
@@ -169,12 +186,15 @@ impl Endpoint {
             (&Method::DELETE, "/mcp") => self.delete(&request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
             (&Method::GET, "/metrics") => response::metrics(&self.counts()),
-            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(),
+            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(&request),
             (&Method::POST, "/message") if self.old.is_some() => self.old_message(request).await,
             _ => response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`"),
         }
     }
 }
+
+/// How long a response waits for memory.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long requests in flight may take to end once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -182,8 +202,23 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often a connection of HTTP/2 must show that it lives.
 const PING: Duration = Duration::from_secs(30);
 
-/// The most bytes of the heads of requests that are read ahead.
-const HEADS: usize = 64 << 10;
+/// The most bytes of the head of a request, and of events that hyper writes ahead, for each connection.
+const HEAD: usize = 16 << 10;
+
+/// How many requests one connection of HTTP/2 may have open at once.
+const STREAMS: u32 = 64;
+
+/// How many bytes of bodies one connection of HTTP/2 may send ahead, in all and for each request.
+const WINDOW: u32 = 128 << 10;
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// How many bytes of each response hyper may hold for a connection of HTTP/2.
+const SEND_BUFFER: usize = 16 << 10;
+
+/// After what time the first bytes of a connection are looked at again where they do not tell its version, at first
+/// and at most.
+const PEEK: Duration = Duration::from_millis(5);
+const SELDOM: Duration = Duration::from_millis(640);
 
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then lets requests in flight end.
 pub async fn serve(
@@ -194,17 +229,20 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     // How long a head may take is seen to by the pulse, which costs no timer for each request.
     let mut http1 = http1::Builder::new();
-    http1.header_read_timeout(None).max_buf_size(HEADS);
+    http1.header_read_timeout(None).max_buf_size(HEAD);
     let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2.timer(TokioTimer::new()).keep_alive_interval(PING).max_concurrent_streams(128);
+    http2
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING)
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD as u32)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .max_send_buf_size(SEND_BUFFER);
     let builders = Arc::new((http1, http2));
     let mut sweep = tokio::time::interval(Duration::from_secs(30));
     loop {
-        let permit = tokio::select! {
-            () = stop.cancelled() => break,
-            permit = endpoint.connections.clone().acquire_owned() => permit.map_err(io::Error::other)?,
-        };
-        let (stream, peer): (_, SocketAddr) = tokio::select! {
+        let (stream, address): (_, SocketAddr) = tokio::select! {
             () = stop.cancelled() => break,
             _ = sweep.tick() => {
                 endpoint.sessions.sweep();
@@ -223,61 +261,10 @@ pub async fn serve(
         if let Err(cause) = stream.set_nodelay(true) {
             tracing::debug!(%cause, "could not set TCP_NODELAY");
         }
-        let endpoint = endpoint.clone();
-        let served = endpoint.clone();
-        let pulse = Arc::<Pulse>::default();
-        let (seen, watched) = (pulse.clone(), pulse.clone());
-        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            seen.asked();
-            let (endpoint, pulse) = (endpoint.clone(), seen.clone());
-            // Boxed, or the connection would keep room for it for as long as a stream is open.
-            Box::pin(async move {
-                let version = request.version();
-                let response = endpoint.handle(request).await;
-                Ok::<_, std::convert::Infallible>(
-                    response.map(|body| Gathered::new(body.watched(pulse), version)),
-                )
-            })
-        });
-        let (builders, watcher, stop) = (builders.clone(), graceful.watcher(), stop.clone());
-        tokio::spawn(async move {
-            // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
-            let connection = async move {
-                let version = tokio::select! {
-                    () = stop.cancelled() => return Ok(()),
-                    version = version(&stream) => version,
-                };
-                let (http1, http2) = &*builders;
-                match version {
-                    // Boxed, since it is the larger one by far.
-                    Version::HTTP_2 => {
-                        let stream = TokioIo::new(stream);
-                        Box::pin(watcher.watch(http2.serve_connection(stream, service))).await
-                    }
-                    _ => {
-                        let lane = Lane::new(stream, served, watched);
-                        watcher.watch(http1.serve_connection(lane, service)).await
-                    }
-                }
-            };
-            let mut connection = pin!(connection);
-            let mut look = tokio::time::interval_at(Instant::now() + pulse::LOOK, pulse::LOOK);
-            loop {
-                tokio::select! {
-                    ended = &mut connection => {
-                        if let Err(cause) = ended {
-                            tracing::debug!(%cause, %peer, "a connection ended early");
-                        }
-                        break;
-                    }
-                    _ = look.tick() => if let Some(why) = pulse.stopped() {
-                        tracing::debug!(%peer, why, "let go of a connection");
-                        break;
-                    },
-                }
-            }
-            drop(permit);
-        });
+        let arrival = endpoint.connections.arrive(address.ip());
+        let (stop, graceful) = (stop.clone(), graceful.watcher());
+        let served = Served { endpoint: endpoint.clone(), builders: builders.clone(), graceful, stop };
+        tokio::spawn(served.connection(stream, arrival));
     }
     drop(listener);
     endpoint.closing.cancel();
@@ -285,13 +272,92 @@ pub async fn serve(
     Ok(())
 }
 
+/// What a connection is served with.
+struct Served {
+    endpoint: Arc<Endpoint>,
+    builders: Arc<(http1::Builder, http2::Builder<TokioExecutor>)>,
+    graceful: Watcher,
+    stop: CancellationToken,
+}
+
+impl Served {
+    /// Serves a connection until it ends, or has to end.
+    async fn connection(self, stream: TcpStream, arrival: Arrival) {
+        let (peer, pulse) = (arrival.peer, arrival.pulse.clone());
+        let Some(_lease) = arrival.admitted(&stream).await else { return };
+        let Self { endpoint, builders, graceful, stop } = self;
+        let (asked, watched, served) = (pulse.clone(), pulse.clone(), endpoint.clone());
+        let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+            asked.asked();
+            let (endpoint, pulse) = (endpoint.clone(), asked.clone());
+            // Boxed, or the connection would keep room for it for as long as a stream is open.
+            Box::pin(async move {
+                let version = request.version();
+                request.extensions_mut().insert(peer);
+                let response = endpoint.handle(request).await;
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|body| Gathered::new(body.watched(pulse), version)),
+                )
+            })
+        });
+        // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
+        let connection = async move {
+            let version = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                version = version(&stream) => version,
+            };
+            let (http1, http2) = &*builders;
+            match version {
+                // Boxed, since it is the larger one by far.
+                Version::HTTP_2 => {
+                    let stream = TokioIo::new(stream);
+                    Box::pin(graceful.watch(http2.serve_connection(stream, service))).await
+                }
+                _ => {
+                    let lane = Lane::new(stream, served, peer, watched);
+                    graceful.watch(http1.serve_connection(lane, service)).await
+                }
+            }
+        };
+        let mut connection = pin!(connection);
+        let mut look = tokio::time::interval_at(Instant::now() + pulse::LOOK, pulse::LOOK);
+        loop {
+            tokio::select! {
+                ended = &mut connection => {
+                    if let Err(cause) = ended {
+                        tracing::debug!(%cause, ?peer, "a connection ended early");
+                    }
+                    break;
+                }
+                () = pulse.closed() => {
+                    tracing::debug!(?peer, "closed a connection, as others need what it holds");
+                    break;
+                }
+                _ = look.tick() => if let Some(why) = pulse.stopped() {
+                    tracing::debug!(?peer, why, "let go of a connection");
+                    break;
+                },
+            }
+        }
+    }
+}
+
 /// Which version a connection speaks, told from its first bytes, which stay where they are. Where they are
 /// read first, as hyper-util's `auto` does, hyper gets the head of the request in two pieces and doubles
 /// its buffer for the second.
 async fn version(stream: &TcpStream) -> Version {
-    let mut first = [0; 3];
-    match stream.peek(&mut first).await {
-        Ok(3) if first == *b"PRI" => Version::HTTP_2,
-        _ => Version::HTTP_11,
+    const PREFACE: &[u8] = b"PRI";
+    let mut first = [0; PREFACE.len()];
+    let mut pause = PEEK;
+    loop {
+        match stream.peek(&mut first).await {
+            Ok(read @ 1..) if read < PREFACE.len() && PREFACE.starts_with(&first[..read]) => {
+                // What is there already is ready at once, so only time tells whether there is more.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(SELDOM);
+            }
+            Ok(_) if first == *PREFACE => return Version::HTTP_2,
+            _ => return Version::HTTP_11,
+        }
     }
 }

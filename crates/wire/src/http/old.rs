@@ -12,14 +12,17 @@ use http_body::Body as HttpBody;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
-use super::session::unguessable;
-use super::streamable::body;
+use super::sessions::unguessable;
+use super::streamable::{TOO_MANY, UNSENT, busy};
 use super::{Endpoint, response};
+use crate::budget::Lease;
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
+use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
+use crate::patience::within;
 use crate::protocol;
 use crate::request::Request;
-use crate::{Call, Listener, Revision};
+use crate::{Listener, Revision};
 
 /// How many answers wait for a client that does not read.
 const WAITING: usize = 8;
@@ -33,7 +36,7 @@ pub(super) struct Old {
 #[derive(Clone)]
 struct Client {
     revision: Option<Revision>,
-    answers: mpsc::Sender<Framed>,
+    answers: mpsc::Sender<Event>,
     listener: Arc<dyn Listener>,
 }
 
@@ -41,6 +44,7 @@ struct Client {
 struct Leave {
     id: String,
     open: Arc<Mutex<HashMap<String, Client>>>,
+    _lease: Lease,
 }
 
 impl Drop for Leave {
@@ -50,24 +54,20 @@ impl Drop for Leave {
 }
 
 impl Endpoint {
-    pub(super) fn old_stream(&self) -> Response<Body> {
+    pub(super) fn old_stream<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
         let (Some(old), Some(id)) = (&self.old, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
-        let Ok(listener) = self.protocol.listener() else {
-            return response::bare(StatusCode::SERVICE_UNAVAILABLE);
-        };
+        let client = self.peer(request).client;
+        let full = || busy(None, "there are too many streams open; try again later");
+        let Some(lease) = self.listens.try_take(client, 1) else { return full() };
+        let Ok(listener) = self.protocol.listener(client) else { return full() };
         let (answers, receiver) = mpsc::channel(WAITING);
-        let mut open = lock(&old.open);
-        if open.len() >= self.config.sessions {
-            let why = "there are too many sessions; try again later";
-            return response::refusal(StatusCode::SERVICE_UNAVAILABLE, why);
-        }
-        open.insert(id.clone(), Client { revision: None, answers, listener: listener.clone() });
+        lock(&old.open).insert(id.clone(), Client { revision: None, answers, listener: listener.clone() });
         let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
-        let leave = Leave { id, open: old.open.clone() };
+        let leave = Leave { id, open: old.open.clone(), _lease: lease };
         let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
-            receiver.recv().await.map(|framed| (Event::from(framed), (receiver, leave)))
+            receiver.recv().await.map(|event| (event, (receiver, leave)))
         });
         let news = stream::unfold(listener, async |listener| {
             Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
@@ -93,15 +93,18 @@ impl Endpoint {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
         // The place for the answer is taken first, so that what cannot be sent is not computed.
-        let Ok(place) = answers.reserve().await else {
-            return response::refusal(StatusCode::NOT_FOUND, "this session has ended");
+        let place = match within(self.protocol.limits.time, answers.reserve()).await {
+            Some(Ok(place)) => place,
+            Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),
+            None => return busy(None, "the stream is not being read, and has too much waiting on it"),
         };
+        let peer = self.peer(&request);
         let (head, incoming) = request.into_parts();
-        let bytes = match body(&head.headers, incoming, self.protocol.limits.message).await {
-            Ok(bytes) => bytes,
+        let received = match self.receive(peer.client, &head.headers, incoming).await {
+            Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        let (id_of_request, method, params) = match envelope::parse(&bytes) {
+        let (id_of_request, method, params) = match envelope::parse(&received.bytes) {
             Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
             Ok(Incoming::One(Message::Notification { method, .. })) => {
                 if method == "notifications/initialized" {
@@ -116,19 +119,29 @@ impl Endpoint {
             Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
         };
         let read = protocol::read(&method, &params, revision);
-        let framed = match read {
-            Err(error) => Framed::error(Some(&id_of_request), &error),
+        let event = match read {
+            Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
             Ok((revision, request)) => {
                 if let Request::Initialize { asked } = &request
                     && let Some(client) = lock(&old.open).get_mut(&id)
                 {
                     client.revision = Some(Revision::negotiate(asked));
                 }
-                let call = Call::new(revision).with(&head.extensions).of(Some(listener));
-                self.protocol.answer(&call, &id_of_request, &request).await
+                let call = self.call(peer, revision).with(&head.extensions).of(Some(listener));
+                let Ok(_lease) = self.admit(&call, &request) else {
+                    return busy(Some(&id_of_request), TOO_MANY);
+                };
+                let framed = self.protocol.answer(&call, &id_of_request, &request).await;
+                match self.room(&call, &framed).await {
+                    Some(room) => Event::Message { framed, id: None, room: Some(room) },
+                    None => {
+                        let error = ErrorObject::new(INTERNAL_ERROR, UNSENT);
+                        Event::from(Framed::error(Some(&id_of_request), &error))
+                    }
+                }
             }
         };
-        place.send(framed);
+        place.send(event);
         response::bare(StatusCode::ACCEPTED)
     }
 }

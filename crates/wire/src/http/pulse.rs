@@ -1,7 +1,11 @@
 //! Whether a connection still lives: a client that sends nothing, or takes nothing, is let go.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::unsent::Recipient;
 
 /// How often to look. Between two looks no clock is read.
 pub(super) const LOOK: Duration = Duration::from_secs(15);
@@ -26,6 +30,10 @@ pub(super) struct Pulse {
     looks: AtomicU32,
     /// How many looks there had been at the last sign of life.
     moved: AtomicU32,
+    /// How many bytes of responses the client has taken.
+    taken: AtomicU64,
+    /// Told when others need what the connection holds.
+    closing: Notify,
 }
 
 impl Pulse {
@@ -58,6 +66,22 @@ impl Pulse {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The client has taken so many bytes more.
+    pub(super) fn sent(&self, bytes: usize) {
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.moved();
+    }
+
+    /// Whether the client has sent no request yet.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.any.load(Ordering::Relaxed)
+    }
+
+    /// Ends when the connection is to be closed because others need what it holds.
+    pub(super) async fn closed(&self) {
+        self.closing.notified().await;
+    }
+
     /// How many bodies have been taken whole, or given up.
     pub(super) fn bodies_ended(&self) -> u32 {
         self.ended.load(Ordering::Relaxed)
@@ -80,6 +104,16 @@ impl Pulse {
             (false, true) => None,
             (true, true) => Some("the client asks nothing"),
         }
+    }
+}
+
+impl Recipient for Pulse {
+    fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        self.closing.notify_one();
     }
 }
 

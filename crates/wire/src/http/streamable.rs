@@ -6,58 +6,106 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::request::Parts as Head;
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
 use super::gather::MOST;
 use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
 use super::session::Session;
+use super::sessions::Peer;
 use super::{Endpoint, response};
+use crate::budget::{Client, Lease};
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::patience::within;
 use crate::protocol;
 use crate::request::{Filter, Params, Request};
+use crate::unsent::Room;
 use crate::{Era, Revision};
 
 /// How much of a body that is too large is read and dropped. Many clients look for an answer only once
 /// they have sent everything, and take a connection that is closed before for a failure.
 const DRAINED: usize = 64 << 20;
 
-/// Answers of up to this many KiB are sent however many wait: hyper and the system keep as much.
-const SMALL: usize = 64;
+/// Why a request is refused that there is no room for.
+pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
+pub(super) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
 
-/// How long a large answer waits for room.
-const WAIT: Duration = Duration::from_secs(5);
+/// A body of up to so many bytes that comes in one piece is not counted: hyper has read it into a buffer of its own.
+const SMALL: usize = 16 << 10;
+
+/// Bodies of up to so many bytes have memory of their own, and do not wait for larger ones.
+const MODERATE: usize = 256 << 10;
 
 /// How long a client may take to send the body of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads the body of a request, which must be JSON and within the limit.
-pub(super) async fn body<B>(headers: &HeaderMap, body: B, limit: usize) -> Result<Bytes, Response<Body>>
-where
-    B: HttpBody + Send,
-    B::Data: Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
-        let why = "the `Content-Type` must be `application/json`";
-        return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+/// How long a client may send nothing of a body while others wait for the memory that the body is in.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// The body of a request, with the memory that it is in.
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    _memory: Lease,
+}
+
+impl Endpoint {
+    /// Reads the body of a request, which must be JSON and within the limit.
+    pub(super) async fn receive<B>(
+        &self,
+        client: Client,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Received, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+            let why = "the `Content-Type` must be `application/json`";
+            return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))
     }
-    let mut body = pin!(body);
-    let collecting = async {
+
+    async fn collect<B>(
+        &self,
+        client: Client,
+        length: Option<usize>,
+        body: B,
+    ) -> Result<Received, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let limit = self.protocol.limits.message;
+        let mut body = pin!(body);
         // Most come in one piece, which needs no copy.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
+        let mut memory = self.bodies.nothing();
         let mut size = 0;
-        while let Some(frame) = body.frame().await {
+        loop {
+            let frame = match within(STALLED, body.frame()).await {
+                Some(Some(frame)) => frame,
+                Some(None) => break,
+                None if memory.is_needed() => {
+                    let why = "the body came too slowly while others waited for memory; try again";
+                    return Err(response::refusal(StatusCode::REQUEST_TIMEOUT, why));
+                }
+                None => continue,
+            };
             let Ok(frame) = frame else {
                 return Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early"));
             };
@@ -68,8 +116,16 @@ where
                 break;
             }
             if size > limit {
-                (first, rest) = (Bytes::new(), BytesMut::new());
-            } else if size == piece {
+                (first, rest, memory) = (Bytes::new(), BytesMut::new(), self.bodies.nothing());
+                continue;
+            }
+            if size > SMALL && size > memory.amount() {
+                // Until there is memory, nothing more is read.
+                let expected = length.unwrap_or(if size <= MODERATE { MODERATE } else { limit });
+                memory = self.memory(client, expected.clamp(size, limit)).await?;
+                rest.reserve(memory.amount().clamp(size, limit) - rest.len());
+            }
+            if size == piece {
                 first = data.copy_to_bytes(piece);
             } else {
                 if rest.is_empty() {
@@ -82,13 +138,23 @@ where
             let why = format!("a message may have {limit} bytes at most");
             return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        Ok(if rest.is_empty() { first } else { rest.freeze() })
-    };
-    let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
-    within(PATIENCE, collecting).await.unwrap_or_else(|| Err(late()))
-}
+        let bytes = if rest.is_empty() { first } else { rest.freeze() };
+        Ok(Received { bytes, _memory: memory })
+    }
 
-impl Endpoint {
+    /// Memory for a body of so many bytes, or more. All of it is taken at once: those who hold a part of it and wait
+    /// for the rest would wait for each other.
+    async fn memory(&self, client: Client, size: usize) -> Result<Lease, Response<Body>> {
+        let (budget, size) = match size {
+            ..=MODERATE => (&self.moderate_bodies, MODERATE),
+            _ => (&self.bodies, size),
+        };
+        budget.take(client, size, tokio::time::Instant::now() + PATIENCE).await.ok_or_else(|| {
+            let why = "too many large requests are being received; try again later";
+            response::refusal(StatusCode::SERVICE_UNAVAILABLE, why)
+        })
+    }
+
     /// Takes one message, or a batch where the session's revision has them.
     pub(super) async fn post<B>(self: Arc<Self>, request: HttpRequest<B>) -> Response<Body>
     where
@@ -96,6 +162,7 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let peer = self.peer(&request);
         let (head, incoming) = request.into_parts();
         let headers = &head.headers;
         let takes = Takes::of(headers);
@@ -103,15 +170,15 @@ impl Endpoint {
             let why = "the `Accept` header must list `application/json` and `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let bytes = match body(headers, incoming, self.protocol.limits.message).await {
-            Ok(bytes) => bytes,
+        let received = match self.receive(peer.client, headers, incoming).await {
+            Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        match envelope::parse(&bytes) {
+        match envelope::parse(&received.bytes) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(&head, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(peer, &head, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
-                let answered = self.request(&head, takes, &id, &method, &params).await;
+                let answered = self.request(peer, &head, takes, &id, &method, &params).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
@@ -126,6 +193,7 @@ impl Endpoint {
 
     async fn request(
         self: Arc<Self>,
+        peer: Peer,
         head: &Head,
         takes: Takes,
         id: &Id,
@@ -151,17 +219,17 @@ impl Endpoint {
                 Err(Refused::Wrong(error)) => return Err(error),
             };
             if let Some(framed) = self.protocol.kept(revision, None, Instant::now(), id, method, params) {
-                return Ok(self.framed(takes, Some(id), framed).await);
+                return Ok(self.framed(takes, &self.call(peer, revision), Some(id), framed).await);
             }
             let request = Request::parse(revision, method, params)?;
+            let call = self.call(peer, revision).with(&head.extensions);
             if let Request::Listen(filter) = &request {
-                return self.listen(takes, revision, id, filter).await;
+                return self.listen(takes, &call, id, filter).await;
             }
-            let call = Call::new(revision).with(&head.extensions);
             return Ok(self.answer(takes, call, token, id, request).await);
         }
         if method == "initialize" {
-            return self.initialize(id, params).await;
+            return self.initialize(peer, id, params).await;
         }
         let session = match self.session(headers) {
             Ok(session) => session,
@@ -169,15 +237,20 @@ impl Endpoint {
         };
         let (listener, now) = (&*session.news.listener, Instant::now());
         if let Some(framed) = self.protocol.kept(session.revision, Some(listener), now, id, method, params) {
-            return Ok(self.framed(takes, Some(id), framed).await);
+            return Ok(self.framed(takes, &self.call(peer, session.revision), Some(id), framed).await);
         }
         // In a session a request that makes no sense is answered like any other.
         let request = match Request::parse(session.revision, method, params) {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        let call = Call::new(session.revision).with(&head.extensions);
+        let call = self.call(peer, session.revision).with(&head.extensions);
         Ok(self.in_session(&session, takes, call, token, id, request).await)
+    }
+
+    /// A call of this peer.
+    pub(super) fn call(&self, peer: Peer, revision: Revision) -> Call {
+        Call::new(revision).by(peer.client, &self.unsent)
     }
 
     /// Answers in a session, unless the client takes the request back or the session ends.
@@ -190,19 +263,35 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
+        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
         let running = session.run(id);
-        let Ok(_permit) = session.in_flight.acquire().await else {
-            return response::bare(StatusCode::ACCEPTED);
+        let waiting = async {
+            // What costs nothing need not wait for what does.
+            if request.is_free() {
+                return Ok(None);
+            }
+            match within(self.protocol.limits.time, session.in_flight.acquire()).await {
+                Some(Ok(permit)) => Ok(Some(permit)),
+                _ => Err(()),
+            }
+        };
+        let permit = tokio::select! {
+            permit = waiting => permit,
+            () = running.token.cancelled() => return response::events(Body::empty()),
+        };
+        let Ok(_permit) = permit else {
+            let why = "the session has too many requests in progress; wait for their responses";
+            return busy(Some(id), why);
         };
         let call = call.of(Some(session.news.listener.clone()));
         tokio::select! {
-            answered = self.answer(takes, call, token, id, request) => answered,
+            answered = self.admitted(lease, takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
             () = running.token.cancelled() => response::events(Body::empty()),
         }
     }
 
-    /// Answers with JSON, or with a stream of events once there is progress to tell.
+    /// Answers a request, unless too many are in progress.
     pub(super) async fn answer(
         self: Arc<Self>,
         takes: Takes,
@@ -211,41 +300,72 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
-        let Ok(turn) = self.turns.clone().acquire_owned().await else {
-            return response::bare(StatusCode::ACCEPTED);
-        };
+        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
+        self.admitted(lease, takes, call, token, id, request).await
+    }
+
+    /// Answers with JSON, or with a stream of events once there is progress to tell.
+    async fn admitted(
+        self: Arc<Self>,
+        lease: Option<Lease>,
+        takes: Takes,
+        call: Call,
+        token: Option<&str>,
+        id: &Id,
+        request: Request,
+    ) -> Response<Body> {
         let Some(token) = token.filter(|_| takes.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
-            return self.framed(takes, Some(id), framed).await;
+            return self.framed(takes, &call, Some(id), framed).await;
         };
         let (sender, mut receiver) = mpsc::channel(8);
-        let call = call.reporting(Some(Reporter::new(token, sender)));
-        let endpoint = self.clone();
-        let (asked, id) = (id.clone(), id.clone());
-        let mut answer = Box::pin(async move { endpoint.protocol.answer(&call, &id, &request).await });
+        // A caller who does not keep up misses a report, never the answer.
+        let send = move |framed| drop(sender.try_send(framed));
+        let call = call.reporting(Some(Reporter::new(token, send)));
+        let (endpoint, asked) = (self.clone(), id.clone());
+        let mut answer = Box::pin(async move {
+            let framed = endpoint.protocol.answer(&call, &asked, &request).await;
+            let room = endpoint.room(&call, &framed).await;
+            // The request is done; what is left to be sent of it is counted in bytes.
+            drop(lease);
+            (framed, room)
+        });
         tokio::select! {
             biased;
-            framed = &mut answer => self.framed(takes, Some(&asked), framed).await,
+            (framed, room) = &mut answer => match room {
+                Some(room) => self.response(takes, framed, room),
+                None => busy(Some(id), UNSENT),
+            },
             Some(first) = receiver.recv() => {
                 let progress = stream::unfold(receiver, async |mut receiver| {
-                    receiver.recv().await.map(|framed| (framed, receiver))
+                    receiver.recv().await.map(|framed| (Event::from(framed), receiver))
+                });
+                let id = id.clone();
+                let answer = answer.map(move |(framed, room)| match room {
+                    Some(room) => Event::Message { framed, id: None, room: Some(room) },
+                    None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, UNSENT))),
                 });
                 // The call holds the sender, so progress ends when the answer is there.
                 let rest = stream::select(progress, answer.into_stream());
-                let events = stream::iter([first]).chain(rest).map(move |framed| {
-                    let _held = &turn;
-                    Event::from(framed)
-                });
+                let events = stream::iter([Event::from(first)]).chain(rest);
                 response::events(Body::events(events.boxed(), self.config.keep_alive))
             }
         }
+    }
+
+    /// Counts a request among those in progress, unless it costs nothing; an error if there are too many.
+    pub(super) fn admit(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
+        if request.is_free() {
+            return Ok(None);
+        }
+        self.requests.try_take(call.client, 1).map(Some).ok_or(())
     }
 
     /// Opens the stream of a client that listens.
     async fn listen(
         &self,
         takes: Takes,
-        revision: Revision,
+        call: &Call,
         id: &Id,
         filter: &Filter,
     ) -> Result<Response<Body>, ErrorObject> {
@@ -253,57 +373,64 @@ impl Endpoint {
             let why = "the `Accept` header must list `text/event-stream`";
             return Ok(response::refusal(StatusCode::NOT_ACCEPTABLE, why));
         }
-        let Ok(permit) = self.listens.clone().try_acquire_owned() else {
-            let why = "there are too many streams open; try again later";
-            return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
+        let (Some(lease), Ok(_admitted)) =
+            (self.listens.try_take(call.client, 1), self.requests.try_take(call.client, 1).ok_or(()))
+        else {
+            return Ok(busy(Some(id), "there are too many streams open; try again later"));
         };
-        let opened = self.protocol.listen(revision, id, filter, self.closing.clone()).await;
+        let opening = self.protocol.listen(call, id, filter, self.closing.clone());
+        let Some(opened) = within(self.protocol.limits.time, opening).await else {
+            return Ok(busy(Some(id), "it took too long to begin to listen; try again later"));
+        };
         let stream = match opened {
             Ok(stream) => stream,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
         let events = stream.map(move |framed| {
-            let _held = &permit;
+            let _held = &lease;
             Event::from(framed)
         });
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive)))
     }
 
-    /// An answer as a response, if there is room for it.
-    pub(super) async fn framed(&self, takes: Takes, id: Option<&Id>, framed: Framed) -> Response<Body> {
-        // What is being sent of something that is encoded meanwhile stands in memory twice.
-        let twice = if framed.encoded().is_none() { framed.size().min(MOST) } else { 0 };
-        let room = match self.room(framed.size() + twice).await {
-            Ok(room) => room,
-            Err(error) => return response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error),
-        };
+    /// An answer as a response, if there is memory for it.
+    pub(super) async fn framed(
+        &self,
+        takes: Takes,
+        call: &Call,
+        id: Option<&Id>,
+        framed: Framed,
+    ) -> Response<Body> {
+        match self.room(call, &framed).await {
+            Some(room) => self.response(takes, framed, room),
+            None => busy(id, UNSENT),
+        }
+    }
+
+    fn response(&self, takes: Takes, framed: Framed, room: Room) -> Response<Body> {
         let response = if takes.json {
             response::json(StatusCode::OK, framed)
         } else {
             let events = stream::iter([Event::from(framed)]);
             response::events(Body::events(events.boxed(), self.config.keep_alive))
         };
-        response.map(|body| body.holding(room))
+        response.map(|body| body.holding(Some(room)))
     }
 
-    /// Room for an answer of this many bytes; small ones need none.
-    async fn room(&self, size: usize) -> Result<Option<OwnedSemaphorePermit>, ErrorObject> {
-        let size = size.min(self.config.unsent) >> 10;
-        if size <= SMALL {
-            return Ok(None);
-        }
-        let acquired = self.room.clone().acquire_many_owned(u32::try_from(size).unwrap_or(u32::MAX));
-        match within(WAIT, acquired).await {
-            Some(Ok(room)) => Ok(Some(room)),
-            _ => {
-                let why = "too many answers wait for their clients to take them; try again later";
-                Err(ErrorObject::new(INTERNAL_ERROR, why))
-            }
+    /// The memory that an answer takes until it is sent, of which its call may have reserved some already.
+    pub(super) async fn room(&self, call: &Call, framed: &Framed) -> Option<Room> {
+        // What is being sent of something that is encoded meanwhile stands in memory twice.
+        let twice = if framed.encoded().is_none() { framed.size().min(MOST) } else { 0 };
+        let size = framed.size() + twice;
+        match &call.memory {
+            Some(memory) => memory.settle(size).await,
+            None => self.unsent.take(call.client, size).await,
         }
     }
 
     async fn initialize(
         self: Arc<Self>,
+        peer: Peer,
         id: &Id,
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
@@ -312,13 +439,13 @@ impl Endpoint {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
-        let listener = self.protocol.listener().map_err(|failure| failure.object(revision))?;
+        let listener = self.protocol.listener(peer.client).map_err(|failure| failure.object(revision))?;
         let session = Session::new(revision, self.protocol.limits.in_flight, listener);
-        let Some(session) = self.sessions.open(session) else {
+        let Some(session) = self.sessions.open(session, peer) else {
             let why = "there are too many sessions; try again later";
             return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
         };
-        let framed = self.protocol.answer(&Call::new(revision), id, &request).await;
+        let framed = self.protocol.answer(&self.call(peer, revision), id, &request).await;
         let mut response = response::json(StatusCode::OK, framed);
         if let Ok(session) = HeaderValue::from_str(&session) {
             response.headers_mut().insert(SESSION, session);
@@ -342,7 +469,7 @@ impl Endpoint {
         response::bare(StatusCode::ACCEPTED)
     }
 
-    async fn batch(self: Arc<Self>, head: &Head, batch: &[&str]) -> Response<Body> {
+    async fn batch(self: Arc<Self>, peer: Peer, head: &Head, batch: &[&str]) -> Response<Body> {
         let headers = &head.headers;
         let session = match self.session(headers) {
             Ok(session) => session,
@@ -352,13 +479,14 @@ impl Endpoint {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let call = Call::new(session.revision).with(&head.extensions).of(Some(session.news.listener.clone()));
-        let items: Vec<Box<str>> = batch.iter().map(|&item| item.into()).collect();
-        let (Ok(_permit), Ok(_turn)) = (session.in_flight.acquire().await, self.turns.acquire().await) else {
-            return response::bare(StatusCode::ACCEPTED);
+        let call = self.call(peer, session.revision).with(&head.extensions);
+        let call = call.of(Some(session.news.listener.clone()));
+        let Some(_admitted) = self.requests.try_take(peer.client, 1) else { return busy(None, TOO_MANY) };
+        let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
+            return busy(None, TOO_MANY);
         };
-        match self.protocol.batch(Some(&call), &items).await {
-            Some(framed) => self.framed(Takes::of(headers), None, framed).await,
+        match self.protocol.batch(Some(&call), batch).await {
+            Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
             None => response::bare(StatusCode::ACCEPTED),
         }
     }
@@ -435,6 +563,14 @@ impl Endpoint {
             Err(error) => Err(response::rejected(None, &error)),
         }
     }
+}
+
+/// The answer to a request that there is no room for now.
+pub(super) fn busy(id: Option<&Id>, why: &'static str) -> Response<Body> {
+    let error = ErrorObject::new(INTERNAL_ERROR, why);
+    let mut response = response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 fn unknown_session() -> Response<Body> {

@@ -1,4 +1,5 @@
 //! A service that answers by its URI, for the tests of the transports.
+#![allow(dead_code, reason = "each test has a part of it")]
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +15,9 @@ use libris_wire::{
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// `toy:size/N` has N bytes, `toy:parts/N` too and is encoded as it is sent, `toy:kept/TEXT` and `toy:kept/large` are at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and waits, and
-/// anything else is not there.
+/// `toy:size/N` has N bytes, `toy:parts/N` too, reserves memory for them and is encoded as it is sent,
+/// `toy:kept/TEXT` and `toy:kept/large` are at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and
+/// waits, and anything else is not there.
 #[derive(Default)]
 pub(crate) struct Toy {
     pub(crate) begun: AtomicUsize,
@@ -170,6 +172,11 @@ impl Service for Toy {
             }
             Some(parts) if parts.starts_with("parts/") => {
                 let size = parts[6..].parse().map_err(|_| Failure::invalid("no size"))?;
+                while !call.reserve(size) {
+                    if !call.memory_is_free().await {
+                        return Err(Failure::Internal { message: "no memory".into(), data: None });
+                    }
+                }
                 let mut out = Writer::default();
                 out.json().extend_from_slice(b"\"contents\":[{\"text\":");
                 out.text("y".repeat(size));
@@ -185,7 +192,7 @@ impl Service for Toy {
         reply(&json!({ "completion": { "values": [asked.typed] } }))
     }
 
-    fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
+    fn listener(&self, _: libris_wire::Client) -> Result<Arc<dyn Listener>, Failure> {
         let ear = Arc::<Ear>::default();
         self.listeners.lock().unwrap().push(Arc::downgrade(&ear));
         Ok(ear)

@@ -1,0 +1,48 @@
+//! A source behind a bound on how many requests it works on, so that a slow one costs only itself.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libris_core::{Error, Result, Source};
+use libris_wire::{Budget, Client, Lease};
+use tokio::time::Instant;
+
+/// How many requests one source works on at once. One client may have three quarters of them.
+const AT_ONCE: usize = 64;
+
+/// How long a request waits for its turn. The transport's own time limit, which starts when the request arrives, is
+/// shorter in most configurations.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// A source of a catalog.
+#[derive(Clone)]
+pub(crate) struct Gated {
+    source: Arc<dyn Source>,
+    turns: Arc<Budget>,
+}
+
+impl Gated {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+        Self { source, turns: Budget::new(AT_ONCE) }
+    }
+
+    /// The source, for what it answers without doing any work.
+    pub(crate) fn source(&self) -> &Arc<dyn Source> {
+        &self.source
+    }
+
+    /// Whether it is this source.
+    pub(crate) fn is(&self, source: &Arc<dyn Source>) -> bool {
+        Arc::ptr_eq(&self.source, source)
+    }
+
+    /// Waits for a turn to ask the source for something, which the lease is held for.
+    pub(crate) async fn turn(&self, client: Option<IpAddr>) -> Result<Lease> {
+        let client = client.map_or_else(Client::default, Client::at);
+        let deadline = Instant::now() + PATIENCE;
+        self.turns.take(client, 1, deadline).await.ok_or_else(|| {
+            Error::Unavailable("the source has too many requests in progress; try again later".into())
+        })
+    }
+}

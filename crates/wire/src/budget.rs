@@ -1,0 +1,387 @@
+//! Quantities that clients share, such as bytes of memory or requests in progress: bounded in total, and for each
+//! client.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::lock::lock;
+
+/// Whose share of a [`Budget`] a request draws on: everything that comes from one network address is one client.
+///
+/// A program that embeds an endpoint and knows its callers by something else, such as a proxy's header, puts a
+/// `Client` of its own into the extensions of the HTTP request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Client(Option<IpAddr>);
+
+impl Client {
+    /// The client at this address. An IPv6 network of 64 bits counts as one address, since its owner has all of it.
+    pub fn at(address: IpAddr) -> Self {
+        Self(Some(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = u128::from(address) & !u128::from(u64::MAX);
+                IpAddr::V6(Ipv6Addr::from(network))
+            }
+            address => address,
+        }))
+    }
+
+    /// The address, or the first one of its IPv6 network; `None` where the transport knows none.
+    pub fn address(self) -> Option<IpAddr> {
+        self.0
+    }
+}
+
+/// How many may wait for one budget at once. Waiting costs little memory; it is bounded so that nobody waits behind
+/// more than can be served in time.
+const WAITERS: usize = 1_024;
+
+/// A quantity that clients share.
+#[derive(Debug)]
+pub struct Budget {
+    /// What there is in all.
+    total: usize,
+    /// What one client may hold.
+    share: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    clients: HashMap<Client, usize>,
+    /// First come, first served; those whose client has used up its share are passed over.
+    waiting: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    client: Client,
+    amount: usize,
+    granted: oneshot::Sender<()>,
+}
+
+impl Budget {
+    /// A budget of which each client may hold three quarters.
+    pub fn new(total: usize) -> Arc<Self> {
+        Self::with_share(total, total - total / 4)
+    }
+
+    /// A budget of which each client may hold `share`.
+    pub fn with_share(total: usize, share: usize) -> Arc<Self> {
+        Arc::new(Self { total, share: share.clamp(1, total.max(1)), state: Mutex::default() })
+    }
+
+    /// Takes `amount` if it is there. More than a client's share counts as all of the share, so that what is large
+    /// is served while nothing else is.
+    pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+        let amount = amount.min(self.share);
+        lock(&self.state).take(self, client, amount).then(|| self.lease(client, amount))
+    }
+
+    /// Takes `amount`, waiting for it until `deadline`; `None` if it is not there by then, or if too many wait
+    /// already. One client may have three quarters of those who wait.
+    pub async fn take(self: &Arc<Self>, client: Client, amount: usize, deadline: Instant) -> Option<Lease> {
+        let amount = amount.min(self.share);
+        let mut receiver = {
+            let mut state = lock(&self.state);
+            if state.waiting.is_empty() && state.take(self, client, amount) {
+                return Some(self.lease(client, amount));
+            }
+            // Those who gave up leave their place to others.
+            state.waiting.retain(|waiter| !waiter.granted.is_closed());
+            let own = state.waiting.iter().filter(|waiter| waiter.client == client).count();
+            if state.waiting.len() >= WAITERS || own >= WAITERS - WAITERS / 4 {
+                return None;
+            }
+            let (granted, receiver) = oneshot::channel();
+            state.waiting.push_back(Waiter { client, amount, granted });
+            state.serve(self);
+            // A grant that nobody receives any more is given back.
+            Granted { budget: self.clone(), client, amount, receiver }
+        };
+        timeout_at(deadline, &mut receiver.receiver).await.ok()?.ok()?;
+        Some(self.lease(client, amount))
+    }
+
+    /// A lease of nothing, which is always there.
+    pub(crate) fn nothing(self: &Arc<Self>) -> Lease {
+        self.lease(Client::default(), 0)
+    }
+
+    /// Whether somebody waits for what others hold.
+    fn is_short(&self) -> bool {
+        !lock(&self.state).waiting.is_empty()
+    }
+
+    /// How much is in use.
+    pub fn used(&self) -> usize {
+        lock(&self.state).used
+    }
+
+    fn lease(self: &Arc<Self>, client: Client, amount: usize) -> Lease {
+        Lease { budget: self.clone(), client, amount }
+    }
+
+    fn give_back(&self, client: Client, amount: usize) {
+        let mut state = lock(&self.state);
+        state.give_back(client, amount);
+        state.serve(self);
+    }
+}
+
+impl State {
+    /// Takes `amount` if it is there, for the client and in all, and reports whether it was.
+    fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
+        if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {
+            return false;
+        }
+        if amount > 0 {
+            self.used += amount;
+            *self.clients.entry(client).or_default() += amount;
+        }
+        true
+    }
+
+    fn is_within_share(&self, budget: &Budget, client: Client, amount: usize) -> bool {
+        let held = self.clients.get(&client).copied().unwrap_or_default();
+        held.saturating_add(amount) <= budget.share
+    }
+
+    fn give_back(&mut self, client: Client, amount: usize) {
+        self.used -= amount;
+        if let Some(held) = self.clients.get_mut(&client) {
+            *held -= amount;
+            if *held == 0 {
+                self.clients.remove(&client);
+            }
+        }
+    }
+
+    /// Grants what there is to those who wait. One who waits for much is not overtaken by others, or it would wait
+    /// for ever, except by those it could not go before anyway because its own client's share is used up.
+    fn serve(&mut self, budget: &Budget) {
+        let mut at = 0;
+        while let Some(waiter) = self.waiting.get(at) {
+            let (client, amount) = (waiter.client, waiter.amount);
+            if waiter.granted.is_closed() {
+                self.waiting.remove(at);
+            } else if self.take(budget, client, amount) {
+                if let Some(waiter) = self.waiting.remove(at)
+                    && waiter.granted.send(()).is_err()
+                {
+                    self.give_back(client, amount);
+                }
+            } else if self.is_within_share(budget, client, amount) {
+                return;
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// What a waiter was or will be granted.
+struct Granted {
+    budget: Arc<Budget>,
+    client: Client,
+    amount: usize,
+    receiver: oneshot::Receiver<()>,
+}
+
+impl Drop for Granted {
+    fn drop(&mut self) {
+        self.receiver.close();
+        // Granted in the moment in which the waiter gave up.
+        if self.receiver.try_recv().is_ok() {
+            self.budget.give_back(self.client, self.amount);
+        }
+    }
+}
+
+/// What somebody holds of a [`Budget`]. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Lease {
+    budget: Arc<Budget>,
+    client: Client,
+    amount: usize,
+}
+
+impl Lease {
+    /// Whether somebody waits for what is held here.
+    pub fn is_needed(&self) -> bool {
+        self.amount > 0 && self.budget.is_short()
+    }
+
+    /// How much it is.
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Makes it `amount` if that is there, and reports whether it was; otherwise it stays as it is.
+    pub fn resize(&mut self, amount: usize) -> bool {
+        let amount = amount.min(self.budget.share);
+        if let Some(less) = self.amount.checked_sub(amount) {
+            if less > 0 {
+                self.amount = amount;
+                self.budget.give_back(self.client, less);
+            }
+            return true;
+        }
+        let taken = lock(&self.budget.state).take(&self.budget, self.client, amount - self.amount);
+        if taken {
+            self.amount = amount;
+        }
+        taken
+    }
+
+    /// The same as [`resize`](Self::resize) for what is more than it has, waiting until `deadline`.
+    pub async fn grow(&mut self, amount: usize, deadline: Instant) -> bool {
+        let amount = amount.min(self.budget.share);
+        let Some(more) = amount.checked_sub(self.amount).filter(|more| *more > 0) else { return true };
+        let budget = self.budget.clone();
+        let Some(mut rest) = budget.take(self.client, more, deadline).await else { return false };
+        self.amount += std::mem::take(&mut rest.amount);
+        true
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.budget.give_back(self.client, self.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Client, WAITERS};
+    use futures_util::FutureExt as _;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    fn client(last: u8) -> Client {
+        Client::at([127, 0, 0, last].into())
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
+
+    #[test]
+    fn one_client_can_use_up_only_its_share() {
+        let budget = Budget::with_share(10, 6);
+        let first = budget.try_take(client(1), 5).unwrap();
+        assert!(budget.try_take(client(1), 2).is_none());
+        let rest = budget.try_take(client(1), 1).unwrap();
+        let other = budget.try_take(client(2), 4).unwrap();
+        assert!(budget.try_take(client(3), 1).is_none());
+        assert_eq!(budget.used(), 10);
+        drop((first, rest, other));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn more_than_a_share_is_served_when_nothing_else_is() {
+        let budget = Budget::with_share(10, 6);
+        let all = budget.try_take(client(1), 100).unwrap();
+        assert_eq!(all.amount(), 6);
+        assert!(budget.try_take(client(1), 1).is_none());
+    }
+
+    #[test]
+    fn networks_of_ipv6_are_one_client_and_mapped_addresses_are_ipv4() {
+        let at = |text: &str| Client::at(text.parse().unwrap());
+        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff"));
+        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+        assert_eq!(at("::ffff:127.0.0.1"), at("127.0.0.1"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_served_in_order_unless_its_share_is_used_up() {
+        let budget = Budget::with_share(10, 8);
+        let held = budget.try_take(client(1), 8).unwrap();
+        let other = budget.try_take(client(2), 2).unwrap();
+        let mut same = Box::pin(budget.take(client(1), 4, soon()));
+        let mut third = Box::pin(budget.take(client(3), 2, soon()));
+        assert!((&mut same).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        assert!(budget.is_short());
+        drop(other);
+        // The first in line cannot go on whatever is free, and does not hold up the next.
+        let third = third.await.unwrap();
+        drop(held);
+        assert_eq!(same.await.unwrap().amount(), 4);
+        drop(third);
+        assert_eq!(budget.used(), 0);
+        assert!(!budget.is_short());
+    }
+
+    #[tokio::test]
+    async fn what_is_large_is_not_overtaken_for_ever() {
+        let budget = Budget::with_share(10, 10);
+        let held = budget.try_take(client(1), 6).unwrap();
+        let mut large = Box::pin(budget.take(client(2), 9, soon()));
+        let mut small = Box::pin(budget.take(client(3), 4, soon()));
+        assert!((&mut large).now_or_never().is_none());
+        // It would fit, and with others like it would keep the large one waiting.
+        assert!((&mut small).now_or_never().is_none());
+        drop(held);
+        let large = large.await.unwrap();
+        assert_eq!(large.amount(), 9);
+        assert!((&mut small).now_or_never().is_none());
+        drop(large);
+        assert_eq!(small.await.unwrap().amount(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_leaves_nothing_behind() {
+        let budget = Budget::with_share(4, 4);
+        let held = budget.try_take(client(1), 4).unwrap();
+        assert!(budget.take(client(2), 1, soon()).await.is_none());
+        let mut left = Box::pin(budget.take(client(2), 1, soon()));
+        assert!((&mut left).now_or_never().is_none());
+        drop(held);
+        drop(left);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.try_take(client(3), 4).is_some());
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_are_bounded_in_all_and_for_each_client() {
+        let budget = Budget::with_share(1, 1);
+        let _held = budget.try_take(client(1), 1).unwrap();
+        let wait = |last| {
+            let mut wait = Box::pin(budget.clone().wait(client(last)));
+            ((&mut wait).now_or_never().is_none()).then_some(wait)
+        };
+        let waiting: Vec<_> = (0..WAITERS).map_while(|_| wait(2)).collect();
+        assert_eq!(waiting.len(), WAITERS - WAITERS / 4);
+        let others: Vec<_> = (0..WAITERS).map_while(|_| wait(3)).collect();
+        assert_eq!(others.len(), WAITERS / 4);
+    }
+
+    impl Budget {
+        async fn wait(self: std::sync::Arc<Self>, client: Client) -> bool {
+            self.take(client, 1, soon()).await.is_some()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_grows_and_shrinks() {
+        let budget = Budget::with_share(10, 8);
+        let mut lease = budget.try_take(client(1), 2).unwrap();
+        assert!(lease.resize(100) && lease.amount() == 8);
+        assert!(lease.resize(3));
+        let other = budget.try_take(client(2), 6).unwrap();
+        assert!(!lease.resize(5) && lease.amount() == 3);
+        let mut grown = Box::pin(async move { lease.grow(5, soon()).await.then_some(lease) });
+        assert!((&mut grown).now_or_never().is_none());
+        drop(other);
+        assert_eq!(grown.await.unwrap().amount(), 5);
+        assert_eq!(budget.used(), 0);
+    }
+}

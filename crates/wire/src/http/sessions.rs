@@ -1,0 +1,307 @@
+//! All sessions by their ids, bounded in all, for each client and for each connection that opens them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::session::Session;
+use crate::budget::Client;
+use crate::lock::lock;
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) client: Client,
+    /// The number of its connection, where this server has accepted it.
+    pub(super) connection: Option<u64>,
+}
+
+/// How exactly the order of last use is known: a session that is used again within this time stays in its place.
+const RESOLUTION: Duration = Duration::from_secs(1);
+
+/// How many sessions are tried when one has to make room for another. Those that are busy cannot.
+const TRIED: usize = 16;
+
+/// All sessions by their ids.
+pub(super) struct Sessions {
+    most: usize,
+    idle: Duration,
+    began: Instant,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    open: HashMap<Arc<str>, Entry>,
+    /// The sessions of each owner, those first that are to make room first.
+    order: BTreeSet<(Owner, Rank, Arc<str>)>,
+    counts: HashMap<Owner, usize>,
+}
+
+struct Entry {
+    session: Arc<Session>,
+    peer: Peer,
+    rank: Rank,
+}
+
+/// Whoever has a number of sessions that is bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Owner {
+    Connection(u64),
+    Client(Client),
+    /// All together. The last in order, so that what follows its first session is all of its sessions.
+    Everybody,
+}
+
+/// The order in which sessions make room: those first that were never used after the handshake, and of the others
+/// the least recently used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    used: bool,
+    /// When it was opened or last used.
+    last: Duration,
+}
+
+impl Peer {
+    fn owners(self) -> impl Iterator<Item = Owner> {
+        let connection = self.connection.map(Owner::Connection);
+        connection.into_iter().chain([Owner::Client(self.client), Owner::Everybody])
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(most: usize, idle: Duration) -> Self {
+        Self { most, idle, began: Instant::now(), table: Mutex::default() }
+    }
+
+    /// How many sessions an owner may have. A connection may have an eighth, since a proxy opens those of many
+    /// clients on few connections.
+    fn limit(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Connection(_) => self.most.div_ceil(8),
+            Owner::Client(_) => self.most - self.most / 4,
+            Owner::Everybody => self.most,
+        }
+    }
+
+    /// Opens a session under an id that cannot be guessed. Where its owner has as many as it may have, another one
+    /// of that owner ends; `None` if all of those are busy.
+    pub(super) fn open(&self, session: Session, peer: Peer) -> Option<Arc<str>> {
+        let id: Arc<str> = unguessable()?.into();
+        let mut ended = Vec::new();
+        let mut table = lock(&self.table);
+        for owner in peer.owners() {
+            if table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner)) {
+                ended.push(table.make_room(owner)?);
+            }
+        }
+        let rank = Rank { used: false, last: self.began.elapsed() };
+        table.insert(id.clone(), Entry { session: Arc::new(session), peer, rank });
+        drop(table);
+        // Not under the lock, as dropping a session ends its subscriptions.
+        ended.iter().for_each(|session| session.ended.cancel());
+        Some(id)
+    }
+
+    /// The session with this id, which counts as used now.
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
+        let now = self.began.elapsed();
+        let mut table = lock(&self.table);
+        let entry = table.open.get(id)?;
+        let session = entry.session.clone();
+        if !entry.rank.used || now >= entry.rank.last + RESOLUTION {
+            table.promote(id, Rank { used: true, last: now });
+        }
+        Some(session)
+    }
+
+    /// How many sessions are open, and how many streams they have.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let open: Vec<_> = lock(&self.table).open.values().map(|entry| entry.session.clone()).collect();
+        (open.len(), open.iter().map(|session| session.news.streams()).sum())
+    }
+
+    /// Ends a session.
+    pub(super) fn close(&self, id: &str) {
+        let closed = lock(&self.table).remove(id);
+        if let Some(session) = closed {
+            session.ended.cancel();
+        }
+    }
+
+    /// Ends the sessions that have been idle for too long.
+    pub(super) fn sweep(&self) {
+        let now = self.began.elapsed();
+        let mut ended = Vec::new();
+        let mut table = lock(&self.table);
+        let idle: Vec<_> = [false, true]
+            .into_iter()
+            .flat_map(|used| {
+                let from = (Owner::Everybody, Rank { used, last: Duration::ZERO }, Arc::from(""));
+                let old = move |rank: &Rank| rank.used == used && rank.last + self.idle <= now;
+                table.order.range(from..).take_while(move |(_, rank, _)| old(rank)).map(|(.., id)| id.clone())
+            })
+            .collect();
+        for id in idle {
+            if table.open.get(&id).is_some_and(|entry| entry.session.is_busy()) {
+                table.promote(&id, Rank { used: true, last: now });
+            } else {
+                ended.extend(table.remove(&id));
+            }
+        }
+        drop(table);
+        ended.iter().for_each(|session| session.ended.cancel());
+    }
+}
+
+impl Table {
+    fn insert(&mut self, id: Arc<str>, entry: Entry) {
+        for owner in entry.peer.owners() {
+            self.order.insert((owner, entry.rank, id.clone()));
+            *self.counts.entry(owner).or_default() += 1;
+        }
+        self.open.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+        let (id, entry) = self.open.remove_entry(id)?;
+        for owner in entry.peer.owners() {
+            self.order.remove(&(owner, entry.rank, id.clone()));
+            if let Some(count) = self.counts.get_mut(&owner) {
+                *count -= 1;
+                if *count == 0 {
+                    self.counts.remove(&owner);
+                }
+            }
+        }
+        Some(entry.session)
+    }
+
+    /// Gives a session another place in the order in which sessions make room.
+    fn promote(&mut self, id: &str, rank: Rank) {
+        let Some((id, mut entry)) = self.open.remove_entry(id) else { return };
+        for owner in entry.peer.owners() {
+            self.order.remove(&(owner, entry.rank, id.clone()));
+            self.order.insert((owner, rank, id.clone()));
+        }
+        entry.rank = rank;
+        self.open.insert(id, entry);
+    }
+
+    /// Takes out the session of an owner that is to make room first and is not busy.
+    fn make_room(&mut self, owner: Owner) -> Option<Arc<Session>> {
+        let first = Rank { used: false, last: Duration::ZERO };
+        let from = (owner, first, Arc::from(""));
+        let of_owner = self.order.range(from..).take_while(|(other, ..)| *other == owner);
+        let busy = |id: &Arc<str>| self.open.get(id).is_none_or(|entry| entry.session.is_busy());
+        let id = of_owner.take(TRIED).map(|(.., id)| id).find(|id| !busy(id))?.clone();
+        self.remove(&id)
+    }
+}
+
+/// 128 random bits as text.
+pub(super) fn unguessable() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Owner, Peer, Sessions, TRIED};
+    use crate::budget::Client;
+    use crate::envelope::Id;
+    use crate::http::session::Session;
+    use crate::lock::lock;
+    use crate::{Failure, Listener, News, Revision};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    struct Nobody;
+
+    #[async_trait::async_trait]
+    impl Listener for Nobody {
+        async fn follow_list(&self) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn listed(&self) {}
+        async fn subscribe(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn unsubscribe(&self, _: &str) {}
+        async fn next(&self) -> News {
+            std::future::pending().await
+        }
+        fn owe(&self, _: News) {}
+    }
+
+    fn session() -> Session {
+        Session::new(Revision::V2025_06_18, 1, Arc::new(Nobody))
+    }
+
+    fn peer(client: u8, connection: u64) -> Peer {
+        Peer { client: Client::at([127, 0, 0, client].into()), connection: Some(connection) }
+    }
+
+    fn sessions(most: usize) -> Sessions {
+        Sessions::new(most, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn whoever_opens_many_loses_its_own() {
+        let sessions = sessions(80);
+        let mine = sessions.open(session(), peer(1, 1)).unwrap();
+        let flood: Vec<_> = (0..100).map(|_| sessions.open(session(), peer(1, 2)).unwrap()).collect();
+        // A connection has an eighth, of which the newest stay.
+        assert!(sessions.find(&mine).is_some());
+        assert_eq!(flood.iter().filter(|id| sessions.find(id).is_some()).count(), 10);
+        assert!(flood[90..].iter().all(|id| sessions.find(id).is_some()));
+        for connection in 3..100 {
+            sessions.open(session(), peer(1, connection)).unwrap();
+        }
+        assert_eq!(lock(&sessions.table).counts[&Owner::Client(peer(1, 1).client)], 60);
+        let other = sessions.open(session(), peer(2, 1000)).unwrap();
+        assert!(sessions.find(&other).is_some());
+    }
+
+    #[test]
+    fn newcomers_get_in_and_who_was_never_used_or_not_for_long_makes_room() {
+        let sessions = sessions(8);
+        let open = |number: u64| sessions.open(session(), peer(number as u8, number)).unwrap();
+        let all: Vec<_> = (0..8).map(open).collect();
+        let used: Vec<_> =
+            all.iter().enumerate().filter(|(at, _)| *at != 5).map(|(_, id)| id.clone()).collect();
+        assert!(used.iter().all(|id| sessions.find(id).is_some()));
+        let late = open(8);
+        assert!(lock(&sessions.table).open.get(&all[5]).is_none());
+        assert!(sessions.find(&late).is_some());
+        open(9);
+        assert!(lock(&sessions.table).open.get(&used[0]).is_none(), "the least recently used one");
+        assert_eq!(sessions.count().0, 8);
+    }
+
+    #[test]
+    fn who_is_busy_stays_and_a_newcomer_is_refused_after_a_few_looks() {
+        let sessions = sessions(2);
+        let ids = [0, 1].map(|number| sessions.open(session(), peer(number, number.into())).unwrap());
+        let busy = ids.map(|id| sessions.find(&id).unwrap().run(&Id::parse("1").unwrap()));
+        assert!(sessions.open(session(), peer(9, 9)).is_none());
+        drop(busy);
+        assert!(sessions.open(session(), peer(9, 9)).is_some());
+        assert!(TRIED < 100);
+    }
+
+    #[test]
+    fn what_ends_leaves_nothing_behind() {
+        let sessions = Sessions::new(10, Duration::ZERO);
+        let first = sessions.open(session(), peer(1, 1)).unwrap();
+        let held = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        sessions.close(&first);
+        assert!(sessions.find(&first).is_none());
+        assert!(!held.ended.is_cancelled());
+        sessions.sweep();
+        assert!(held.ended.is_cancelled());
+        let table = lock(&sessions.table);
+        assert!(table.open.is_empty() && table.order.is_empty() && table.counts.is_empty());
+    }
+}

@@ -1,0 +1,248 @@
+//! Memory for contents, from before they are loaded until the last of their response is sent.
+//!
+//! A client that does not take its responses holds memory that others need. While somebody waits for memory, the
+//! connections of clients that take less than [`SLOWEST`] bytes a second are closed.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::budget::{Budget, Client, Lease};
+use crate::lock::lock;
+
+/// How often slow clients are looked for while somebody waits.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Over what time the speed of a client is measured, at least.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How many bytes a second a client must take while others wait for the memory that its response is in.
+const SLOWEST: u64 = 128 << 10;
+
+/// A connection that responses are sent on.
+pub(crate) trait Recipient: Send + Sync {
+    /// How many bytes the client has taken so far.
+    fn taken(&self) -> u64;
+
+    /// Closes the connection.
+    fn close(&self);
+}
+
+/// The memory of one server for contents.
+pub(crate) struct Unsent {
+    budget: Arc<Budget>,
+    /// How long a response waits for memory.
+    patience: Duration,
+    sending: Mutex<Sending>,
+}
+
+/// The responses that are being sent.
+#[derive(Default)]
+struct Sending {
+    last: u64,
+    responses: HashMap<u64, Response>,
+    /// When slow clients were last looked for.
+    looked: Option<Instant>,
+}
+
+struct Response {
+    recipient: Weak<dyn Recipient>,
+    /// Since when its speed is measured, and how much the recipient had taken by then.
+    since: Instant,
+    taken: u64,
+}
+
+impl Unsent {
+    pub(crate) fn new(budget: Arc<Budget>, patience: Duration) -> Arc<Self> {
+        Arc::new(Self { budget, patience, sending: Mutex::default() })
+    }
+
+    /// Takes memory if there is some.
+    pub(crate) fn try_take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
+        let lease = self.budget.try_take(client, bytes)?;
+        Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
+    }
+
+    /// Takes memory, waiting for it for a while.
+    pub(crate) async fn take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
+        let taking = self.budget.take(client, bytes, Instant::now() + self.patience);
+        let lease = self.closing_slow_connections(taking).await?;
+        Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
+    }
+
+    /// Room for a response that is in memory already although there is none for it.
+    pub(crate) fn uncounted(self: &Arc<Self>) -> Room {
+        Room { unsent: self.clone(), lease: self.budget.nothing(), number: OnceLock::new() }
+    }
+
+    /// How many bytes are in use.
+    pub(crate) fn used(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Waits for memory, and sees to it that there will be some.
+    async fn closing_slow_connections<T>(&self, taking: impl Future<Output = T>) -> T {
+        let mut taking = pin!(taking);
+        loop {
+            tokio::select! {
+                biased;
+                taken = &mut taking => return taken,
+                () = async { self.close_slow_connections(); sleep(LOOK).await } => {}
+            }
+        }
+    }
+
+    /// Closes the connections of clients that hold memory and take too little.
+    pub(crate) fn close_slow_connections(&self) {
+        let now = Instant::now();
+        let slow: Vec<_> = {
+            let mut sending = lock(&self.sending);
+            if sending.looked.is_some_and(|looked| now < looked + LOOK) {
+                return;
+            }
+            sending.looked = Some(now);
+            sending.responses.values_mut().filter_map(|response| response.slow_recipient(now)).collect()
+        };
+        // Not under the lock: whatever closes may drop a response that is in the table.
+        slow.iter().for_each(|recipient| recipient.close());
+    }
+}
+
+impl Response {
+    /// The recipient, if it has taken too little since it was last looked at. What it takes at first goes into the
+    /// system's buffers, and tells nothing of what it will take.
+    fn slow_recipient(&mut self, now: Instant) -> Option<Arc<dyn Recipient>> {
+        let time = now.saturating_duration_since(self.since);
+        let recipient = self.recipient.upgrade().filter(|_| time >= PERIOD)?;
+        let taken = recipient.taken();
+        let due = SLOWEST * time.as_millis() as u64 / 1000;
+        if taken.saturating_sub(self.taken) < due {
+            return Some(recipient);
+        }
+        (self.since, self.taken) = (now, taken);
+        None
+    }
+}
+
+/// Memory that a response holds. Dropping it gives it back.
+pub(crate) struct Room {
+    unsent: Arc<Unsent>,
+    lease: Lease,
+    /// Which of the responses that are being sent it is for.
+    number: OnceLock<u64>,
+}
+
+impl Room {
+    /// Makes it room for so many bytes, waiting for them for a while. Whether they could be had.
+    async fn grow(&mut self, bytes: usize) -> bool {
+        let growing = self.lease.grow(bytes, Instant::now() + self.unsent.patience);
+        self.unsent.closing_slow_connections(growing).await
+    }
+
+    /// From now on its response is being sent on this connection.
+    pub(crate) fn sending_to(&self, recipient: &Arc<impl Recipient + 'static>) {
+        self.number.get_or_init(|| {
+            let recipient: Arc<dyn Recipient> = recipient.clone();
+            let response = Response {
+                taken: recipient.taken(),
+                recipient: Arc::downgrade(&recipient),
+                since: Instant::now(),
+            };
+            let mut sending = lock(&self.unsent.sending);
+            sending.last += 1;
+            let number = sending.last;
+            sending.responses.insert(number, response);
+            number
+        });
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(number) = self.number.get() {
+            lock(&self.unsent.sending).responses.remove(number);
+        }
+    }
+}
+
+/// The memory that one request has reserved for its contents.
+pub(crate) struct Reserved {
+    unsent: Arc<Unsent>,
+    client: Client,
+    state: Mutex<Reservation>,
+}
+
+#[derive(Default)]
+struct Reservation {
+    room: Option<Room>,
+    /// How much of it is spoken for.
+    bytes: usize,
+    /// How much was asked for in vain.
+    wanted: Option<usize>,
+}
+
+impl Reserved {
+    pub(crate) fn new(unsent: &Arc<Unsent>, client: Client) -> Self {
+        Self { unsent: unsent.clone(), client, state: Mutex::default() }
+    }
+
+    /// Reserves memory for so many bytes more, if there is some.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let mut state = lock(&self.state);
+        let bytes = state.bytes.saturating_add(bytes);
+        let there = match &mut state.room {
+            // What was waited for is there already.
+            Some(room) if bytes <= room.lease.amount() => true,
+            Some(room) => room.lease.resize(bytes),
+            None => {
+                state.room = self.unsent.try_take(self.client, bytes);
+                state.room.is_some()
+            }
+        };
+        match there {
+            true => state.bytes = bytes,
+            false => state.wanted = Some(bytes),
+        }
+        there
+    }
+
+    /// The same for contents of `bytes` in all that are loaded already.
+    pub(crate) fn reserve_loaded(&self, bytes: usize) -> bool {
+        let reserved = lock(&self.state).bytes;
+        let there = self.reserve(bytes.saturating_sub(reserved));
+        if !there {
+            self.unsent.close_slow_connections();
+        }
+        there
+    }
+
+    /// Waits until what was asked for in vain can be had, for a request that starts over. Whether there is a point
+    /// in that.
+    pub(crate) async fn wait(&self) -> bool {
+        let (room, wanted) = {
+            let mut state = lock(&self.state);
+            state.bytes = 0;
+            let Some(wanted) = state.wanted.take() else { return false };
+            (state.room.take(), wanted)
+        };
+        let room = match room {
+            None => self.unsent.take(self.client, wanted).await,
+            Some(mut room) => room.grow(wanted).await.then_some(room),
+        };
+        let there = room.is_some();
+        lock(&self.state).room = room;
+        there
+    }
+
+    /// Makes what was reserved the room for a response of so many bytes, waiting for what is missing.
+    pub(crate) async fn settle(&self, bytes: usize) -> Option<Room> {
+        let room = lock(&self.state).room.take();
+        match room {
+            None => self.unsent.take(self.client, bytes).await,
+            Some(mut room) => (room.lease.resize(bytes) || room.grow(bytes).await).then_some(room),
+        }
+    }
+}
