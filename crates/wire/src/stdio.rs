@@ -283,7 +283,7 @@ impl<W: Outlet> Connection<W> {
     /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Response {
         let Some(memory) = &call.memory else { return framed.into() };
-        match memory.settle(framed.size()).await {
+        match memory.settle(&framed).await {
             Some(room) => Response { framed, room: Some(room) },
             None => {
                 let why = "too many responses wait to be read; read them, and try again";

@@ -11,7 +11,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::budget::{Budget, Client, Lease};
+use crate::envelope::Framed;
 use crate::lock::lock;
+use crate::pool;
 
 /// How often slow clients are looked for while somebody waits.
 const LOOK: Duration = Duration::from_millis(250);
@@ -21,6 +23,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// How many bytes a second a client must take while others wait for the memory that its response is in.
 const SLOWEST: u64 = 128 << 10;
+
+/// How many bytes of a response are encoded ahead of the client, at most.
+pub(crate) const GATHERED: usize = 13 * pool::SIZE;
 
 /// A connection that responses are sent on.
 pub(crate) trait Recipient: Send + Sync {
@@ -193,18 +198,19 @@ impl Reserved {
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);
         let bytes = state.bytes.saturating_add(bytes);
+        let needed = with_buffers(bytes);
         let there = match &mut state.room {
             // What was waited for is there already.
-            Some(room) if bytes <= room.lease.amount() => true,
-            Some(room) => room.lease.resize(bytes),
+            Some(room) if needed <= room.lease.amount() => true,
+            Some(room) => room.lease.resize(needed),
             None => {
-                state.room = self.unsent.try_take(self.client, bytes);
+                state.room = self.unsent.try_take(self.client, needed);
                 state.room.is_some()
             }
         };
         match there {
             true => state.bytes = bytes,
-            false => state.wanted = Some(bytes),
+            false => state.wanted = Some(needed),
         }
         there
     }
@@ -237,12 +243,25 @@ impl Reserved {
         there
     }
 
-    /// Makes what was reserved the room for a response of so many bytes, waiting for what is missing.
-    pub(crate) async fn settle(&self, bytes: usize) -> Option<Room> {
+    /// The room for a response: what was reserved, or else what is waited for.
+    pub(crate) async fn settle(&self, framed: &Framed) -> Option<Room> {
+        let bytes = match framed.encoded() {
+            Some(_) => framed.size(),
+            None => with_buffers(framed.size()),
+        };
         let room = lock(&self.state).room.take();
         match room {
             None => self.unsent.take(self.client, bytes).await,
-            Some(mut room) => (room.lease.resize(bytes) || room.grow(bytes).await).then_some(room),
+            Some(mut room) => {
+                // Those who hold memory do not wait for more: they would wait for each other.
+                room.lease.resize(bytes);
+                Some(room)
+            }
         }
     }
+}
+
+/// How much memory contents take that are encoded while they are sent.
+fn with_buffers(bytes: usize) -> usize {
+    bytes.saturating_add(bytes.min(GATHERED))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::pulse::Pulse;
 use super::sessions::Peer;
@@ -16,6 +17,9 @@ use crate::unsent::Recipient as _;
 
 /// How long a new connection waits for another one to make room.
 const WAIT: Duration = Duration::from_secs(2);
+
+/// How often it looks for another one that can.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How many of the oldest connections are tried when one has to make room.
 const TRIED: usize = 64;
@@ -77,6 +81,20 @@ impl Connections {
     }
 }
 
+impl Connections {
+    /// Waits for room. More has to be made where others have taken what was made before.
+    async fn wait(&self, client: Client) -> Option<Lease> {
+        let mut taking = pin!(self.budget.take(client, 1, Instant::now() + WAIT));
+        loop {
+            tokio::select! {
+                biased;
+                lease = &mut taking => return lease,
+                () = sleep(LOOK) => lock(&self.state).make_room(client),
+            }
+        }
+    }
+}
+
 impl State {
     /// Closes the oldest connection that has said nothing: of this client if it has one among those that are tried.
     fn make_room(&mut self, client: Client) {
@@ -95,7 +113,7 @@ impl Arrival {
         let Self { peer: Peer { client, .. }, pulse, connections, lease } = self;
         let lease = match lease {
             Some(lease) => Some(lease),
-            None => connections.budget.take(client, 1, Instant::now() + WAIT).await,
+            None => connections.wait(client).await,
         };
         if lease.is_none() {
             tracing::debug!(?client, "no room for a connection");

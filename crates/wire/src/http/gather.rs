@@ -15,12 +15,12 @@ use http::Version;
 use http_body::{Frame, SizeHint};
 
 use super::body::{Body, Held};
-use crate::pool;
+use crate::unsent::GATHERED;
 
 /// How many bytes are gathered at most, and a piece more. So much that few calls are needed, and so little
 /// that the client is busy with it while the next is encoded: a processor that has nothing to do for long
 /// sleeps, and is dear to wake.
-pub(super) const MOST: usize = 13 * pool::SIZE;
+const MOST: usize = GATHERED;
 
 /// A body whose pieces are gathered.
 pub(super) struct Gathered {

@@ -14,7 +14,6 @@ use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
-use super::gather::MOST;
 use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
 use super::session::Session;
 use super::sessions::Peer;
@@ -419,12 +418,9 @@ impl Endpoint {
 
     /// The memory that an answer takes until it is sent, of which its call may have reserved some already.
     pub(super) async fn room(&self, call: &Call, framed: &Framed) -> Option<Room> {
-        // What is being sent of something that is encoded meanwhile stands in memory twice.
-        let twice = if framed.encoded().is_none() { framed.size().min(MOST) } else { 0 };
-        let size = framed.size() + twice;
         match &call.memory {
-            Some(memory) => memory.settle(size).await,
-            None => self.unsent.take(call.client, size).await,
+            Some(memory) => memory.settle(framed).await,
+            None => self.unsent.take(call.client, framed.size()).await,
         }
     }
 
