@@ -315,6 +315,7 @@ async fn unfinished_bodies_are_bounded_in_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_bodies_on_one_connection_are_bounded() {
     let server = Server::start(Config::default()).await;
+    let spaces = bytes::Bytes::from(vec![b' '; 3 * MIB]);
     let (grown, _held) = growth(async {
         let mut held = Vec::new();
         for _ in 0..3 {
@@ -324,8 +325,7 @@ async fn unfinished_bodies_on_one_connection_are_bounded() {
             tokio::spawn(connection);
             for _ in 0..50 {
                 // Never ends, as far as the server is told.
-                let body = Full::<bytes::Bytes>::new(vec![b' '; 3 * MIB].into())
-                    .with_trailers(std::future::pending());
+                let body = Full::new(spaces.clone()).with_trailers(std::future::pending());
                 let request = Request::post(format!("http://{}/mcp", server.address))
                     .header("content-type", "application/json")
                     .body(body)
@@ -333,13 +333,12 @@ async fn unfinished_bodies_on_one_connection_are_bounded() {
                 held.push(tokio::spawn(sender.send_request(request)));
             }
         }
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         held
     })
     .await;
-    // The client's own copies are in this process too.
-    let own = 3 * 50 * 3;
-    assert!(grown < own + 120, "{grown} MiB, of which {own} are the client's");
+    // Some of it is the client's.
+    assert!(grown < 150, "{grown} MiB for unfinished bodies");
 }
 
 #[tokio::test(flavor = "multi_thread")]
