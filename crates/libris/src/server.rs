@@ -178,7 +178,7 @@ impl Service for Server {
     }
 
     fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
-        self.hub.listener()
+        self.hub.listener_for(None)
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

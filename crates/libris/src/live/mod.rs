@@ -1,56 +1,75 @@
-//! Who is told of what changes: one watch for everybody, and for each a set of what is owed.
+//! Subscriptions: one watch of the sources for all listeners, and for each a set of notifications.
 //!
-//! A source says what changed, the changes of a short window are taken together, and each listener's
-//! set grows by what it asked for. A listener takes from its set when it can write, so one that is slow
-//! costs a set bounded by its subscriptions and holds up nobody, and after the last change at least one
-//! notification always follows.
+//! A source reports changes, those of a short window are debounced, and each listener's set grows by what
+//! it subscribed to. A listener takes from its set when it can write, so a slow one costs a set bounded by
+//! its subscriptions and holds up nobody, and after the last change at least one notification always
+//! follows. Subscriptions are bounded in bytes for each client and in all; [`budget`] says what they cost.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod budget;
+mod owed;
+mod registry;
+mod watch;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
-use libris_core::{Change, Error, Result, Source, Uri};
+use libris_core::{Error, Result, Source, Uri};
 use libris_wire::{Failure, Listener, News};
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use serde_json::json;
 
+use self::budget::OverBudget;
+use self::owed::Owed;
+use self::registry::{Refusal, Registry};
+use self::watch::WatchState;
 use crate::server::explain;
 
 /// How changes are told.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// For how long changes are gathered before they are told.
+    /// The debounce window: changes within it cause one notification. A longer one than
+    /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW) counts as that.
     pub window: Duration,
     /// How many resources one listener may subscribe to.
     pub subscriptions: usize,
+    /// How many bytes of memory the subscriptions of all listeners may use. The text of a URI counts once,
+    /// however many subscribe to it, and each subscription about 400 bytes beside it.
+    pub subscription_bytes: usize,
+    /// How many bytes of memory the subscriptions of one client may use, and never more than
+    /// `subscription_bytes`.
+    pub client_subscription_bytes: usize,
     /// How many listeners there may be: sessions and streams.
     pub listeners: usize,
 }
 
+impl Live {
+    /// The longest debounce window.
+    pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
+}
+
 impl Default for Live {
     fn default() -> Self {
-        Self { window: Duration::from_millis(50), subscriptions: 1_000, listeners: 30_000 }
+        Self {
+            window: Duration::from_millis(50),
+            subscriptions: 1_000,
+            subscription_bytes: 32 << 20,
+            client_subscription_bytes: 8 << 20,
+            listeners: 30_000,
+        }
     }
 }
 
-/// Where the list shows the same resources but says something else of them, such as a size, it is told
-/// no more often than this: otherwise a log that grows would have every client list again twenty times
-/// a second.
-const QUIET: Duration = Duration::from_secs(1);
+/// How many locks order the calls of [`Source::follow`] and [`Source::unfollow`].
+const FOLLOW_LOCKS: usize = 64;
 
-/// While the list keeps changing it is told ever less often, down to this, or when it has rested for
-/// [`REST`]: a checkout of a minute is not told a thousand times.
-const SELDOM: Duration = Duration::from_secs(8);
-const REST: Duration = Duration::from_millis(500);
+/// How many subscriptions or subjects are worked on under one lock of the registry.
+const BATCH: usize = 32;
 
-/// How long a watch stays after the last listener has left: clients reconnect.
-const LINGER: Duration = Duration::from_secs(5);
-
-/// Everybody who listens to one source.
+/// All listeners of one source.
 pub(crate) struct Hub {
     shared: Arc<Shared>,
 }
@@ -58,295 +77,86 @@ pub(crate) struct Hub {
 struct Shared {
     source: Arc<dyn Source>,
     config: Live,
-    listeners: Mutex<Listeners>,
-    /// Whether a watch is running. Locked while one is being started.
-    watch: tokio::sync::Mutex<bool>,
-}
-
-#[derive(Default)]
-struct Listeners {
-    last: u64,
-    all: HashMap<u64, Arc<Owed>>,
-    /// By the subject of what was subscribed to: who did, and how they named it.
-    subscribed: HashMap<Uri, HashMap<u64, HashSet<Arc<str>>>>,
-    /// Those who follow the list, and how often it has changed.
-    list: HashSet<u64>,
-    lists: u64,
-}
-
-/// What one listener has not been told yet.
-#[derive(Default)]
-struct Owed {
-    news: Mutex<Set>,
-    ready: Notify,
-}
-
-/// A set that gives back what was put in first.
-#[derive(Default)]
-struct Set {
-    order: VecDeque<News>,
-    members: HashSet<News>,
-}
-
-impl Owed {
-    fn put(&self, news: News) {
-        let mut set = lock(&self.news);
-        if set.members.insert(news.clone()) {
-            set.order.push_back(news);
-            drop(set);
-            self.ready.notify_one();
-        }
-    }
-
-    fn take(&self) -> Option<News> {
-        let mut set = lock(&self.news);
-        let news = set.order.pop_front()?;
-        set.members.remove(&news);
-        Some(news)
-    }
-
-    fn forget(&self, uri: &str) {
-        let mut set = lock(&self.news);
-        let gone = News::Updated(uri.into());
-        if set.members.remove(&gone) {
-            set.order.retain(|news| *news != gone);
-        }
-    }
+    /// Whoever holds this may lock `registry`, and not the other way round.
+    watch: Mutex<WatchState>,
+    registry: Mutex<Registry>,
+    /// Held while a source is told to follow a subject or not to; a subject's hash says which one. A source
+    /// that blocks in there holds up those who subscribe to a few subjects, and no notification.
+    follow: [Mutex<()>; FOLLOW_LOCKS],
 }
 
 impl Hub {
     pub(crate) fn new(source: Arc<dyn Source>, config: Live) -> Self {
-        let listeners = Mutex::default();
-        Self { shared: Arc::new(Shared { source, config, listeners, watch: tokio::sync::Mutex::default() }) }
+        let config = Live { window: config.window.min(Live::LONGEST_WINDOW), ..config };
+        let registry = Mutex::new(Registry::new(&config));
+        let follow = std::array::from_fn(|_| Mutex::default());
+        Self { shared: Arc::new(Shared { source, config, watch: Mutex::default(), registry, follow }) }
     }
 
-    pub(crate) fn listener(&self) -> Result<Arc<dyn Listener>, Failure> {
-        let mut listeners = lock(&self.shared.listeners);
-        if listeners.all.len() >= self.shared.config.listeners {
-            let message = "there are too many listeners; try again later".to_owned();
-            return Err(Failure::Internal { message, data: None });
+    /// A new listener. Listeners of one `client` address share a budget for their subscriptions; one
+    /// without an address has a budget of its own.
+    pub(crate) fn listener_for(&self, client: Option<IpAddr>) -> Result<Arc<dyn Listener>, Failure> {
+        // Both are held, so that the watch does not stop before the listener is registered.
+        let watch = lock(&self.shared.watch);
+        let mut registry = lock(&self.shared.registry);
+        if registry.listeners() >= self.shared.config.listeners {
+            return Err(internal("there are too many listeners; try again later".to_owned()));
         }
-        listeners.last += 1;
-        let number = listeners.last;
-        let owed = Arc::<Owed>::default();
-        listeners.all.insert(number, owed.clone());
-        let since = self.is_watched().then_some(listeners.lists);
-        let subscriptions = Mutex::default();
-        Ok(Arc::new(Ear {
-            shared: self.shared.clone(),
-            number,
-            owed,
-            since,
-            listed: AtomicBool::new(false),
-            subscriptions,
-        }))
+        let (number, owed) = registry.join(client);
+        let since = watch.is_running().then_some(registry.list_generation());
+        let shared = self.shared.clone();
+        Ok(Arc::new(Subscriber { shared, number, owed, since, listed: AtomicBool::new(false) }))
     }
 
-    /// How many listen, to how much, and whether there is a watch for them.
+    /// The numbers of listeners, subscriptions, their bytes, and watches, for the metrics.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
-        let listeners = lock(&self.shared.listeners);
-        let names = listeners.subscribed.values().flat_map(HashMap::values).map(HashSet::len);
+        let is_watched = lock(&self.shared.watch).is_running();
+        let registry = lock(&self.shared.registry);
         vec![
-            ("listeners", listeners.all.len()),
-            ("subscriptions", names.sum()),
-            ("watches", usize::from(self.is_watched())),
+            ("listeners", registry.listeners()),
+            ("subscriptions", registry.subscriptions()),
+            ("subscription_bytes", registry.bytes()),
+            ("watches", usize::from(is_watched)),
         ]
-    }
-
-    fn is_watched(&self) -> bool {
-        self.shared.watch.try_lock().is_ok_and(|watch| *watch)
     }
 }
 
 impl Shared {
-    /// Makes sure that a watch is running. Once this returns, no change is missed.
-    async fn watched(self: &Arc<Self>) -> Result<()> {
-        let mut watch = self.watch.lock().await;
-        if *watch {
-            return Ok(());
+    /// Makes the source follow a subject if and only if somebody subscribes to it.
+    fn align(&self, subject: &Uri) {
+        let mut hasher = DefaultHasher::new();
+        subject.hash(&mut hasher);
+        let number = hasher.finish() % FOLLOW_LOCKS as u64;
+        // Of two calls for one subject, the later one sees what the registry says last.
+        let _turn = lock(&self.follow[number as usize]);
+        let is_wanted = lock(&self.registry).is_wanted(subject);
+        if is_wanted {
+            self.source.follow(subject);
+        } else {
+            self.source.unfollow(subject);
         }
-        if let Some(changes) = self.source.watch().await? {
-            *watch = true;
-            let shared = self.clone();
-            tokio::spawn(async move { shared.tell(changes).await });
-        }
-        Ok(())
-    }
-
-    /// Tells everybody what changes, until nobody has listened for a while.
-    async fn tell(&self, mut changes: BoxStream<'static, Change>) {
-        let mut gathered = Gathered {
-            list: None,
-            described: None,
-            rested: Instant::now(),
-            updates_due: None,
-            updated: HashSet::new(),
-        };
-        let mut pace = Pace { pause: self.config.window, last: None };
-        let mut idle = tokio::time::interval(LINGER);
-        let mut alone = false;
-        loop {
-            let due = gathered.due(&pace);
-            tokio::select! {
-                biased;
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    let now = Instant::now();
-                    if gathered.list_due(&pace).is_some_and(|due| due <= now) {
-                        gathered.list = None;
-                        gathered.described = None;
-                        pace.tick(now, self.config.window);
-                        self.tell_list();
-                    }
-                    if gathered.updates_due.is_some_and(|due| due <= now) {
-                        gathered.updates_due = None;
-                        self.tell_updated(gathered.updated.drain());
-                    }
-                }
-                change = changes.next() => match change {
-                    None => {
-                        *self.watch.lock().await = false;
-                        return self.tell_everything();
-                    }
-                    Some(change) => self.gather(&mut gathered, change),
-                },
-                _ = idle.tick() => {
-                    let nobody = lock(&self.listeners).all.is_empty();
-                    // Whoever wants a watch holds the lock while making sure of it, so none is deceived.
-                    if nobody && alone && let Ok(mut watch) = self.watch.try_lock() {
-                        *watch = false;
-                        return;
-                    }
-                    alone = nobody;
-                }
-            }
-        }
-    }
-
-    /// Notes a change that somebody may want to hear of.
-    fn gather(&self, gathered: &mut Gathered, change: Change) {
-        let due = Instant::now() + self.config.window;
-        let uri = match change {
-            Change::Described(_) => {
-                gathered.described.get_or_insert(due);
-                gathered.rested = due + REST;
-                return;
-            }
-            Change::Added(uri) | Change::Removed(uri) => {
-                gathered.list.get_or_insert(due);
-                gathered.rested = due + REST;
-                uri
-            }
-            Change::Updated(uri) => uri,
-            _ => {
-                gathered.list.get_or_insert(due);
-                gathered.updates_due.get_or_insert(due);
-                let listeners = lock(&self.listeners);
-                // One of the sources may be new and follow nothing yet.
-                listeners.subscribed.keys().for_each(|subject| self.source.follow(subject));
-                gathered.updated.extend(listeners.subscribed.keys().cloned());
-                return;
-            }
-        };
-        let subject = self.source.subject(&uri);
-        if lock(&self.listeners).subscribed.contains_key(&subject) {
-            gathered.updates_due.get_or_insert(due);
-            gathered.updated.insert(subject);
-        }
-    }
-
-    fn tell_list(&self) {
-        let mut listeners = lock(&self.listeners);
-        listeners.lists += 1;
-        for owed in listeners.list.iter().filter_map(|number| listeners.all.get(number)) {
-            owed.put(News::List);
-        }
-    }
-
-    fn tell_updated(&self, subjects: impl Iterator<Item = Uri>) {
-        let listeners = lock(&self.listeners);
-        for subject in subjects {
-            for (number, names) in listeners.subscribed.get(&subject).into_iter().flatten() {
-                let Some(owed) = listeners.all.get(number) else { continue };
-                for name in names {
-                    owed.put(News::Updated(name.clone()));
-                }
-            }
-        }
-    }
-
-    /// A watch that ended by itself may have missed anything.
-    fn tell_everything(&self) {
-        let all: Vec<_> = lock(&self.listeners).subscribed.keys().cloned().collect();
-        self.tell_list();
-        self.tell_updated(all.into_iter());
     }
 }
 
-/// What has changed and was not told yet, with when the window of its first change ends.
-struct Gathered {
-    /// The list has other resources in it.
-    list: Option<Instant>,
-    /// The list says something else of the same resources.
-    described: Option<Instant>,
-    /// When the list will have rested, if nothing more happens to it.
-    rested: Instant,
-    updates_due: Option<Instant>,
-    updated: HashSet<Uri>,
-}
-
-impl Gathered {
-    fn list_due(&self, pace: &Pace) -> Option<Instant> {
-        let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.rested));
-        let described = self.described.map(|due| pace.hold(due, QUIET, self.rested));
-        list.into_iter().chain(described).min()
-    }
-
-    fn due(&self, pace: &Pace) -> Option<Instant> {
-        self.list_due(pace).into_iter().chain(self.updates_due).min()
-    }
-}
-
-/// How often the list is told as changed.
-struct Pace {
-    pause: Duration,
-    last: Option<Instant>,
-}
-
-impl Pace {
-    /// Puts off what is due until the pause after the last time is over or the list has rested, and at
-    /// least for `shortest` after the last time.
-    fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
-        let Some(last) = self.last else { return due };
-        due.max(last + shortest).max((last + self.pause).min(rested))
-    }
-
-    fn tick(&mut self, now: Instant, window: Duration) {
-        let busy = self.last.is_some_and(|last| now < last + (self.pause + REST) * 2);
-        self.pause = if busy { (self.pause * 2).min(SELDOM) } else { window };
-        self.last = Some(now);
-    }
-}
-
-/// One listener.
-struct Ear {
+/// A client's session or stream, which hears of changes.
+struct Subscriber {
     shared: Arc<Shared>,
     number: u64,
     owed: Arc<Owed>,
-    /// How often the list had changed when it began to listen; `None` if nobody was watching then.
+    /// The generation of the list when it began to listen; `None` if there was no watch then.
     since: Option<u64>,
-    /// Whether it was told what is listed.
+    /// Whether the client has listed resources.
     listed: AtomicBool,
-    /// What was subscribed to, by how it was named.
-    subscriptions: Mutex<HashMap<Arc<str>, Uri>>,
 }
 
 #[async_trait]
-impl Listener for Ear {
+impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.shared.watched().await.map_err(explain)?;
-        let mut listeners = lock(&self.shared.listeners);
-        let first = listeners.list.insert(self.number);
-        if first && self.listed.load(Ordering::SeqCst) && self.since != Some(listeners.lists) {
+        let mut registry = lock(&self.shared.registry);
+        let first = registry.follow_list(self.number);
+        let is_current = self.since == Some(registry.list_generation());
+        if first && self.listed.load(Ordering::SeqCst) && !is_current {
             self.owed.put(News::List);
         }
         Ok(())
@@ -364,85 +174,69 @@ impl Listener for Ear {
         // In this order a subscription is either in force or not there, even if the client gives up.
         self.shared.watched().await.map_err(explain)?;
         let subject = self.shared.source.subject(&uri);
-        let mut subscriptions = lock(&self.subscriptions);
-        if subscriptions.contains_key(name) {
-            return Ok(());
+        let most = self.shared.config.subscriptions;
+        let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
+        if let Some(subject) = subscribed.map_err(refused)? {
+            self.shared.align(&subject);
         }
-        if subscriptions.len() >= self.shared.config.subscriptions {
-            let most = self.shared.config.subscriptions;
-            let message = format!("one client may subscribe to {most} resources at most");
-            return Err(Failure::Internal { message, data: None });
-        }
-        let name: Arc<str> = name.into();
-        subscriptions.insert(name.clone(), subject.clone());
-        // Locked, so that nobody who leaves meanwhile ends what begins here.
-        let mut listeners = lock(&self.shared.listeners);
-        self.shared.source.follow(&subject);
-        listeners.subscribed.entry(subject).or_default().entry(self.number).or_default().insert(name);
         Ok(())
     }
 
     fn unsubscribe(&self, name: &str) {
-        let Some(subject) = lock(&self.subscriptions).remove(name) else { return };
-        let mut listeners = lock(&self.shared.listeners);
-        listeners.leave(&*self.shared.source, &subject, self.number, Some(name));
-        drop(listeners);
-        self.owed.forget(name);
+        let deserted = lock(&self.shared.registry).unsubscribe(self.number, name);
+        if let Some(subject) = deserted {
+            self.shared.align(&subject);
+        }
     }
 
     async fn next(&self) -> News {
-        loop {
-            // A permit is kept for whoever waits next, so nothing put in between is missed.
-            let ready = self.owed.ready.notified();
-            if let Some(news) = self.owed.take() {
-                return news;
-            }
-            ready.await;
-        }
+        self.owed.next().await
     }
 
     fn owe(&self, news: News) {
-        let wanted = match &news {
-            News::List => true,
-            News::Updated(name) => lock(&self.subscriptions).contains_key(name),
-        };
-        if wanted {
-            self.owed.put(news);
-        }
+        lock(&self.shared.registry).owe(self.number, news);
     }
 }
 
-impl Listeners {
-    /// Ends one subscription, or all of one listener to `subject`.
-    fn leave(&mut self, source: &dyn Source, subject: &Uri, number: u64, name: Option<&str>) {
-        let Some(listeners) = self.subscribed.get_mut(subject) else { return };
-        if let Some(names) = listeners.get_mut(&number) {
-            match name {
-                Some(name) => {
-                    names.remove(name);
-                }
-                None => names.clear(),
-            }
-            if names.is_empty() {
-                listeners.remove(&number);
-            }
-        }
-        if listeners.is_empty() {
-            self.subscribed.remove(subject);
-            source.unfollow(subject);
-        }
-    }
-}
-
-impl Drop for Ear {
+impl Drop for Subscriber {
     fn drop(&mut self) {
-        let mut listeners = lock(&self.shared.listeners);
-        listeners.all.remove(&self.number);
-        listeners.list.remove(&self.number);
-        for subject in lock(&self.subscriptions).values() {
-            listeners.leave(&*self.shared.source, subject, self.number, None);
+        loop {
+            let left = lock(&self.shared.registry).leave(self.number, BATCH);
+            let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
+            deserted.iter().for_each(|subject| self.shared.align(subject));
+            if left.is_break() {
+                return;
+            }
         }
     }
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let (message, limit) = match refusal {
+        Refusal::Subscriptions(most) => (
+            format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
+            most,
+        ),
+        Refusal::Bytes(OverBudget::Client(most)) => {
+            let why = "the subscriptions of one client may use";
+            (format!("{why} `{most}` bytes of memory at most; unsubscribe from some resources first"), most)
+        }
+        Refusal::Bytes(OverBudget::Total(most)) => {
+            let why = "the subscriptions of all clients may use";
+            (format!("{why} `{most}` bytes of memory at most; try again later"), most)
+        }
+    };
+    Failure::Internal { message, data: Some(json!({ "limit": limit })) }
+}
+
+fn internal(message: String) -> Failure {
+    Failure::Internal { message, data: None }
+}
+
+/// Whether a collection should give memory back. It shrinks to twice its length, so that adding and
+/// removing by turns does not allocate each time.
+fn sparse(length: usize, capacity: usize) -> bool {
+    capacity > 32 && length < capacity / 8
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
