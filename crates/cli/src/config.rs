@@ -91,18 +91,25 @@ impl Default for Server {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Live {
-    /// For how long changes are gathered before they are told, as in `"50ms"`.
-    #[serde(deserialize_with = "duration")]
+    /// The debounce window, as in `"50ms"`: changes within it cause one notification. At most an hour.
+    #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
     /// How many resources one client may subscribe to.
     #[serde(deserialize_with = "positive")]
     pub(crate) subscriptions: usize,
+    /// How many bytes of memory the subscriptions of all clients may use.
+    #[serde(deserialize_with = "positive")]
+    pub(crate) subscription_bytes: usize,
+    /// How many bytes of memory the subscriptions of one client may use.
+    #[serde(deserialize_with = "positive")]
+    pub(crate) client_subscription_bytes: usize,
 }
 
 impl Default for Live {
     fn default() -> Self {
-        let libris::Live { window, subscriptions, .. } = libris::Live::default();
-        Self { window, subscriptions }
+        let libris::Live { window, subscriptions, subscription_bytes, client_subscription_bytes, .. } =
+            libris::Live::default();
+        Self { window, subscriptions, subscription_bytes, client_subscription_bytes }
     }
 }
 
@@ -123,11 +130,15 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Erro
     }
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(|cause| {
+    let window = humantime::parse_duration(&text).map_err(|cause| {
         serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
-    })
+    })?;
+    if window > libris::Live::LONGEST_WINDOW {
+        return Err(serde::de::Error::custom(format!("`{text}` is longer than the hour that is allowed")));
+    }
+    Ok(window)
 }
 
 /// A source as it is configured.

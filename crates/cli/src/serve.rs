@@ -68,6 +68,8 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         live: Live {
             window: config.live.window,
             subscriptions: config.live.subscriptions,
+            subscription_bytes: config.live.subscription_bytes,
+            client_subscription_bytes: config.live.client_subscription_bytes,
             ..Live::default()
         },
         ..libris::Config::default()

@@ -143,6 +143,13 @@ impl AsRef<str> for Uri {
     }
 }
 
+/// The text of the URI, without a copy.
+impl From<Uri> for Arc<str> {
+    fn from(uri: Uri) -> Self {
+        uri.0
+    }
+}
+
 // Sound because equality, order and hash are those of the text.
 impl Borrow<str> for Uri {
     fn borrow(&self) -> &str {

@@ -193,8 +193,8 @@ impl Service for Server {
         Ok(Reply { members: encode::completion(&completion), keep: None })
     }
 
-    fn listener(&self, _client: Client) -> Result<Arc<dyn Listener>, Failure> {
-        self.hub.listener()
+    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+        self.hub.listener_for(client.address())
     }
 
     fn counts(&self) -> Vec<(&'static str, usize)> {

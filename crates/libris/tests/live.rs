@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
-use libris::wire::{Failure, Listener, News, Service as _};
+use libris::wire::{Client, Failure, Listener, News, Service as _};
 use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
@@ -123,7 +123,8 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
     let followed = || script.followed.lock().unwrap().iter().map(Uri::to_string).collect::<Vec<_>>();
-    let (one, other) = (server.listener(Client::default()).unwrap(), server.listener().unwrap());
+    let (one, other) =
+        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
     for (listener, uri) in [(&one, "a:x"), (&one, "a:x?lines=1-3"), (&one, "a:y"), (&other, "a:x")] {
         listener.subscribe(uri).await.unwrap();
     }
@@ -244,7 +245,8 @@ async fn what_is_not_served_cannot_be_subscribed_to() {
 async fn there_is_one_watch_and_none_once_everybody_has_left() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let (first, second) = (server.listener(Client::default()).unwrap(), server.listener().unwrap());
+    let (first, second) =
+        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
     assert_eq!(script.watches(), 0);
     first.subscribe("a:one").await.unwrap();
     second.follow_list().await.unwrap();
@@ -330,4 +332,243 @@ async fn sources_come_and_go() {
     let mut all = told(&*listener).await;
     all.sort_by_key(|news| format!("{news:?}"));
     assert_eq!(all, [updated("b:one"), updated("c:one")]);
+}
+
+fn count(server: &Server, name: &str) -> usize {
+    server.counts().into_iter().find(|(known, _)| *known == name).expect("a count of this name").1
+}
+
+/// A URI that is nearly as long as any may be.
+fn long(name: &str) -> String {
+    format!("a:{name}/{}", "x".repeat(8_000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_uri_is_held_once_for_all_listeners() {
+    let server = Server::new(Script::new("a"), Config::default());
+    let listeners: Vec<_> = (0..10).map(|_| server.listener(Client::default()).unwrap()).collect();
+    for listener in &listeners {
+        for n in 0..30 {
+            listener.subscribe(&long(&n.to_string())).await.unwrap();
+        }
+    }
+    let bytes = count(&server, "subscription_bytes");
+    assert_eq!(count(&server, "subscriptions"), 300);
+    assert!((30 * 8_000..2 * 30 * 8_000).contains(&bytes), "{bytes} bytes for 30 distinct texts");
+    drop(listeners);
+    assert_eq!(count(&server, "subscription_bytes"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
+    let live = Live { subscription_bytes: 1 << 20, client_subscription_bytes: 1 << 18, ..Live::default() };
+    let server = Server::new(Script::new("a"), Config { live, ..Config::default() });
+    let mut listeners = Vec::new();
+    for client in 0..7 {
+        let listener = server.listener(Client::default()).unwrap();
+        let mut granted = 0;
+        let message = loop {
+            let before = server.counts();
+            match listener.subscribe(&long(&format!("{client}/{granted}"))).await {
+                Ok(()) => granted += 1,
+                Err(Failure::Internal { message, .. }) => {
+                    assert_eq!(server.counts(), before, "a refused subscription changes nothing");
+                    break message;
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+            assert!(granted < 100, "{granted} subscriptions of 8,000 bytes");
+        };
+        if client < 4 {
+            assert!((28..32).contains(&granted), "{granted}");
+            assert!(message.contains("`262144`") && message.contains("unsubscribe"), "{message}");
+            listener.unsubscribe(&long(&format!("{client}/0")));
+            listener.subscribe(&long(&format!("{client}/n"))).await.unwrap();
+        } else {
+            // The first four leave some room that was too little for one more of theirs.
+            assert!(granted < 4, "{granted}");
+            assert!(message.contains("`1048576`") && message.contains("later"), "{message}");
+        }
+        listeners.push(listener);
+    }
+    listeners.truncate(1);
+    assert!(count(&server, "subscription_bytes") <= 1 << 18);
+    drop(listeners);
+    assert_eq!((count(&server, "subscription_bytes"), count(&server, "subscriptions")), (0, 0));
+}
+
+/// A source whose watch does not open before it may.
+struct Late {
+    script: Arc<Script>,
+    may_open: tokio::sync::Semaphore,
+}
+
+impl Late {
+    fn new(scheme: &'static str) -> Arc<Self> {
+        Arc::new(Self { script: Script::new(scheme), may_open: tokio::sync::Semaphore::new(0) })
+    }
+}
+
+#[async_trait]
+impl Source for Late {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.script.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        self.script.list(after, limit).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.script.read(uri, context).await
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        self.may_open.acquire().await.unwrap().forget();
+        self.script.watch().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_does_not_open_is_an_error_in_time() {
+    let late = Late::new("a");
+    let server = Server::new(late.clone(), Config::default());
+    let (one, other) =
+        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
+    let both = async { tokio::join!(one.subscribe("a:one"), other.subscribe("a:one")) };
+    let (first, second) = timeout(Duration::from_secs(15), both).await.expect("an answer in time");
+    for refused in [first, second] {
+        let Err(Failure::Internal { message, .. }) = refused else { panic!("{refused:?}") };
+        assert!(message.contains("10 seconds") && message.contains("try again"), "{message}");
+    }
+    assert_eq!(count(&server, "subscriptions"), 0);
+    // It was opened once for both, and is at hand once it is there.
+    late.may_open.add_permits(2);
+    one.subscribe("a:one").await.unwrap();
+    other.subscribe("a:one").await.unwrap();
+    assert_eq!((late.script.watches(), late.may_open.available_permits()), (1, 1));
+    late.script.say(Change::Updated, "a:one");
+    assert_eq!(told(&*other).await, [updated("a:one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_nobody_waits_for_is_given_up() {
+    let late = Late::new("a");
+    let server = Server::new(late.clone(), Config::default());
+    let listener = server.listener(Client::default()).unwrap();
+    timeout(Duration::from_secs(15), listener.subscribe("a:one")).await.expect("in time").unwrap_err();
+    drop(listener);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    drop(server);
+    assert_eq!(Arc::strong_count(&late), 1, "somebody still waits for the watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_whose_watch_does_not_open_stops_no_other() {
+    let (stays, late) = (Script::new("a"), Late::new("b"));
+    let (server, catalog) = server(vec![stays.clone()]);
+    let first = server.listener(Client::default()).unwrap();
+    first.subscribe("a:one").await.unwrap();
+    catalog.replace(vec![late.clone(), stays.clone()]);
+    told(&*first).await;
+    stays.say(Change::Updated, "a:one");
+    assert_eq!(told(&*first).await, [updated("a:one")], "it was added to a watch that runs");
+    drop(first);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(stays.watches(), 0);
+
+    let second = server.listener(Client::default()).unwrap();
+    timeout(Duration::from_secs(30), second.subscribe("a:one")).await.expect("in time").unwrap();
+    second.subscribe("b:one").await.unwrap();
+    stays.say(Change::Updated, "a:one");
+    assert_eq!(told(&*second).await, [updated("a:one")], "it was there before the watch");
+    // Whoever subscribed meanwhile may have missed something.
+    late.may_open.add_permits(10);
+    let mut all = told(&*second).await;
+    all.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(all, [updated("a:one"), updated("b:one")]);
+    late.script.say(Change::Updated, "b:one");
+    assert_eq!(told(&*second).await, [updated("b:one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_window_is_too_long() {
+    let script = Script::new("a");
+    let live = Live { window: Duration::MAX, ..Live::default() };
+    let server = Server::new(script.clone(), Config { live, ..Config::default() });
+    let listener = server.listener(Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.follow_list().await.unwrap();
+    script.say(Change::Added, "a:one");
+    for _ in 0..2 {
+        timeout(Duration::from_secs(3_700), listener.next()).await.expect("news after an hour at most");
+    }
+}
+
+/// A source that takes its time to follow what is called `slow`.
+struct Slow {
+    script: Arc<Script>,
+    /// Locked by the test for as long as it is to take.
+    turn: Mutex<()>,
+    waits: std::sync::atomic::AtomicBool,
+}
+
+#[async_trait]
+impl Source for Slow {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.script.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+        self.script.list(after, limit).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.script.read(uri, context).await
+    }
+
+    fn follow(&self, subject: &Uri) {
+        if subject.as_str() == "a:slow" {
+            self.waits.store(true, std::sync::atomic::Ordering::SeqCst);
+            drop(self.turn.lock().unwrap());
+        }
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        self.script.watch().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_source_that_is_slow_to_follow_holds_up_nobody_else() {
+    let (turn, waits) = (Mutex::default(), std::sync::atomic::AtomicBool::new(false));
+    let slow = Arc::new(Slow { script: Script::new("a"), turn, waits });
+    let server = Arc::new(Server::new(slow.clone(), Config::default()));
+    let quick = server.listener(Client::default()).unwrap();
+    quick.subscribe("a:quick").await.unwrap();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let holder = slow.clone();
+    let (held, holds) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _turn = holder.turn.lock().unwrap();
+        held.send(()).unwrap();
+        // It ends when the test does, however that ends.
+        let _ = gone.recv_timeout(Duration::from_secs(30));
+    });
+    holds.recv().unwrap();
+    let patient = server.listener(Client::default()).unwrap();
+    let subscribing = tokio::spawn(async move { patient.subscribe("a:slow").await });
+    let asked = async {
+        while !slow.waits.load(std::sync::atomic::Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), asked).await.expect("it is asked to follow");
+    slow.script.say(Change::Updated, "a:quick");
+    let news = timeout(Duration::from_secs(10), quick.next()).await;
+    assert_eq!(news.expect("news while the other source is busy"), updated("a:quick"));
+    assert!(!subscribing.is_finished());
+    drop(go);
+    subscribing.await.unwrap().unwrap();
+    thread.join().unwrap();
 }

@@ -1,9 +1,12 @@
 //! The news of a session: on their way on its newest stream, and told again where they got lost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::stream;
 use tokio::sync::watch;
@@ -11,7 +14,7 @@ use tokio::sync::watch;
 use super::body::Event;
 use crate::lock::lock;
 use crate::protocol::notification;
-use crate::{Listener, News};
+use crate::{Failure, Listener, News};
 
 /// How many streams of a session stay open; a further one ends the oldest, whose client is most likely
 /// gone without a word.
@@ -20,36 +23,100 @@ const STREAMS: usize = 4;
 /// What was sent in this time may not have reached a client that does not say what it has.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// More news than a session can be subscribed to, so that only what it left is ever forgotten.
-const REMEMBERED: usize = 10_000;
+/// How many notifications are recorded of a session whose listener sends more than was subscribed to.
+const RECORDED: usize = 10_000;
 
 /// The news of a session.
 pub(super) struct Mailbox {
     pub(super) listener: Arc<dyn Listener>,
-    sent: Mutex<Sent>,
+    sent: Arc<Mutex<Sent>>,
     /// The numbers of the streams that are open, the newest last.
     open: watch::Sender<Vec<u64>>,
 }
 
-/// What was sent and may not have arrived: of each the last time, so it is bounded by the subscriptions.
+/// The notifications that were sent and may not have arrived: of each resource that the session is
+/// subscribed to the last one, so they are bounded by its subscriptions.
 #[derive(Default)]
 struct Sent {
     last: u64,
     streams: u64,
-    news: HashMap<News, Told>,
+    /// By the ids of their events.
+    events: BTreeMap<u64, Delivery>,
+    ids: HashMap<News, u64>,
 }
 
-#[derive(Clone, Copy)]
-struct Told {
-    /// The id of the event.
-    id: u64,
+/// A notification on its way to the client.
+struct Delivery {
+    news: News,
     when: Instant,
     stream: u64,
 }
 
+impl Sent {
+    /// Records a notification in place of an earlier one of the same; gives the id of its event.
+    fn record(&mut self, stream: u64, news: News) -> u64 {
+        self.last += 1;
+        if let Some(before) = self.ids.insert(news.clone(), self.last) {
+            self.events.remove(&before);
+        }
+        self.events.insert(self.last, Delivery { news, when: Instant::now(), stream });
+        if self.events.len() > RECORDED
+            && let Some((_, oldest)) = self.events.pop_first()
+        {
+            self.ids.remove(&oldest.news);
+        }
+        self.last
+    }
+
+    fn forget(&mut self, news: &News) {
+        if let Some(id) = self.ids.remove(news) {
+            self.events.remove(&id);
+        }
+        if self.ids.capacity() > 32 && self.ids.len() < self.ids.capacity() / 8 {
+            self.ids.shrink_to(self.ids.len() * 2);
+        }
+    }
+}
+
+/// A listener whose notifications are recorded only while it is subscribed to their resource.
+struct Recorded {
+    listener: Arc<dyn Listener>,
+    sent: Arc<Mutex<Sent>>,
+}
+
+#[async_trait]
+impl Listener for Recorded {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        self.listener.follow_list().await
+    }
+
+    fn listed(&self) {
+        self.listener.listed();
+    }
+
+    async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
+        self.listener.subscribe(uri).await
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        self.listener.unsubscribe(uri);
+        lock(&self.sent).forget(&News::Updated(uri.into()));
+    }
+
+    async fn next(&self) -> News {
+        self.listener.next().await
+    }
+
+    fn owe(&self, news: News) {
+        self.listener.owe(news);
+    }
+}
+
 impl Mailbox {
     pub(super) fn new(listener: Arc<dyn Listener>) -> Self {
-        Self { listener, sent: Mutex::default(), open: watch::Sender::new(Vec::new()) }
+        let sent = Arc::<Mutex<Sent>>::default();
+        let listener = Arc::new(Recorded { listener, sent: sent.clone() });
+        Self { listener, sent, open: watch::Sender::new(Vec::new()) }
     }
 
     /// How many streams are open.
@@ -63,9 +130,10 @@ impl Mailbox {
         let number = {
             let mut sent = lock(&self.sent);
             let seen = seen.filter(|seen| *seen <= sent.last);
-            for (news, told) in std::mem::take(&mut sent.news) {
-                if seen.map_or(told.when.elapsed() < DOUBT, |seen| told.id > seen) {
-                    self.listener.owe(news);
+            sent.ids = HashMap::new();
+            for (id, delivery) in std::mem::take(&mut sent.events) {
+                if seen.map_or(delivery.when.elapsed() < DOUBT, |seen| id > seen) {
+                    self.listener.owe(delivery.news);
                 }
             }
             sent.streams += 1;
@@ -84,19 +152,18 @@ impl Mailbox {
         })
     }
 
-    fn send(&self, stream: u64, news: News) -> Event {
-        let framed = notification(&news, "");
-        let mut sent = lock(&self.sent);
-        sent.last += 1;
-        let id = sent.last;
-        if sent.news.len() >= REMEMBERED
-            && let Some(oldest) =
-                sent.news.iter().min_by_key(|(_, told)| told.id).map(|(news, _)| news.clone())
-        {
-            sent.news.remove(&oldest);
-        }
-        sent.news.insert(news, Told { id, when: Instant::now(), stream });
-        Event::Message { framed, id: Some(id), room: None }
+    /// Waits for a notification, and records that `stream` sends it.
+    async fn next(&self, stream: u64) -> Event {
+        let mut next = pin!(self.listener.next());
+        poll_fn(|context| {
+            // Locked before the listener gives it away, so that whoever unsubscribes finds it recorded.
+            let mut sent = lock(&self.sent);
+            next.as_mut().poll(context).map(|news| {
+                let framed = notification(&news, "");
+                Event::Message { framed, id: Some(sent.record(stream, news)), room: None }
+            })
+        })
+        .await
     }
 }
 
@@ -121,7 +188,7 @@ impl Open {
             tokio::select! {
                 biased;
                 _ = self.open.wait_for(|open| open.last() != Some(&number)) => {}
-                news = self.mailbox.listener.next() => return Some(self.mailbox.send(number, news)),
+                event = self.mailbox.next(number) => return Some(event),
             }
         }
     }
@@ -135,12 +202,93 @@ impl Drop for Open {
         }
         // Nobody will resume this stream while another is open, which is told instead.
         let mut sent = lock(&self.mailbox.sent);
-        sent.news.retain(|news, told| {
-            let lost = told.stream == self.number;
+        let Sent { events, ids, .. } = &mut *sent;
+        events.retain(|_, delivery| {
+            let lost = delivery.stream == self.number;
             if lost {
-                self.mailbox.listener.owe(news.clone());
+                ids.remove(&delivery.news);
+                self.mailbox.listener.owe(delivery.news.clone());
             }
             !lost
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mailbox, RECORDED};
+    use crate::lock::lock;
+    use crate::{Failure, Listener, News};
+    use futures_util::StreamExt as _;
+    use std::collections::VecDeque;
+    use std::pin::pin;
+    use std::sync::{Arc, Mutex};
+
+    /// A listener that says what it was told to say, and then no more.
+    #[derive(Default)]
+    struct Script(Mutex<VecDeque<News>>);
+
+    #[async_trait::async_trait]
+    impl Listener for Script {
+        async fn follow_list(&self) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn listed(&self) {}
+        async fn subscribe(&self, _: &str) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn unsubscribe(&self, _: &str) {}
+        async fn next(&self) -> News {
+            let news = lock(&self.0).pop_front();
+            match news {
+                Some(news) => news,
+                None => std::future::pending().await,
+            }
+        }
+        fn owe(&self, news: News) {
+            lock(&self.0).push_back(news);
+        }
+    }
+
+    fn updated(number: usize) -> News {
+        News::Updated(format!("a:{number}").into())
+    }
+
+    #[tokio::test]
+    async fn what_was_unsubscribed_from_is_not_recorded() {
+        let script = Arc::new(Script::default());
+        let mailbox = Arc::new(Mailbox::new(script.clone()));
+        let mut stream = pin!(mailbox.open(None));
+        for number in 0..100 {
+            script.owe(updated(number));
+            stream.next().await.unwrap();
+        }
+        let name: Arc<str> = "a:text".into();
+        script.owe(News::Updated(name.clone()));
+        stream.next().await.unwrap();
+        assert!(Arc::strong_count(&name) > 1);
+        mailbox.listener.unsubscribe(&name);
+        assert_eq!(Arc::strong_count(&name), 1, "the text is still held");
+        for number in 0..99 {
+            mailbox.listener.unsubscribe(&format!("a:{number}"));
+        }
+        let _next = mailbox.open(None);
+        assert_eq!(lock(&script.0).drain(..).collect::<Vec<_>>(), [updated(99)]);
+    }
+
+    #[tokio::test]
+    async fn the_newest_are_recorded_and_owed_again_in_order() {
+        let script = Arc::new(Script::default());
+        let mailbox = Arc::new(Mailbox::new(script.clone()));
+        let mut stream = pin!(mailbox.open(None));
+        for number in (0..RECORDED + 5).chain([7]) {
+            script.owe(updated(number));
+            stream.next().await.unwrap();
+        }
+        let _next = mailbox.open(None);
+        let owed: Vec<_> = lock(&script.0).drain(..).collect();
+        let expected: Vec<_> = (5..RECORDED + 5).filter(|n| *n != 7).chain([7]).map(updated).collect();
+        assert_eq!(owed.len(), expected.len());
+        assert!(owed == expected, "{:?} … {:?}", owed.first(), owed.last());
     }
 }

@@ -1,0 +1,161 @@
+//! The memory that subscriptions use, accounted for each client and for all of them.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use super::sparse;
+
+/// Bytes charged for a subscription beside its texts: its entries in the maps of the listener, the subject
+/// and the client, in the set of owed notifications and in the record of sent ones, each in a hash table
+/// that has just doubled.
+pub(super) const SUBSCRIPTION: usize = 384;
+
+/// Bytes charged for a distinct text beside its length: the allocation's header and its entries in the maps
+/// by text and by subject.
+pub(super) const TEXT: usize = 320;
+
+/// Whose budget a listener uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    /// All listeners of one IPv4 address or one IPv6 /64 network share a budget.
+    Address(IpAddr),
+    /// The listener has a budget of its own.
+    Listener(u64),
+}
+
+impl Client {
+    /// The client at `address`; without an address, the listener of this number is a client of its own.
+    pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
+        match address.map(|address| address.to_canonical()) {
+            None => Self::Listener(listener),
+            // One host commonly has all addresses of a /64 network to choose from.
+            Some(IpAddr::V6(address)) => {
+                Self::Address(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into())
+            }
+            Some(address) => Self::Address(address),
+        }
+    }
+}
+
+/// A budget that has no room for a subscription, with its limit in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OverBudget {
+    /// The client's own.
+    Client(usize),
+    /// That of all clients together.
+    Total(usize),
+}
+
+/// The accounts of all clients, and one for all of them together.
+pub(super) struct Budget {
+    total: Account,
+    total_limit: usize,
+    clients: HashMap<Client, Account>,
+    client_limit: usize,
+}
+
+/// What subscriptions cost: a flat charge for each, and each distinct text once.
+#[derive(Default)]
+struct Account {
+    /// How many references subscriptions hold to each text; a subscription holds one to its name and one
+    /// to its subject.
+    texts: HashMap<Arc<str>, usize>,
+    subscriptions: usize,
+    bytes: usize,
+}
+
+impl Account {
+    fn cost(&self, name: &str, subject: &str) -> usize {
+        let cost = |text: &str| if self.texts.contains_key(text) { 0 } else { TEXT + text.len() };
+        SUBSCRIPTION + cost(name) + if name == subject { 0 } else { cost(subject) }
+    }
+
+    fn has_room(&self, name: &str, subject: &str, limit: usize) -> bool {
+        self.cost(name, subject) <= limit.saturating_sub(self.bytes)
+    }
+
+    fn charge(&mut self, name: &Arc<str>, subject: &Arc<str>) {
+        self.bytes += self.cost(name, subject);
+        self.subscriptions += 1;
+        for text in [name, subject] {
+            *self.texts.entry(text.clone()).or_default() += 1;
+        }
+    }
+
+    fn refund(&mut self, name: &str, subject: &str) {
+        self.bytes -= SUBSCRIPTION;
+        self.subscriptions -= 1;
+        for text in [name, subject] {
+            let Some(references) = self.texts.get_mut(text) else { continue };
+            *references -= 1;
+            if *references == 0 {
+                self.texts.remove(text);
+                self.bytes -= TEXT + text.len();
+            }
+        }
+        if sparse(self.texts.len(), self.texts.capacity()) {
+            self.texts.shrink_to(self.texts.len() * 2);
+        }
+    }
+}
+
+impl Budget {
+    pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
+        Self { total: Account::default(), total_limit, clients: HashMap::new(), client_limit }
+    }
+
+    /// The bytes charged for all subscriptions.
+    pub(super) fn bytes(&self) -> usize {
+        self.total.bytes
+    }
+
+    /// The number of subscriptions.
+    pub(super) fn subscriptions(&self) -> usize {
+        self.total.subscriptions
+    }
+
+    /// The shared copy of this text, where a subscription holds one.
+    pub(super) fn interned(&self, text: &str) -> Option<Arc<str>> {
+        self.total.texts.get_key_value(text).map(|(text, _)| text.clone())
+    }
+
+    /// Charges a subscription, or changes nothing.
+    pub(super) fn charge(
+        &mut self,
+        client: Client,
+        name: &Arc<str>,
+        subject: &Arc<str>,
+    ) -> Result<(), OverBudget> {
+        let fits = match self.clients.get(&client) {
+            Some(account) => account.has_room(name, subject, self.client_limit),
+            None => Account::default().has_room(name, subject, self.client_limit),
+        };
+        if !fits {
+            return Err(OverBudget::Client(self.client_limit));
+        }
+        if !self.total.has_room(name, subject, self.total_limit) {
+            return Err(OverBudget::Total(self.total_limit));
+        }
+        self.clients.entry(client).or_default().charge(name, subject);
+        self.total.charge(name, subject);
+        Ok(())
+    }
+
+    /// Takes back the charge for a subscription.
+    pub(super) fn refund(&mut self, client: Client, name: &str, subject: &str) {
+        if let Some(account) = self.clients.get_mut(&client) {
+            account.refund(name, subject);
+            if account.subscriptions == 0 {
+                self.clients.remove(&client);
+            }
+        }
+        self.total.refund(name, subject);
+    }
+
+    /// The bytes charged to each client that has subscriptions.
+    #[cfg(test)]
+    pub(super) fn clients(&self) -> HashMap<Client, usize> {
+        self.clients.iter().map(|(client, account)| (*client, account.bytes)).collect()
+    }
+}

@@ -1,0 +1,245 @@
+//! Subscriptions: one watch of the sources for all listeners, and for each a set of notifications.
+//!
+//! A source reports changes, those of a short window are debounced, and each listener's set grows by what
+//! it subscribed to. A listener takes from its set when it can write, so a slow one costs a set bounded by
+//! its subscriptions and holds up nobody, and after the last change at least one notification always
+//! follows. Subscriptions are bounded in bytes for each client and in all; [`budget`] says what they cost.
+
+mod budget;
+mod owed;
+mod registry;
+mod watch;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use libris_core::{Error, Result, Source, Uri};
+use libris_wire::{Failure, Listener, News};
+use serde_json::json;
+
+use self::budget::OverBudget;
+use self::owed::Owed;
+use self::registry::{Refusal, Registry};
+use self::watch::WatchState;
+use crate::server::explain;
+
+/// How changes are told.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The debounce window: changes within it cause one notification. A longer one than
+    /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW) counts as that.
+    pub window: Duration,
+    /// How many resources one listener may subscribe to.
+    pub subscriptions: usize,
+    /// How many bytes of memory the subscriptions of all listeners may use. The text of a URI counts once,
+    /// however many subscribe to it, and each subscription about 400 bytes beside it.
+    pub subscription_bytes: usize,
+    /// How many bytes of memory the subscriptions of one client may use, and never more than
+    /// `subscription_bytes`.
+    pub client_subscription_bytes: usize,
+    /// How many listeners there may be: sessions and streams.
+    pub listeners: usize,
+}
+
+impl Live {
+    /// The longest debounce window.
+    pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_millis(50),
+            subscriptions: 1_000,
+            subscription_bytes: 32 << 20,
+            client_subscription_bytes: 8 << 20,
+            listeners: 30_000,
+        }
+    }
+}
+
+/// How many locks order the calls of [`Source::follow`] and [`Source::unfollow`].
+const FOLLOW_LOCKS: usize = 64;
+
+/// How many subscriptions or subjects are worked on under one lock of the registry.
+const BATCH: usize = 32;
+
+/// All listeners of one source.
+pub(crate) struct Hub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    source: Arc<dyn Source>,
+    config: Live,
+    /// Whoever holds this may lock `registry`, and not the other way round.
+    watch: Mutex<WatchState>,
+    registry: Mutex<Registry>,
+    /// Held while a source is told to follow a subject or not to; a subject's hash says which one. A source
+    /// that blocks in there holds up those who subscribe to a few subjects, and no notification.
+    follow: [Mutex<()>; FOLLOW_LOCKS],
+}
+
+impl Hub {
+    pub(crate) fn new(source: Arc<dyn Source>, config: Live) -> Self {
+        let config = Live { window: config.window.min(Live::LONGEST_WINDOW), ..config };
+        let registry = Mutex::new(Registry::new(&config));
+        let follow = std::array::from_fn(|_| Mutex::default());
+        Self { shared: Arc::new(Shared { source, config, watch: Mutex::default(), registry, follow }) }
+    }
+
+    /// A new listener. Listeners of one `client` address share a budget for their subscriptions; one
+    /// without an address has a budget of its own.
+    pub(crate) fn listener_for(&self, client: Option<IpAddr>) -> Result<Arc<dyn Listener>, Failure> {
+        // Both are held, so that the watch does not stop before the listener is registered.
+        let watch = lock(&self.shared.watch);
+        let mut registry = lock(&self.shared.registry);
+        if registry.listeners() >= self.shared.config.listeners {
+            return Err(internal("there are too many listeners; try again later".to_owned()));
+        }
+        let (number, owed) = registry.join(client);
+        let since = watch.is_running().then_some(registry.list_generation());
+        let shared = self.shared.clone();
+        Ok(Arc::new(Subscriber { shared, number, owed, since, listed: AtomicBool::new(false) }))
+    }
+
+    /// The numbers of listeners, subscriptions, their bytes, and watches, for the metrics.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
+        let is_watched = lock(&self.shared.watch).is_running();
+        let registry = lock(&self.shared.registry);
+        vec![
+            ("listeners", registry.listeners()),
+            ("subscriptions", registry.subscriptions()),
+            ("subscription_bytes", registry.bytes()),
+            ("watches", usize::from(is_watched)),
+        ]
+    }
+}
+
+impl Shared {
+    /// Makes the source follow a subject if and only if somebody subscribes to it.
+    fn align(&self, subject: &Uri) {
+        let mut hasher = DefaultHasher::new();
+        subject.hash(&mut hasher);
+        let number = hasher.finish() % FOLLOW_LOCKS as u64;
+        // Of two calls for one subject, the later one sees what the registry says last.
+        let _turn = lock(&self.follow[number as usize]);
+        let is_wanted = lock(&self.registry).is_wanted(subject);
+        if is_wanted {
+            self.source.follow(subject);
+        } else {
+            self.source.unfollow(subject);
+        }
+    }
+}
+
+/// A client's session or stream, which hears of changes.
+struct Subscriber {
+    shared: Arc<Shared>,
+    number: u64,
+    owed: Arc<Owed>,
+    /// The generation of the list when it began to listen; `None` if there was no watch then.
+    since: Option<u64>,
+    /// Whether the client has listed resources.
+    listed: AtomicBool,
+}
+
+#[async_trait]
+impl Listener for Subscriber {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        self.shared.watched().await.map_err(explain)?;
+        let mut registry = lock(&self.shared.registry);
+        let first = registry.follow_list(self.number);
+        let is_current = self.since == Some(registry.list_generation());
+        if first && self.listed.load(Ordering::SeqCst) && !is_current {
+            self.owed.put(News::List);
+        }
+        Ok(())
+    }
+
+    fn listed(&self) {
+        self.listed.store(true, Ordering::SeqCst);
+    }
+
+    async fn subscribe(&self, name: &str) -> Result<(), Failure> {
+        let uri = Uri::parse(name).map_err(explain)?;
+        if self.shared.source.covers(&uri).is_none() {
+            return Err(explain(Error::NotFound(uri)));
+        }
+        // In this order a subscription is either in force or not there, even if the client gives up.
+        self.shared.watched().await.map_err(explain)?;
+        let subject = self.shared.source.subject(&uri);
+        let most = self.shared.config.subscriptions;
+        let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
+        if let Some(subject) = subscribed.map_err(refused)? {
+            self.shared.align(&subject);
+        }
+        Ok(())
+    }
+
+    fn unsubscribe(&self, name: &str) {
+        let deserted = lock(&self.shared.registry).unsubscribe(self.number, name);
+        if let Some(subject) = deserted {
+            self.shared.align(&subject);
+        }
+    }
+
+    async fn next(&self) -> News {
+        self.owed.next().await
+    }
+
+    fn owe(&self, news: News) {
+        lock(&self.shared.registry).owe(self.number, news);
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        loop {
+            let left = lock(&self.shared.registry).leave(self.number, BATCH);
+            let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
+            deserted.iter().for_each(|subject| self.shared.align(subject));
+            if left.is_break() {
+                return;
+            }
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let (message, limit) = match refusal {
+        Refusal::Subscriptions(most) => (
+            format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
+            most,
+        ),
+        Refusal::Bytes(OverBudget::Client(most)) => {
+            let why = "the subscriptions of one client may use";
+            (format!("{why} `{most}` bytes of memory at most; unsubscribe from some resources first"), most)
+        }
+        Refusal::Bytes(OverBudget::Total(most)) => {
+            let why = "the subscriptions of all clients may use";
+            (format!("{why} `{most}` bytes of memory at most; try again later"), most)
+        }
+    };
+    Failure::Internal { message, data: Some(json!({ "limit": limit })) }
+}
+
+fn internal(message: String) -> Failure {
+    Failure::Internal { message, data: None }
+}
+
+/// Whether a collection should give memory back. It shrinks to twice its length, so that adding and
+/// removing by turns does not allocate each time.
+fn sparse(length: usize, capacity: usize) -> bool {
+    capacity > 32 && length < capacity / 8
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Everything we lock is whole between two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,73 @@
+//! The notifications that one listener has not received yet.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Mutex;
+
+use libris_wire::News;
+use tokio::sync::Notify;
+
+use super::{lock, sparse};
+
+/// The notifications that one listener has not received yet: a set in insertion order.
+#[derive(Default)]
+pub(super) struct Owed {
+    news: Mutex<Set>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct Set {
+    order: VecDeque<News>,
+    members: HashSet<News>,
+}
+
+impl Set {
+    fn shrink(&mut self) {
+        if sparse(self.members.len(), self.members.capacity()) {
+            self.members.shrink_to(self.members.len() * 2);
+            self.order.shrink_to(self.order.len() * 2);
+        }
+    }
+}
+
+impl Owed {
+    /// Adds a notification, unless it is in the set already.
+    pub(super) fn put(&self, news: News) {
+        let mut set = lock(&self.news);
+        if set.members.insert(news.clone()) {
+            set.order.push_back(news);
+            drop(set);
+            self.ready.notify_one();
+        }
+    }
+
+    /// Waits for a notification and removes it from the set.
+    pub(super) async fn next(&self) -> News {
+        loop {
+            // `Notify` stores a permit, so a notification added before the await is not missed.
+            let ready = self.ready.notified();
+            if let Some(news) = self.take() {
+                return news;
+            }
+            ready.await;
+        }
+    }
+
+    fn take(&self) -> Option<News> {
+        let mut set = lock(&self.news);
+        let news = set.order.pop_front()?;
+        set.members.remove(&news);
+        set.shrink();
+        Some(news)
+    }
+
+    /// Removes the notification about this resource, if it is in the set.
+    pub(super) fn forget(&self, uri: &str) {
+        let mut set = lock(&self.news);
+        let gone = News::Updated(uri.into());
+        if set.members.remove(&gone) {
+            set.order.retain(|news| *news != gone);
+            set.shrink();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Which listener subscribes to what, under one lock that is never held while a source is called.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use libris_core::Uri;
+use libris_wire::News;
+
+use super::budget::{Budget, Client, OverBudget};
+use super::owed::Owed;
+use super::{Live, sparse};
+
+/// All listeners and their subscriptions.
+pub(super) struct Registry {
+    last: u64,
+    members: HashMap<u64, Member>,
+    subjects: HashMap<Uri, HashSet<Subscription>>,
+    /// The subjects that have changed in the current debounce window; each has subscribers.
+    changed: HashSet<Uri>,
+    /// The listeners that want `list_changed`, and how many times it was sent.
+    list_followers: HashSet<u64>,
+    list_generation: u64,
+    budget: Budget,
+}
+
+/// A listener.
+struct Member {
+    client: Client,
+    owed: Arc<Owed>,
+    /// The subject of each subscription, by the URI as the client wrote it.
+    subscriptions: HashMap<Arc<str>, Uri>,
+}
+
+/// A subscription of one subject.
+#[derive(PartialEq, Eq, Hash)]
+struct Subscription {
+    listener: u64,
+    /// The URI as the client wrote it.
+    name: Arc<str>,
+}
+
+/// Why a subscription was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The listener has this many subscriptions already.
+    Subscriptions(usize),
+    /// A budget has no room for it.
+    Bytes(OverBudget),
+}
+
+impl Registry {
+    pub(super) fn new(config: &Live) -> Self {
+        Self {
+            last: 0,
+            members: HashMap::new(),
+            subjects: HashMap::new(),
+            changed: HashSet::new(),
+            list_followers: HashSet::new(),
+            list_generation: 0,
+            budget: Budget::new(config.subscription_bytes, config.client_subscription_bytes),
+        }
+    }
+
+    /// Adds a listener of the client at `address`.
+    pub(super) fn join(&mut self, address: Option<IpAddr>) -> (u64, Arc<Owed>) {
+        self.last += 1;
+        let listener = self.last;
+        let owed = Arc::<Owed>::default();
+        let client = Client::new(address, listener);
+        self.members.insert(listener, Member { client, owed: owed.clone(), subscriptions: HashMap::new() });
+        (listener, owed)
+    }
+
+    /// Ends at most `batch` subscriptions of a listener and gives those of their subjects that have no
+    /// subscriber left; breaks once the listener is removed.
+    pub(super) fn leave(&mut self, listener: u64, batch: usize) -> ControlFlow<Vec<Uri>, Vec<Uri>> {
+        let Some(member) = self.members.get_mut(&listener) else { return ControlFlow::Break(Vec::new()) };
+        let client = member.client;
+        let names: Vec<_> = member.subscriptions.keys().take(batch).cloned().collect();
+        let ended: Vec<_> = names.iter().filter_map(|name| member.subscriptions.remove_entry(name)).collect();
+        let is_last = member.subscriptions.is_empty();
+        let ended = ended.into_iter();
+        let deserted =
+            ended.filter_map(|(name, subject)| self.end(listener, client, name, subject)).collect();
+        if !is_last {
+            return ControlFlow::Continue(deserted);
+        }
+        self.list_followers.remove(&listener);
+        self.members.remove(&listener);
+        ControlFlow::Break(deserted)
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(super) fn subscriptions(&self) -> usize {
+        self.budget.subscriptions()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
+    pub(super) fn list_generation(&self) -> u64 {
+        self.list_generation
+    }
+
+    /// Sends `list_changed` to this listener from now on; whether it did not before.
+    pub(super) fn follow_list(&mut self, listener: u64) -> bool {
+        self.list_followers.insert(listener)
+    }
+
+    /// Adds a subscription, at most `most` for each listener. Gives its subject, or `None` where the
+    /// listener has this subscription already. A refusal changes nothing.
+    pub(super) fn subscribe(
+        &mut self,
+        listener: u64,
+        name: &str,
+        subject: Uri,
+        most: usize,
+    ) -> Result<Option<Uri>, Refusal> {
+        let Some(member) = self.members.get_mut(&listener) else { return Ok(None) };
+        if member.subscriptions.contains_key(name) {
+            return Ok(None);
+        }
+        if member.subscriptions.len() >= most {
+            return Err(Refusal::Subscriptions(most));
+        }
+        let subject = self.subjects.get_key_value(&subject).map_or(subject, |(shared, _)| shared.clone());
+        let subject_text = Arc::<str>::from(subject.clone());
+        let name = match self.budget.interned(name) {
+            Some(shared) => shared,
+            None if *subject_text == *name => subject_text.clone(),
+            None => name.into(),
+        };
+        self.budget.charge(member.client, &name, &subject_text).map_err(Refusal::Bytes)?;
+        member.subscriptions.insert(name.clone(), subject.clone());
+        self.subjects.entry(subject.clone()).or_default().insert(Subscription { listener, name });
+        Ok(Some(subject))
+    }
+
+    /// Ends a subscription; gives its subject if that has no subscriber left.
+    pub(super) fn unsubscribe(&mut self, listener: u64, name: &str) -> Option<Uri> {
+        let member = self.members.get_mut(&listener)?;
+        let (name, subject) = member.subscriptions.remove_entry(name)?;
+        if sparse(member.subscriptions.len(), member.subscriptions.capacity()) {
+            member.subscriptions.shrink_to(member.subscriptions.len() * 2);
+        }
+        member.owed.forget(&name);
+        let client = member.client;
+        self.end(listener, client, name, subject)
+    }
+
+    /// Removes a subscription that is no longer among those of its listener.
+    fn end(&mut self, listener: u64, client: Client, name: Arc<str>, subject: Uri) -> Option<Uri> {
+        self.budget.refund(client, &name, subject.as_str());
+        let subscribers = self.subjects.get_mut(&subject)?;
+        subscribers.remove(&Subscription { listener, name });
+        if sparse(subscribers.len(), subscribers.capacity()) {
+            subscribers.shrink_to(subscribers.len() * 2);
+        }
+        if !subscribers.is_empty() {
+            return None;
+        }
+        self.subjects.remove(&subject);
+        self.changed.remove(&subject);
+        if sparse(self.subjects.len(), self.subjects.capacity()) {
+            self.subjects.shrink_to(self.subjects.len() * 2);
+        }
+        Some(subject)
+    }
+
+    /// Whether anybody subscribes to this subject.
+    pub(super) fn is_wanted(&self, subject: &Uri) -> bool {
+        self.subjects.contains_key(subject)
+    }
+
+    /// Everything that somebody subscribes to.
+    pub(super) fn subjects(&self) -> Vec<Uri> {
+        self.subjects.keys().cloned().collect()
+    }
+
+    /// Records that a subject has changed; whether anybody subscribes to it.
+    pub(super) fn change(&mut self, subject: &Uri) -> bool {
+        let Some((shared, _)) = self.subjects.get_key_value(subject) else { return false };
+        self.changed.insert(shared.clone());
+        true
+    }
+
+    /// Records that every subject may have changed.
+    pub(super) fn change_all(&mut self) {
+        self.changed.extend(self.subjects.keys().cloned());
+    }
+
+    /// Ends the debounce window; gives the subjects that have changed in it.
+    pub(super) fn take_changed(&mut self) -> Vec<Uri> {
+        std::mem::take(&mut self.changed).into_iter().collect()
+    }
+
+    /// Puts notifications of these subjects into the sets of their subscribers.
+    pub(super) fn tell_changed(&self, subjects: &[Uri]) {
+        for subject in subjects {
+            for Subscription { listener, name } in self.subjects.get(subject).into_iter().flatten() {
+                if let Some(member) = self.members.get(listener) {
+                    member.owed.put(News::Updated(name.clone()));
+                }
+            }
+        }
+    }
+
+    /// Puts `list_changed` into the sets of all who want it.
+    pub(super) fn tell_list(&mut self) {
+        self.list_generation += 1;
+        for member in self.list_followers.iter().filter_map(|listener| self.members.get(listener)) {
+            member.owed.put(News::List);
+        }
+    }
+
+    /// Puts a notification that was not delivered back into the listener's set, if it is still wanted.
+    pub(super) fn owe(&self, listener: u64, news: News) {
+        let Some(member) = self.members.get(&listener) else { return };
+        match news {
+            News::List => member.owed.put(News::List),
+            // The client may have subscribed anew since, with another copy of the text.
+            News::Updated(name) => {
+                if let Some((name, _)) = member.subscriptions.get_key_value(&name) {
+                    member.owed.put(News::Updated(name.clone()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! What is charged for subscriptions is what a recount of them gives, whatever happened before.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use libris_core::Uri;
+use proptest::prelude::*;
+
+use super::super::Live;
+use super::super::budget::{Client, SUBSCRIPTION, TEXT};
+use super::{Refusal, Registry};
+
+/// Something that a client does. Listeners are numbered in the order they joined.
+#[derive(Clone, Debug)]
+enum Step {
+    Join(Option<u8>),
+    Subscribe(usize, String),
+    Unsubscribe(usize, String),
+    Change(String),
+    Leave(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let listener = 0..8_usize;
+    // Few enough to meet again; some name the same subject, and some are not in normal form.
+    let name =
+        || proptest::sample::select(vec!["a:x", "A:x", "a:x?1", "a:y?1", "a:long-long-long-long", "a:y"]);
+    let step = prop_oneof![
+        2 => proptest::option::of(0..3_u8).prop_map(Step::Join),
+        6 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Subscribe(listener, name.into())),
+        3 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Unsubscribe(listener, name.into())),
+        1 => name().prop_map(|name| Step::Change(name.into())),
+        1 => listener.prop_map(Step::Leave),
+    ];
+    proptest::collection::vec(step, 0..60)
+}
+
+fn subject(name: &str) -> Uri {
+    Uri::parse(name).unwrap().without_query()
+}
+
+/// Removes a listener, one subscription at a time.
+fn leave(registry: &mut Registry, listener: u64) {
+    while registry.leave(listener, 1).is_continue() {}
+}
+
+/// What the subscriptions of these members cost, counted from nothing.
+fn recount<'a>(members: impl Iterator<Item = &'a super::Member>) -> usize {
+    let mut texts = HashSet::new();
+    let mut subscriptions = 0;
+    for (name, subject) in members.flat_map(|member| &member.subscriptions) {
+        texts.extend([&**name, subject.as_str()]);
+        subscriptions += SUBSCRIPTION;
+    }
+    subscriptions + texts.iter().map(|text| TEXT + text.len()).sum::<usize>()
+}
+
+fn check(registry: &Registry, limits: &Live) {
+    assert_eq!(registry.bytes(), recount(registry.members.values()));
+    assert!(registry.bytes() <= limits.subscription_bytes);
+    let mut clients = HashMap::<Client, Vec<&super::Member>>::new();
+    for member in registry.members.values().filter(|member| !member.subscriptions.is_empty()) {
+        clients.entry(member.client).or_default().push(member);
+    }
+    let recounted: HashMap<_, _> =
+        clients.into_iter().map(|(client, members)| (client, recount(members.into_iter()))).collect();
+    assert_eq!(registry.budget.clients(), recounted);
+    assert!(recounted.values().all(|bytes| *bytes <= limits.client_subscription_bytes));
+    let names: usize = registry.members.values().map(|member| member.subscriptions.len()).sum();
+    assert_eq!(registry.subscriptions(), names);
+    assert_eq!(registry.subjects.values().map(HashSet::len).sum::<usize>(), names);
+    assert!(registry.changed.iter().all(|subject| registry.is_wanted(subject)));
+    // One allocation for each distinct text.
+    let mut texts = HashMap::<&str, *const u8>::new();
+    let held = registry.members.values().flat_map(|member| &member.subscriptions);
+    for text in held.flat_map(|(name, subject)| [&**name, subject.as_str()]) {
+        assert_eq!(*texts.entry(text).or_insert(text.as_ptr()), text.as_ptr(), "two copies of `{text}`");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_charged_is_what_is_held(
+        steps in steps(), total in 0..8_000_usize, client in 0..4_000_usize, most in 1..5_usize,
+    ) {
+        let limits =
+            Live { subscription_bytes: total, client_subscription_bytes: client, ..Live::default() };
+        let mut registry = Registry::new(&limits);
+        let mut joined = Vec::new();
+        for step in steps {
+            let at = |number: usize| joined.get(number).copied().unwrap_or(u64::MAX);
+            match step {
+                Step::Join(address) => {
+                    let address = address.map(|last| IpAddr::from([127, 0, 0, last]));
+                    joined.push(registry.join(address).0);
+                }
+                Step::Subscribe(number, name) => {
+                    let before = (registry.bytes(), registry.budget.clients());
+                    let asked = registry.subscribe(at(number), &name, subject(&name), most);
+                    if asked.is_err() {
+                        prop_assert_eq!(before, (registry.bytes(), registry.budget.clients()));
+                    }
+                }
+                Step::Unsubscribe(number, name) => {
+                    registry.unsubscribe(at(number), &name);
+                }
+                Step::Change(name) => {
+                    registry.change(&subject(&name));
+                }
+                Step::Leave(number) => leave(&mut registry, at(number)),
+            }
+            check(&registry, &limits);
+        }
+        for listener in joined {
+            leave(&mut registry, listener);
+        }
+        prop_assert_eq!((registry.bytes(), registry.subjects.len()), (0, 0));
+        prop_assert!(registry.budget.clients().is_empty());
+    }
+}
+
+#[test]
+fn listeners_of_one_address_share_a_budget() {
+    let limits = Live { client_subscription_bytes: 2 * (SUBSCRIPTION + TEXT + 3), ..Live::default() };
+    let mut registry = Registry::new(&limits);
+    let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+    let (one, _) = registry.join(address("2001:db8::1"));
+    let (same_network, _) = registry.join(address("2001:db8::2"));
+    let (other, _) = registry.join(address("2001:db8:0:1::1"));
+    let mut subscribe = |listener, name: &str| registry.subscribe(listener, name, subject(name), 9);
+    assert!(subscribe(one, "a:1").is_ok());
+    assert!(subscribe(same_network, "a:2").is_ok());
+    assert!(matches!(subscribe(one, "a:3"), Err(Refusal::Bytes(_))));
+    assert!(matches!(subscribe(same_network, "a:3"), Err(Refusal::Bytes(_))));
+    assert!(subscribe(other, "a:3").is_ok());
+    leave(&mut registry, same_network);
+    assert!(registry.subscribe(one, "a:3", subject("a:3"), 9).is_ok());
+}
+
+#[test]
+fn unlimited_budgets_do_not_overflow() {
+    let limits = Live {
+        subscription_bytes: usize::MAX,
+        client_subscription_bytes: usize::MAX,
+        subscriptions: usize::MAX,
+        ..Live::default()
+    };
+    let mut registry = Registry::new(&limits);
+    let (listener, _) = registry.join(None);
+    assert!(registry.subscribe(listener, "a:x", subject("a:x"), usize::MAX).is_ok());
+    assert_eq!(registry.bytes(), SUBSCRIPTION + TEXT + 3);
+}

@@ -1,0 +1,273 @@
+//! The one watch of a hub: opened for all listeners at once, debounced, and ended when all have left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{FutureExt as _, Shared as SharedFuture};
+use futures_util::stream::BoxStream;
+use libris_core::{Change, Error, Result};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Interval, sleep_until, timeout};
+
+use super::{BATCH, Shared, lock};
+
+/// How long a request waits for the watch to open. The watch goes on opening for the next request.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// `list_changed` for resources that are still the same, but have another description or size, is sent no
+/// more often than this: a log that grows must not make every client list again twenty times a second.
+const DESCRIBED_PAUSE: Duration = Duration::from_secs(1);
+
+/// While the list keeps changing, the pause between two `list_changed` doubles up to this, or ends when
+/// the list has not changed for [`REST`]: a checkout of a minute does not send a thousand notifications.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const REST: Duration = Duration::from_millis(500);
+
+/// How long a watch stays after the last listener has left: clients reconnect.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Whether there is a watch.
+#[derive(Default)]
+pub(super) enum WatchState {
+    #[default]
+    Stopped,
+    /// A task is opening it; this is how that ends.
+    Opening(SharedFuture<oneshot::Receiver<Result<(), Arc<Error>>>>),
+    Running,
+}
+
+impl WatchState {
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Self::Running)
+    }
+}
+
+/// Held by the task that opens and runs the watch, so that its end, also by a panic, stops the watch.
+struct WatchTask {
+    shared: Arc<Shared>,
+    stopped: bool,
+}
+
+impl WatchTask {
+    fn set(&mut self, state: WatchState) {
+        self.stopped = matches!(state, WatchState::Stopped);
+        *lock(&self.shared.watch) = state;
+    }
+
+    /// Stops the watch if there are no listeners.
+    fn stop_if_deserted(&mut self) -> bool {
+        // A listener is registered before it asks for the watch, so one that found the watch running is
+        // counted here.
+        let mut watch = lock(&self.shared.watch);
+        let deserted = lock(&self.shared.registry).listeners() == 0;
+        if deserted {
+            *watch = WatchState::Stopped;
+            self.stopped = true;
+        }
+        deserted
+    }
+}
+
+impl Drop for WatchTask {
+    fn drop(&mut self) {
+        if !self.stopped {
+            self.set(WatchState::Stopped);
+        }
+    }
+}
+
+/// Notices that all listeners have left.
+struct Desertion {
+    ticks: Interval,
+    deserted: bool,
+}
+
+impl Desertion {
+    fn new() -> Self {
+        Self { ticks: tokio::time::interval(LINGER), deserted: false }
+    }
+
+    /// Waits until there were no listeners at two ticks in a row, and stops the watch.
+    async fn stopped(&mut self, task: &mut WatchTask) {
+        loop {
+            self.ticks.tick().await;
+            let deserted = lock(&task.shared.registry).listeners() == 0;
+            if deserted && self.deserted && task.stop_if_deserted() {
+                return;
+            }
+            self.deserted = deserted;
+        }
+    }
+}
+
+impl Shared {
+    /// Makes sure that a watch is running. Once this returns, no change is missed.
+    pub(super) async fn watched(self: &Arc<Self>) -> Result<()> {
+        let opening = match &mut *lock(&self.watch) {
+            WatchState::Running => return Ok(()),
+            WatchState::Opening(opening) => opening.clone(),
+            state => {
+                let (outcome, opening) = oneshot::channel();
+                let opening = opening.shared();
+                *state = WatchState::Opening(opening.clone());
+                tokio::spawn(run(WatchTask { shared: self.clone(), stopped: false }, outcome));
+                opening
+            }
+        };
+        match timeout(OPENING, opening).await {
+            Ok(Ok(outcome)) => outcome.map_err(|error| Error::again(&error)),
+            Ok(Err(ended)) => Err(Error::failed("watch for changes", ended)),
+            Err(_) => Err(Error::Unavailable(format!(
+                "watching for changes could not be started within {} seconds; try again later",
+                OPENING.as_secs()
+            ))),
+        }
+    }
+
+    /// Notifies the subscribers of everything that has changed. Others get at the registry in between.
+    async fn tell_changed(&self) {
+        let changed = lock(&self.registry).take_changed();
+        for batch in changed.chunks(BATCH) {
+            lock(&self.registry).tell_changed(batch);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Records a change that somebody may have subscribed to.
+    fn gather(&self, pending: &mut Pending, change: Change) {
+        let due = Instant::now() + self.config.window;
+        let uri = match change {
+            Change::Described(_) => {
+                pending.described.get_or_insert(due);
+                pending.rested = due + REST;
+                return;
+            }
+            Change::Added(uri) | Change::Removed(uri) => {
+                pending.list.get_or_insert(due);
+                pending.rested = due + REST;
+                uri
+            }
+            Change::Updated(uri) => uri,
+            _ => {
+                pending.list.get_or_insert(due);
+                pending.updates.get_or_insert(due);
+                let subjects = {
+                    let mut registry = lock(&self.registry);
+                    registry.change_all();
+                    registry.subjects()
+                };
+                // One of the sources may be new and follow nothing yet.
+                subjects.iter().for_each(|subject| self.align(subject));
+                return;
+            }
+        };
+        let subject = self.source.subject(&uri);
+        if lock(&self.registry).change(&subject) {
+            pending.updates.get_or_insert(due);
+        }
+    }
+}
+
+/// Opens the watch, says how that ended, and notifies listeners until all have left.
+async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>>>) {
+    let shared = task.shared.clone();
+    let opened = tokio::select! {
+        opened = shared.source.watch() => opened,
+        () = async { Desertion::new().stopped(&mut task).await } => return,
+    };
+    let (changes, opened) = match opened {
+        Ok(Some(changes)) => (Some(changes), Ok(())),
+        Ok(None) => (None, Ok(())),
+        Err(error) => (None, Err(Arc::new(error))),
+    };
+    task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
+    // Those who waited may have given up.
+    let _ = outcome.send(opened);
+    if let Some(changes) = changes {
+        notify(task, changes).await;
+    }
+}
+
+/// Notifies listeners of changes until all have left.
+async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
+    let shared = task.shared.clone();
+    let mut pending = Pending { list: None, described: None, rested: Instant::now(), updates: None };
+    let mut pace = Pace { pause: shared.config.window, last: None };
+    let mut desertion = Desertion::new();
+    loop {
+        let due = pending.due(&pace);
+        tokio::select! {
+            biased;
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                let now = Instant::now();
+                if pending.list_due(&pace).is_some_and(|due| due <= now) {
+                    pending.list = None;
+                    pending.described = None;
+                    pace.tick(now, shared.config.window);
+                    lock(&shared.registry).tell_list();
+                }
+                if pending.updates.is_some_and(|due| due <= now) {
+                    pending.updates = None;
+                    shared.tell_changed().await;
+                }
+            }
+            change = changes.next() => match change {
+                None => {
+                    task.set(WatchState::Stopped);
+                    // A watch that ended by itself may have missed anything.
+                    lock(&shared.registry).tell_list();
+                    lock(&shared.registry).change_all();
+                    return shared.tell_changed().await;
+                }
+                Some(change) => shared.gather(&mut pending, change),
+            },
+            () = desertion.stopped(&mut task) => return,
+        }
+    }
+}
+
+/// When the debounce windows of changes that listeners were not notified of end.
+struct Pending {
+    /// Resources were added or removed.
+    list: Option<Instant>,
+    /// The list has other descriptions of the same resources.
+    described: Option<Instant>,
+    /// When the list will have rested, unless it changes again.
+    rested: Instant,
+    /// Subscribed resources have changed.
+    updates: Option<Instant>,
+}
+
+impl Pending {
+    fn list_due(&self, pace: &Pace) -> Option<Instant> {
+        let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.rested));
+        let described = self.described.map(|due| pace.hold(due, DESCRIBED_PAUSE, self.rested));
+        list.into_iter().chain(described).min()
+    }
+
+    fn due(&self, pace: &Pace) -> Option<Instant> {
+        self.list_due(pace).into_iter().chain(self.updates).min()
+    }
+}
+
+/// How often `list_changed` is sent.
+struct Pace {
+    pause: Duration,
+    last: Option<Instant>,
+}
+
+impl Pace {
+    /// Puts off what is due until the pause after the last time is over or the list has rested, and at
+    /// least for `shortest` after the last time.
+    fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
+        let Some(last) = self.last else { return due };
+        due.max(last + shortest).max((last + self.pause).min(rested))
+    }
+
+    fn tick(&mut self, now: Instant, window: Duration) {
+        let busy = self.last.is_some_and(|last| now < last + (self.pause + REST) * 2);
+        self.pause = if busy { (self.pause * 2).min(LONGEST_PAUSE) } else { window };
+        self.last = Some(now);
+    }
+}
