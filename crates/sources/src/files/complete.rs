@@ -20,10 +20,11 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
         Ok(Found::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
-    let (folder, names) = match (found, asked) {
-        (Ok(found), _) => found,
-        (Err(cause), Some(uri)) if !is_missing(&cause) => return Err(fault(&uri, cause)),
-        _ => return Ok(Completion::default()),
+    let failed = |cause| fault(asked.as_ref().unwrap_or(&inner.root), cause);
+    let (folder, names) = match found {
+        Ok(found) => found,
+        Err(cause) if is_missing(&cause) => return Ok(Completion::default()),
+        Err(cause) => return Err(failed(cause)),
     };
     let parent = value(&parent);
     // Names that begin alike stand together, so however many there are, few are looked at.
@@ -39,7 +40,7 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
         if completion.values.len() == Completion::LIMIT {
             break;
         }
-        match walk::is_there(&inner.tree, &folder, key) {
+        match walk::is_there(&inner.tree, &folder, key).map_err(failed)? {
             true => completion.values.push(format!("{parent}{}", value(key))),
             false => gone += 1,
         }

@@ -241,7 +241,7 @@ impl Reader<'_> {
     ) -> io::Result<Option<Content>> {
         let tree = &self.inner.tree;
         if key.ends_with('/') {
-            let child = walk::directory(tree, folder, key)?;
+            let child = walk::directory(tree, folder, key, Some(witness))?;
             let uri = child.and_then(|child| self.inner.uri(&child.way.key));
             return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }

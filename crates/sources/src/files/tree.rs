@@ -2,25 +2,25 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 
-use cap_std::fs::{File, Metadata};
-use ignore::gitignore::Gitignore;
+use cap_std::fs::Metadata;
 use libris_core::{Result, Uri};
 
 use super::cache::Cache;
 use super::details::Details;
-use super::filter::{self, Filter, Ignored};
+use super::filter::{Filter, Ignored};
+use super::ignore_files::{CompiledRules, are_same};
 use super::kept::Open;
 use super::link::{Near, Symlinks};
 use super::name;
-use super::root::{IGNORES_CASE, Place, Root, missing};
+use super::root::{IGNORES_CASE, Place, Root, is_missing, missing};
 use super::stamp::{Identity, Stamp};
 use super::vigil::{Chain, Entries, Vigil};
-use super::{Config, Watching, root};
+use super::{Config, Watching, walk};
 
 /// How many names of directory entries are kept in memory.
 const NAMES: usize = 1_000_000;
@@ -37,17 +37,14 @@ const DEPTH: usize = 128;
 /// How long the path of a resource may be, which leaves room for a mount and a query.
 const LONGEST: usize = Uri::LIMIT - 1024;
 
-/// The most that is read of an ignore file.
-const IGNORE_FILE: u64 = 1024 * 1024;
-
 /// The directories of a folder.
 pub(super) struct Tree {
     pub(super) root: Root,
     pub(super) symlinks: Symlinks,
     filter: Filter,
-    gitignore: bool,
+    pub(super) gitignore: bool,
     listings: Cache<Listing>,
-    ignored: Cache<Arc<KeptIgnored>>,
+    pub(super) ignored: Cache<Arc<CompiledRules>>,
     pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
     pub(super) open: Arc<Open>,
@@ -88,7 +85,7 @@ pub(super) struct Way {
 impl Way {
     /// Whether the same is shown at its end.
     fn shows_like(&self, other: &Self) -> bool {
-        self.path == other.path && is_same(self.ignored.as_ref(), other.ignored.as_ref())
+        self.path == other.path && are_same(self.ignored.as_ref(), other.ignored.as_ref())
     }
 }
 
@@ -118,12 +115,6 @@ struct Listing {
     stamp: Stamp,
     ways: Box<[Way]>,
     names: Names,
-}
-
-struct KeptIgnored {
-    stamps: [Option<Stamp>; 3],
-    above: Option<Arc<Ignored>>,
-    value: Arc<Ignored>,
 }
 
 impl Tree {
@@ -156,7 +147,7 @@ impl Tree {
     pub(super) fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
         let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, "", &[])?;
-        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
+        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None)?, ..Way::default() };
         let stamp = Stamp::of(&metadata);
         Ok(Folder {
             stamp,
@@ -256,11 +247,11 @@ impl Tree {
         let chain = above.chain.as_ref().and_then(|chain| self.vigil.go_on(chain, &place));
         let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, &format!("{}{segment}/", above.way.key), &above.trail)?;
-        let way = self.way(&place, &above.way, segment, name);
+        let way = self.way(&place, &above.way, segment, name)?;
         let real = match real {
             Some((above, name)) => {
                 let segment = name::to_segment(name).ok_or_else(missing)?;
-                Some(self.way(&place, above, &segment, name))
+                Some(self.way(&place, above, &segment, name)?)
             }
             None => None,
         };
@@ -278,11 +269,11 @@ impl Tree {
         })
     }
 
-    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
+    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> io::Result<Way> {
         let key = format!("{}{segment}/", above.key);
         let path = above.path.join(name);
-        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref());
-        Way { key, path, ignored }
+        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref())?;
+        Ok(Way { key, path, ignored })
     }
 
     /// What is known of a directory that may be gone into, and the trail to it.
@@ -346,7 +337,11 @@ impl Tree {
         for entry in folder.place.entries()? {
             let entry = entry?;
             let name = entry.file_name();
-            let kind = entry.file_type()?;
+            let kind = match entry.file_type() {
+                // Some systems ask the file itself, which may be gone by now.
+                Err(cause) if is_missing(&cause) => continue,
+                kind => kind?,
+            };
             let directory = if kind.is_dir() || kind.is_file() {
                 kind.is_dir()
             } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
@@ -362,7 +357,11 @@ impl Tree {
                 match seen {
                     Ok(target) if target.is_file() => false,
                     Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
-                    _ => continue,
+                    Ok(_) => continue,
+                    Err(cause) => {
+                        walk::pass_over(self, &format!("{}{}", folder.way.key, name.display()), cause)?;
+                        continue;
+                    }
                 }
             };
             let Some(mut key) = name::to_segment(&name) else { continue };
@@ -391,77 +390,20 @@ impl Tree {
         Ok(self.names(folder)?.binary_search_by(|name| (**name).cmp(&key)).is_ok())
     }
 
-    /// What the ignore files of a directory and those above it say now.
-    fn ignored(
-        &self,
-        place: &Place,
-        path: &Path,
-        key: &str,
-        above: Option<&Arc<Ignored>>,
-    ) -> Option<Arc<Ignored>> {
-        if !self.gitignore {
-            return None;
-        }
-        let [first, second] = Ignored::FILES;
-        let exclude: &[&str] = if key.is_empty() { &[".git", "info", "exclude"] } else { &[] };
-        let seen = SystemTime::now();
-        let files = [&[first][..], &[second], exclude].map(|file| match place.open_own(file) {
-            Ok((file, metadata)) => Some((file, Stamp::of(&metadata))),
-            Err(cause) => {
-                if !root::is_missing(&cause) {
-                    self.warn(&format!("{key}{}", file.join("/")), &cause);
-                }
-                None
-            }
-        });
-        if files.iter().all(Option::is_none) {
-            return above.cloned();
-        }
-        let stamps = files.each_ref().map(|file| file.as_ref().map(|(_, stamp)| stamp.clone()));
-        if let Some(kept) = self.ignored.find(key)
-            && kept.stamps == stamps
-            && is_same(kept.above.as_ref(), above)
-        {
-            return Some(Arc::clone(&kept.value));
-        }
-        let files =
-            files.map(|file| file.map_or_else(Gitignore::empty, |(file, _)| self.compile(key, &file)));
-        let value = Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files });
-        if stamps.iter().flatten().all(|stamp| stamp.settled(seen)) {
-            let kept = KeptIgnored { stamps, above: above.cloned(), value: Arc::clone(&value) };
-            self.ignored.keep(key, 1, Arc::new(kept));
-        }
-        Some(value)
-    }
-
-    fn compile(&self, key: &str, file: &File) -> Gitignore {
-        let mut content = Vec::new();
-        match file.take(IGNORE_FILE).read_to_end(&mut content) {
-            Ok(_) => filter::ignore_file(&content),
-            Err(cause) => {
-                self.warn(key, &cause);
-                Gitignore::empty()
-            }
-        }
-    }
-
     /// Logs that something could not be read, once for each place.
     pub(super) fn warn(&self, key: &str, cause: &io::Error) {
+        if self.is_first_warning(key) {
+            tracing::warn!(path = key, %cause, "skipped what cannot be read");
+        }
+    }
+
+    /// Whether nothing was logged of a place yet.
+    pub(super) fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= IGNORED {
             warned.clear();
         }
-        if warned.insert(key.to_owned()) {
-            tracing::warn!(path = key, %cause, "skipped what cannot be read");
-        }
-    }
-}
-
-fn is_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        _ => false,
+        warned.insert(key.to_owned())
     }
 }
 

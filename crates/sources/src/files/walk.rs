@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cap_fs_ext::MetadataExt;
 
 use super::details::Details;
-use super::name;
 use super::root::is_missing;
 use super::stamp::Stamp;
 use super::tree::{Folder, Names, Tree};
 use super::vigil::Witness;
+use super::{ignore_files, name};
 
 /// A walk that has the directories open that lead to where it is.
 pub(super) struct Walk<'a> {
@@ -159,7 +159,10 @@ impl<'a> Walk<'a> {
         let Some(level) = self.stack.last() else { return Ok(false) };
         let (folder, names) = match self.pace {
             Pace::Patient => {
-                let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
+                let witness = Some(&mut self.witness);
+                let Some(folder) = directory(self.tree, &level.folder, key, witness)? else {
+                    return Ok(false);
+                };
                 self.witness.directory(&folder);
                 match self.tree.names(&folder) {
                     Ok(names) => (folder, names),
@@ -200,22 +203,33 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
     }
 }
 
-/// The directory of a name from a listing, if it is still one.
-pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Arc<Folder>>> {
+/// The directory of a name from a listing, if it is still one and can be read. What is proven by `witness`
+/// rests on that.
+pub(super) fn directory(
+    tree: &Tree,
+    folder: &Folder,
+    key: &str,
+    witness: Option<&mut Witness>,
+) -> io::Result<Option<Arc<Folder>>> {
     let segment = key.trim_end_matches('/');
     let Some(name) = name::of_segment(segment) else { return Ok(None) };
-    match tree.enter(folder, segment, &name) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(cause) => pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None),
+    let cause = match tree.enter(folder, segment, &name) {
+        Ok(folder) => return Ok(Some(folder)),
+        Err(cause) => cause,
+    };
+    // No event of the directory that it is in tells when its ignore file can be read again.
+    if let Some(witness) = witness.filter(|_| ignore_files::hide_folder(&cause)) {
+        witness.give_up();
     }
+    pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None)
 }
 
 /// Whether what a name from a listing stands for is still there and can be read.
-pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> bool {
-    match key.ends_with('/') {
-        true => matches!(directory(tree, folder, key), Ok(Some(_))),
-        false => matches!(leaf(tree, folder, key), Ok(Some(_))),
-    }
+pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bool> {
+    Ok(match key.ends_with('/') {
+        true => directory(tree, folder, key, None)?.is_some(),
+        false => leaf(tree, folder, key)?.is_some(),
+    })
 }
 
 /// Lets a walk go on over what is gone or not ours to read; everything else is an error.

@@ -11,7 +11,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::filter::Ignored;
-use super::super::root::Place;
+use super::super::root::{Place, is_missing};
 use super::{Depth, Mark, Seen};
 use crate::remote::is_remote;
 
@@ -104,10 +104,15 @@ impl Queue {
     pub(super) fn mark_excludes(&self, root: &Place) -> Option<Vec<Seen>> {
         let mut marks = Vec::new();
         // Much comes and goes in `.git`, and of it only this matters.
-        let Ok(git) = root.enter_own(&[".git"]) else { return Some(marks) };
-        marks.push(self.watch(git.as_fd(), COMINGS, Some(b"info"))?);
-        let Ok(info) = root.enter_own(&[".git", "info"]) else { return Some(marks) };
-        marks.push(self.watch(info.as_fd(), CHANGES, None)?);
+        for (path, events, only) in
+            [(&[".git"][..], COMINGS, Some(&b"info"[..])), (&[".git", "info"], CHANGES, None)]
+        {
+            match root.enter_own(path) {
+                Ok(directory) => marks.push(self.watch(directory.as_fd(), events, only)?),
+                Err(cause) if is_missing(&cause) => break,
+                Err(_) => return None,
+            }
+        }
         Some(marks)
     }
 
