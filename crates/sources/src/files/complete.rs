@@ -2,8 +2,9 @@
 
 use libris_core::{Completion, Result};
 
+use super::names::folded;
 use super::root::is_missing;
-use super::tree::{Found, Tree};
+use super::tree::Found;
 use super::{Inner, fault, walk};
 use crate::path::{segments, unescape, value};
 
@@ -28,15 +29,16 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
     };
     let parent = value(&parent);
     // Names that begin alike stand together, so however many there are, few are looked at.
-    let order = inner.tree.order(&folder, &names);
-    let name = |place: &u32| Tree::folded(&names[*place as usize]);
+    let order = names.order();
+    let key = |place: u32| names.get(place as usize).unwrap_or_default();
+    let name = |place: &u32| folded(key(*place));
     let first = order.partition_point(|place| *name(place) < *begun);
     let matching = &order[first..];
     let matching = &matching[..matching.partition_point(|place| name(place).starts_with(&begun))];
     let mut completion = Completion::default();
     let mut gone = 0;
     for &place in matching {
-        let key = &names[place as usize];
+        let key = key(place);
         if completion.values.len() == Completion::LIMIT {
             break;
         }

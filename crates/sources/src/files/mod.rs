@@ -13,7 +13,9 @@ mod filter;
 mod ignore_files;
 mod kept;
 mod link;
+mod listing;
 mod name;
+mod names;
 mod read;
 mod root;
 mod root_path;
@@ -42,9 +44,10 @@ pub use config::{Config, Rule, Watching};
 
 use crate::range::Range;
 use describe::Describe;
+use names::Names;
 use read::Reader;
 use root::Root;
-use tree::{Folder, Found, Names, Tree};
+use tree::{Folder, Found, Tree};
 use walk::{Pace, Step, Walk};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
@@ -389,13 +392,13 @@ impl Inner {
         let first = match after.map(Uri::as_str) {
             None => 0,
             Some(after) => match after.strip_prefix(&*own) {
-                Some(rest) => names.partition_point(|name| &**name <= rest),
+                Some(rest) => names.partition_point(|name| name <= rest),
                 None if *after < *own => 0,
                 None => names.len(),
             },
         };
         let mut page = Page::default();
-        for key in &names[first..] {
+        for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
                 let child = walk::directory(&self.tree, &folder, key, None).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))

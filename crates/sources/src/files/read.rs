@@ -212,7 +212,7 @@ impl Reader<'_> {
         let shown = names.len().min(self.inner.config.directory_entries);
         let mut left = self.inner.config.directory_bytes;
         let mut parts = Vec::with_capacity(shown + 1);
-        for key in &names[..shown] {
+        for key in names.iter().take(shown) {
             let child = self.child(folder, key, &mut left, witness).map_err(|cause| self.fault(cause))?;
             parts.extend(child);
         }

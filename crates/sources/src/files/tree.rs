@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::Duration;
 
 use cap_std::fs::Metadata;
 use libris_core::{Result, Uri};
@@ -16,14 +16,16 @@ use super::filter::{Filter, Ignored};
 use super::ignore_files::{CompiledRules, are_same};
 use super::kept::Open;
 use super::link::{Near, Symlinks};
+use super::listing::Listing;
 use super::name;
-use super::root::{IGNORES_CASE, Place, Root, is_missing, missing};
+use super::names::Names;
+use super::root::{IGNORES_CASE, Place, Root, missing};
 use super::stamp::{Identity, Stamp};
-use super::vigil::{Chain, Entries, Vigil};
-use super::{Config, Watching, walk};
+use super::vigil::{self, Chain, Entries, Vigil};
+use super::{Config, Watching};
 
 /// How many names of directory entries are kept in memory.
-const NAMES: usize = 1_000_000;
+pub(super) const NAMES: usize = 1_000_000;
 
 /// How many directories with ignore files are kept in memory.
 const IGNORED: usize = 10_000;
@@ -35,7 +37,7 @@ const OPEN: usize = 128;
 const DEPTH: usize = 128;
 
 /// How long the path of a resource may be, which leaves room for a mount and a query.
-const LONGEST: usize = Uri::LIMIT - 1024;
+pub(super) const LONGEST: usize = Uri::LIMIT - 1024;
 
 /// The directories of a folder.
 pub(super) struct Tree {
@@ -43,7 +45,9 @@ pub(super) struct Tree {
     pub(super) symlinks: Symlinks,
     filter: Filter,
     pub(super) gitignore: bool,
-    listings: Cache<Listing>,
+    pub(super) listings: Cache<Arc<Listing>>,
+    /// For how long at least names are trusted that are proven by events alone.
+    pub(super) trusted: Duration,
     pub(super) ignored: Cache<Arc<CompiledRules>>,
     pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
@@ -67,8 +71,6 @@ pub(super) struct Folder {
     pub(super) entries: Option<Entries>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
     pub(super) names: OnceLock<Names>,
-    /// Their order without regard to case, likewise.
-    pub(super) order: OnceLock<Order>,
 }
 
 /// A way from the root to a directory.
@@ -84,14 +86,14 @@ pub(super) struct Way {
 
 impl Way {
     /// Whether the same is shown at its end.
-    fn shows_like(&self, other: &Self) -> bool {
+    pub(super) fn shows_like(&self, other: &Self) -> bool {
         self.path == other.path && are_same(self.ignored.as_ref(), other.ignored.as_ref())
     }
 }
 
 impl Folder {
     /// The ways to it: what is in it is shown only if it is on both.
-    fn ways(&self) -> impl Iterator<Item = &Way> {
+    pub(super) fn ways(&self) -> impl Iterator<Item = &Way> {
         [&self.way].into_iter().chain(&self.real)
     }
 }
@@ -102,21 +104,6 @@ pub(super) enum Found {
     File(Arc<Folder>, OsString),
 }
 
-/// The sorted names in a directory, as they stand in URIs; those of directories end with a slash.
-///
-/// In this order, a walk that goes down into each directory as it meets it meets URIs in their order.
-pub(super) type Names = Arc<[Box<str>]>;
-
-/// The places of names in [`Names`], ordered by [`folded`](Tree::folded).
-pub(super) type Order = Arc<[u32]>;
-
-#[derive(Clone)]
-struct Listing {
-    stamp: Stamp,
-    ways: Box<[Way]>,
-    names: Names,
-}
-
 impl Tree {
     pub(super) fn open(config: &Config, root: Root) -> Result<Self> {
         Ok(Self {
@@ -125,6 +112,7 @@ impl Tree {
             filter: Filter::new(config)?,
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
+            trusted: vigil::LONGEST,
             ignored: Cache::new(IGNORED),
             details: Cache::new(NAMES),
             open: Arc::new(Open::new(OPEN)),
@@ -149,17 +137,7 @@ impl Tree {
         let (metadata, trail) = self.admit(&place, "", &[])?;
         let way = Way { ignored: self.ignored(&place, Path::new(""), "", None)?, ..Way::default() };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder {
-            stamp,
-            place,
-            way,
-            real: None,
-            trail,
-            chain,
-            entries,
-            names: OnceLock::new(),
-            order: OnceLock::new(),
-        })
+        Ok(Folder { stamp, place, way, real: None, trail, chain, entries, names: OnceLock::new() })
     }
 
     /// Which directory the root is now.
@@ -256,17 +234,7 @@ impl Tree {
             None => None,
         };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder {
-            stamp,
-            place,
-            way,
-            real,
-            trail,
-            chain,
-            entries,
-            names: OnceLock::new(),
-            order: OnceLock::new(),
-        })
+        Ok(Folder { stamp, place, way, real, trail, chain, entries, names: OnceLock::new() })
     }
 
     fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> io::Result<Way> {
@@ -292,91 +260,6 @@ impl Tree {
         Ok((metadata, above.iter().copied().chain([identity]).collect()))
     }
 
-    /// The names that are shown in a directory.
-    pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
-        if let Some(names) = folder.names.get() {
-            return Ok(Arc::clone(names));
-        }
-        let names = self.settled_names(folder)?;
-        if folder.chain.is_some() {
-            let _ = folder.names.set(Arc::clone(&names));
-        }
-        Ok(names)
-    }
-
-    /// The names by the stamp of the directory.
-    fn settled_names(&self, folder: &Folder) -> io::Result<Names> {
-        if let Some(kept) = self.listings.find(&folder.way.key)
-            && kept.stamp == folder.stamp
-            && kept.ways.len() == folder.ways().count()
-            && kept.ways.iter().zip(folder.ways()).all(|(kept, way)| kept.shows_like(way))
-        {
-            return Ok(kept.names);
-        }
-        let seen = SystemTime::now();
-        let (names, links) = self.read_names(folder)?;
-        // Where a link leads may change without a trace in the directory that holds the link.
-        if folder.stamp.settled(seen) && !links {
-            let listing = Listing {
-                stamp: folder.stamp.clone(),
-                ways: folder.ways().cloned().collect(),
-                names: Arc::clone(&names),
-            };
-            self.listings.keep(&folder.way.key, names.len() + 1, listing);
-        } else {
-            self.listings.forget(&folder.way.key);
-        }
-        Ok(names)
-    }
-
-    /// The names, and whether links were followed for them.
-    fn read_names(&self, folder: &Folder) -> io::Result<(Names, bool)> {
-        let mut names: Vec<Box<str>> = Vec::new();
-        let mut links = false;
-        let mut near = Near::default();
-        for entry in folder.place.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let kind = match entry.file_type() {
-                // Some systems ask the file itself, which may be gone by now.
-                Err(cause) if is_missing(&cause) => continue,
-                kind => kind?,
-            };
-            let directory = if kind.is_dir() || kind.is_file() {
-                kind.is_dir()
-            } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
-                continue;
-            } else {
-                // A link, or the system did not say.
-                links |= self.symlinks == Symlinks::Follow;
-                let seen = match self.target(folder, &name, &mut near) {
-                    Ok(Some(target)) => target.parent.place.stat(&target.name),
-                    Ok(None) => folder.place.stat(&name),
-                    Err(cause) => Err(cause),
-                };
-                match seen {
-                    Ok(target) if target.is_file() => false,
-                    Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
-                    Ok(_) => continue,
-                    Err(cause) => {
-                        walk::pass_over(self, &format!("{}{}", folder.way.key, name.display()), cause)?;
-                        continue;
-                    }
-                }
-            };
-            let Some(mut key) = name::to_segment(&name) else { continue };
-            if folder.way.key.len() + key.len() >= LONGEST || !self.shows(folder, &name, directory) {
-                continue;
-            }
-            if directory {
-                key.push('/');
-            }
-            names.push(key.into());
-        }
-        names.sort_unstable();
-        Ok((names.into(), links))
-    }
-
     pub(super) fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
         folder.ways().all(|way| self.filter.shows(&way.path.join(name), directory, way.ignored.as_deref()))
     }
@@ -387,7 +270,7 @@ impl Tree {
             return Ok(true);
         }
         let key = if directory { format!("{segment}/") } else { segment.to_owned() };
-        Ok(self.names(folder)?.binary_search_by(|name| (**name).cmp(&key)).is_ok())
+        Ok(self.names(folder)?.contains(&key))
     }
 
     /// Logs that something could not be read, once for each place.
@@ -418,27 +301,6 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_directory_is_read_once() {
-        // Compiling this took longer than a tick of any clock.
-        let tree = tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-        let names = || tree.names(&tree.root().unwrap()).unwrap();
-        assert!(Arc::ptr_eq(&names(), &names()));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn only_links_that_are_followed_keep_a_directory_from_being_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
-        for symlinks in [false, true] {
-            let config = Config { symlinks, ..Config::default() };
-            let tree = Tree::open(&config, Root::open(folder.path()).unwrap()).unwrap();
-            let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
-            assert_eq!(links, symlinks);
-        }
-    }
-
-    #[test]
     fn what_is_nested_too_deep_is_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = |depth: usize| "d/".repeat(depth);
@@ -455,16 +317,5 @@ mod tests {
             assert_eq!(met, DEPTH);
         }
         assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(DEPTH)]);
-    }
-
-    #[test]
-    fn a_young_directory_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = tree(folder.path());
-        let root = tree.root().unwrap();
-        assert_eq!(tree.names(&root).unwrap().len(), 0);
-        std::fs::write(folder.path().join("new"), "").unwrap();
-        // Even with the stamp of before, as if the clock stood still.
-        assert_eq!(&*tree.names(&root).unwrap(), ["new".into()]);
     }
 }

@@ -142,7 +142,7 @@ impl<'a> Look<'a> {
                 Sight::Gone => return Sight::Gone,
                 Sight::Unknown => return Sight::Unknown,
             };
-            let gone = known.entries.keys().filter(|key| names.binary_search(key).is_err());
+            let gone = known.entries.keys().filter(|key| !names.contains(key));
             for key in gone.cloned().collect::<Vec<_>>() {
                 touched |= self.forget(folder, known, &key);
             }
@@ -261,7 +261,7 @@ impl<'a> Look<'a> {
                     }
                 }
             };
-            entries.extend(node.map(|node| (key.clone(), node)));
+            entries.extend(node.map(|node| (key.into(), node)));
         }
         // Collected from what is sorted, the map has no gaps.
         Some(Directory { stamp: folder.stamp.clone(), entries: entries.into_iter().collect() })
