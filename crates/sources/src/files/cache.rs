@@ -35,17 +35,24 @@ impl<V: Clone> Cache<V> {
         Some(slot.value.clone())
     }
 
+    /// The value of a key, which is made if there is none.
+    pub(super) fn find_or_keep(&self, key: &str, weight: usize, make: impl FnOnce() -> V) -> V {
+        let mut kept = self.lock();
+        kept.clock += 1;
+        let now = kept.clock;
+        if let Some(slot) = kept.slots.get_mut(key) {
+            slot.used = now;
+            return slot.value.clone();
+        }
+        let value = make();
+        kept.keep(key, weight, value.clone(), self.budget);
+        value
+    }
+
     pub(super) fn keep(&self, key: &str, weight: usize, value: V) {
         let mut kept = self.lock();
         kept.clock += 1;
-        let slot = Slot { value, weight, used: kept.clock };
-        kept.weight += weight;
-        if let Some(old) = kept.slots.insert(key.into(), slot) {
-            kept.weight -= old.weight;
-        }
-        while kept.weight > self.budget && kept.slots.len() > 1 {
-            kept.forget_half();
-        }
+        kept.keep(key, weight, value, self.budget);
     }
 
     /// Forgets all but what is worth keeping. Returns whether anything is left.
@@ -70,6 +77,17 @@ impl<V: Clone> Cache<V> {
 }
 
 impl<V> Kept<V> {
+    fn keep(&mut self, key: &str, weight: usize, value: V, budget: usize) {
+        let slot = Slot { value, weight, used: self.clock };
+        self.weight += weight;
+        if let Some(old) = self.slots.insert(key.into(), slot) {
+            self.weight -= old.weight;
+        }
+        while self.weight > budget && self.slots.len() > 1 {
+            self.forget_half();
+        }
+    }
+
     /// Forgets the half that was not used for longest: the cost of finding it is shared by as many.
     fn forget_half(&mut self) {
         let mut used: Vec<u64> = self.slots.values().map(|slot| slot.used).collect();

@@ -2,8 +2,9 @@
 
 use libris_core::{Completion, Result};
 
+use super::names::folded;
 use super::root::is_missing;
-use super::tree::{Found, Tree};
+use super::tree::Found;
 use super::{Inner, fault, walk};
 use crate::path::{segments, unescape, value};
 
@@ -20,26 +21,28 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
         Ok(Found::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
-    let (folder, names) = match (found, asked) {
-        (Ok(found), _) => found,
-        (Err(cause), Some(uri)) if !is_missing(&cause) => return Err(fault(&uri, cause)),
-        _ => return Ok(Completion::default()),
+    let failed = |cause| fault(asked.as_ref().unwrap_or(&inner.root), cause);
+    let (folder, names) = match found {
+        Ok(found) => found,
+        Err(cause) if is_missing(&cause) => return Ok(Completion::default()),
+        Err(cause) => return Err(failed(cause)),
     };
     let parent = value(&parent);
     // Names that begin alike stand together, so however many there are, few are looked at.
-    let order = inner.tree.order(&folder, &names);
-    let name = |place: &u32| Tree::folded(&names[*place as usize]);
+    let order = names.order();
+    let key = |place: u32| names.get(place as usize).unwrap_or_default();
+    let name = |place: &u32| folded(key(*place));
     let first = order.partition_point(|place| *name(place) < *begun);
     let matching = &order[first..];
     let matching = &matching[..matching.partition_point(|place| name(place).starts_with(&begun))];
     let mut completion = Completion::default();
     let mut gone = 0;
     for &place in matching {
-        let key = &names[place as usize];
+        let key = key(place);
         if completion.values.len() == Completion::LIMIT {
             break;
         }
-        match walk::is_there(&inner.tree, &folder, key) {
+        match walk::is_there(&inner.tree, &folder, key).map_err(failed)? {
             true => completion.values.push(format!("{parent}{}", value(key))),
             false => gone += 1,
         }

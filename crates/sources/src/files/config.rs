@@ -40,7 +40,8 @@ pub struct Config {
     pub exclude: Vec<String>,
     /// Whether names that begin with a dot are shown. `.git` never is.
     pub hidden: bool,
-    /// Whether to leave out what `.gitignore`, `.ignore` and `.git/info/exclude` in the folder say.
+    /// Whether to leave out what `.gitignore`, `.ignore` and `.git/info/exclude` in the folder say. One that
+    /// cannot be read hides the folder that it is in.
     pub gitignore: bool,
     /// Whether symbolic links are followed. Those that lead out of the folder, and those that are
     /// absolute, never are. A link is shown only if both its own name and what it leads to are: one to

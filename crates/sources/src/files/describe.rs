@@ -1,6 +1,6 @@
 //! What is known about a file: its kind, its title, and what the configuration says of it.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use super::config::Rule;
 use super::root::Place;
 use super::stamp::Stamp;
 use super::tree::{Folder, Tree};
-use super::walk::Leaf;
+use super::walk::{self, Leaf};
 use crate::front_matter::{self, FrontMatter};
 use crate::media;
 use crate::patterns::patterns;
@@ -42,6 +42,8 @@ struct Known {
 pub(super) struct Facts {
     pub(super) mime: &'static str,
     front_matter: Option<Arc<FrontMatter>>,
+    /// Whether the file could be read, as far as that was necessary.
+    pub(super) complete: bool,
 }
 
 impl Describe {
@@ -78,41 +80,32 @@ impl Describe {
         if let Some(mime) = media::by_name(&leaf.name.to_string_lossy())
             && !front_matter::may_be_in(mime)
         {
-            return Some(Facts { mime, front_matter: None });
+            return Some(Facts { mime, front_matter: None, complete: true });
         }
         self.known.find(&leaf.key).filter(|known| known.stamp == leaf.stamp).map(|known| known.facts)
     }
 
-    /// What looking into a file tells; it is opened only where its name does not tell enough.
-    pub(super) fn facts(&self, tree: &Tree, folder: &Folder, leaf: &Leaf) -> Facts {
+    /// What looking into a file tells; it is opened only where its name does not tell enough. A file that
+    /// is gone, or that cannot be read for a reason of its own, is described by its name alone.
+    pub(super) fn facts(&self, tree: &Tree, folder: &Folder, leaf: &Leaf) -> io::Result<Facts> {
         if let Some(known) = self.known(leaf) {
-            return known;
+            return Ok(known);
         }
         let label = leaf.name.to_string_lossy();
         let named = media::by_name(&label);
         let seen = SystemTime::now();
-        let mut head = Vec::new();
-        // The stamp is that of the file which was opened: the one that was listed may be another by now.
-        let stamp = match tree.at(folder, &leaf.name, Place::open) {
-            Ok((file, metadata)) => {
-                file.take(media::HEAD as u64).read_to_end(&mut head).map(|_| Stamp::of(&metadata))
-            }
-            Err(cause) => Err(cause),
+        let Some((head, stamp)) = head(tree, folder, leaf)? else {
+            let mime = named.unwrap_or("application/octet-stream");
+            return Ok(Facts { mime, front_matter: None, complete: false });
         };
-        let mime = match (&stamp, named) {
-            (_, Some(mime)) => mime,
-            (Ok(_), None) => media::by_content(&label, &head),
-            (Err(_), None) => "application/octet-stream",
-        };
+        let mime = named.unwrap_or_else(|| media::by_content(&label, &head));
         let front_matter =
             front_matter::may_be_in(mime).then(|| FrontMatter::parse(&head)).flatten().map(Arc::new);
-        let facts = Facts { mime, front_matter };
-        if let Ok(stamp) = stamp
-            && stamp.settled(seen)
-        {
+        let facts = Facts { mime, front_matter, complete: true };
+        if stamp.settled(seen) {
             self.known.keep(&leaf.key, 1, Known { stamp, facts: facts.clone() });
         }
-        facts
+        Ok(facts)
     }
 
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
@@ -132,6 +125,36 @@ impl Describe {
             }
         }
     }
+}
+
+/// The first bytes of a file, and the stamp of the file that was opened: the one that was listed may be
+/// another by now. `None` where it is gone or cannot be read for a reason of its own.
+fn head(tree: &Tree, folder: &Folder, leaf: &Leaf) -> io::Result<Option<(Vec<u8>, Stamp)>> {
+    let (file, metadata) = match tree.at(folder, &leaf.name, Place::open) {
+        Ok(opened) => opened,
+        Err(cause) => return walk::pass_over(tree, &leaf.key, cause).map(|()| None),
+    };
+    let mut head = Vec::new();
+    match file.take(media::HEAD as u64).read_to_end(&mut head) {
+        Ok(_) => Ok(Some((head, Stamp::of(&metadata)))),
+        // A damaged file must not keep the others from being listed.
+        Err(cause) if is_damage(&cause) => {
+            tree.warn(&leaf.key, &cause);
+            Ok(None)
+        }
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Whether the data of a file could not be read from its disk.
+#[cfg(unix)]
+fn is_damage(cause: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(cause) == Some(rustix::io::Errno::IO)
+}
+
+#[cfg(not(unix))]
+fn is_damage(_cause: &io::Error) -> bool {
+    false
 }
 
 fn check(rule: &Rule) -> Result<Gitignore> {

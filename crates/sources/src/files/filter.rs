@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
 use super::Config;
@@ -82,21 +82,6 @@ impl Ignored {
         }
         false
     }
-}
-
-/// Compiles an ignore file; lines that make no sense are skipped, as git does.
-pub(super) fn ignore_file(content: &[u8]) -> Gitignore {
-    let content = String::from_utf8_lossy(content);
-    let mut builder = GitignoreBuilder::new(".");
-    for line in content.trim_start_matches('\u{feff}').lines() {
-        if let Err(cause) = builder.add_line(None, line) {
-            tracing::debug!(%cause, "skipped a line of an ignore file");
-        }
-    }
-    builder.build().unwrap_or_else(|cause| {
-        tracing::warn!(%cause, "an ignore file is too large to use");
-        Gitignore::empty()
-    })
 }
 
 #[cfg(test)]

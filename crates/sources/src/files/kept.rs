@@ -7,12 +7,11 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use libris_core::Uri;
-
 use super::cache::Cache;
 use super::details::Details;
+use super::names::Names;
 use super::stamp::{Identity, Stamp};
-use super::tree::{Folder, Names, Order, Tree};
+use super::tree::{Folder, NAMES, Tree};
 use super::vigil::{Entries, LONGEST};
 
 /// Directories that are open.
@@ -94,7 +93,6 @@ impl Tree {
             chain: folder.chain.clone(),
             entries,
             names: OnceLock::new(),
-            order: OnceLock::new(),
         }))
     }
 
@@ -120,37 +118,17 @@ impl Tree {
         folder.names.get().cloned()
     }
 
-    /// The order of the names in a directory without regard to case.
-    pub(super) fn order(&self, folder: &Folder, names: &Names) -> Order {
-        if let Some(order) = folder.order.get() {
-            return Arc::clone(order);
-        }
-        let mut places: Vec<u32> = (0..u32::try_from(names.len()).unwrap_or(u32::MAX)).collect();
-        places.sort_by_cached_key(|&place| Self::folded(&names[place as usize]));
-        let order = Order::from(places);
-        if folder.chain.is_some() {
-            let _ = folder.order.set(Arc::clone(&order));
-        }
-        order
-    }
-
-    /// A name from a listing as it is compared with what somebody types.
-    pub(super) fn folded(key: &str) -> String {
-        let name = Uri::decode_segment(key).unwrap_or_default();
-        String::from_utf8_lossy(&name).to_lowercase()
-    }
-
-    /// What is known of the files in a directory of so many names, where that can be proven.
-    pub(super) fn details(&self, folder: &Folder, names: usize) -> Option<Arc<Details>> {
+    /// What is known of the files of these names in a directory, where that can be proven.
+    pub(super) fn details(&self, folder: &Folder, names: &Names) -> Option<Arc<Details>> {
         let chain = folder.chain.as_ref()?;
         if let Some(kept) = self.details.find(&folder.way.key)
             && self.vigil.holds(chain)
-            && kept.are_so()
+            && kept.are_so(names)
         {
             return Some(kept);
         }
         let details = Details::new(chain, names);
-        self.details.keep(&folder.way.key, names + 1, Arc::clone(&details));
+        self.details.keep(&folder.way.key, (names.len() + 1).min(NAMES / 2), Arc::clone(&details));
         Some(details)
     }
 }

@@ -10,11 +10,15 @@ mod config;
 mod describe;
 mod details;
 mod filter;
+mod ignore_files;
 mod kept;
 mod link;
+mod listing;
 mod name;
+mod names;
 mod read;
 mod root;
+mod root_path;
 mod stamp;
 mod tree;
 mod vigil;
@@ -40,9 +44,10 @@ pub use config::{Config, Rule, Watching};
 
 use crate::range::Range;
 use describe::Describe;
+use names::Names;
 use read::Reader;
 use root::Root;
-use tree::{Folder, Found, Names, Tree};
+use tree::{Folder, Found, Tree};
 use walk::{Pace, Step, Walk};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
@@ -310,6 +315,7 @@ impl Inner {
     ) -> io::Result<Page> {
         let Some(mut walk) = self.walk(root, names, after, pace)? else { return Ok(Page::default()) };
         let mut page = Page::default();
+        let mut complete = true;
         while let Some(step) = walk.step()? {
             if page.resources.len() == limit {
                 page.more = true;
@@ -322,14 +328,16 @@ impl Inner {
                         Some(facts) => facts,
                         None => {
                             pace.wait()?;
-                            self.describe.facts(&self.tree, folder, &leaf)
+                            self.describe.facts(&self.tree, folder, &leaf)?
                         }
                     };
+                    complete &= facts.complete;
                     self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, facts, uri))
                 }
             });
         }
-        page.proof = walk.into_witness().prove();
+        // What could not be read may be readable at the next request.
+        page.proof = walk.into_witness().prove().filter(|_| complete);
         Ok(page)
     }
 
@@ -359,8 +367,10 @@ impl Inner {
         let Ok(names) = self.tree.names(&root) else { return };
         let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Pace::Patient) else { return };
         while let Ok(Some(step)) = walk.step() {
-            if let Step::File(folder, leaf) = step {
-                self.describe.facts(&self.tree, folder, &leaf);
+            if let Step::File(folder, leaf) = step
+                && self.describe.facts(&self.tree, folder, &leaf).is_err()
+            {
+                break;
             }
             if began.elapsed() > AHEAD {
                 break;
@@ -382,22 +392,24 @@ impl Inner {
         let first = match after.map(Uri::as_str) {
             None => 0,
             Some(after) => match after.strip_prefix(&*own) {
-                Some(rest) => names.partition_point(|name| &**name <= rest),
+                Some(rest) => names.partition_point(|name| name <= rest),
                 None if *after < *own => 0,
                 None => names.len(),
             },
         };
         let mut page = Page::default();
-        for key in &names[first..] {
+        for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
-                let child = walk::directory(&self.tree, &folder, key).map_err(failed)?;
+                let child = walk::directory(&self.tree, &folder, key, None).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))
             } else {
-                let leaf = walk::leaf(&self.tree, &folder, key).map_err(failed)?;
-                leaf.and_then(|leaf| {
-                    let facts = self.describe.facts(&self.tree, &folder, &leaf);
-                    Some(self.describe.file(&folder, &leaf, facts, self.uri(&leaf.key)?))
-                })
+                match walk::leaf(&self.tree, &folder, key).map_err(failed)? {
+                    Some(leaf) => {
+                        let facts = self.describe.facts(&self.tree, &folder, &leaf).map_err(failed)?;
+                        self.uri(&leaf.key).map(|uri| self.describe.file(&folder, &leaf, facts, uri))
+                    }
+                    None => None,
+                }
             };
             let Some(resource) = resource else { continue };
             if page.resources.len() == limit {

@@ -212,7 +212,7 @@ impl Reader<'_> {
         let shown = names.len().min(self.inner.config.directory_entries);
         let mut left = self.inner.config.directory_bytes;
         let mut parts = Vec::with_capacity(shown + 1);
-        for key in &names[..shown] {
+        for key in names.iter().take(shown) {
             let child = self.child(folder, key, &mut left, witness).map_err(|cause| self.fault(cause))?;
             parts.extend(child);
         }
@@ -241,7 +241,7 @@ impl Reader<'_> {
     ) -> io::Result<Option<Content>> {
         let tree = &self.inner.tree;
         if key.ends_with('/') {
-            let child = walk::directory(tree, folder, key)?;
+            let child = walk::directory(tree, folder, key, Some(witness))?;
             let uri = child.and_then(|child| self.inner.uri(&child.way.key));
             return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
         }

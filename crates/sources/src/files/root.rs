@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, Metadata, OpenOptions};
 
+use super::root_path::RootPath;
 use super::stamp::Stamp;
 
 /// Whether file systems of this platform are wont to take a name for another that differs in case.
@@ -19,9 +19,7 @@ pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple")
 
 /// The folder that is served.
 pub(super) struct Root {
-    path: PathBuf,
-    /// Whether the path was a link when it was opened.
-    linked: bool,
+    path: RootPath,
     dir: Mutex<Arc<Dir>>,
 }
 
@@ -30,6 +28,14 @@ pub(super) struct Root {
 pub(super) struct Place {
     root: Arc<Dir>,
     dir: Arc<Dir>,
+}
+
+/// What has the name of a file of the source's own concern.
+pub(super) enum OwnFile {
+    Missing,
+    Regular(File, Metadata),
+    /// A directory, a link, a pipe or the like.
+    Other,
 }
 
 /// A file that was found by its path from the root, of which only the stamp is asked again.
@@ -55,37 +61,34 @@ impl Spot {
 
 impl Root {
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.path.as_path()
     }
 
+    /// Opens the folder at an absolute path.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let dir = Dir::open_ambient_dir(path, ambient_authority())?;
-        let linked = std::fs::symlink_metadata(path)?.is_symlink();
-        Ok(Self { path: path.to_owned(), linked, dir: Mutex::new(Arc::new(dir)) })
+        let (path, dir) = RootPath::open_first(path)?;
+        Ok(Self { path, dir: Mutex::new(Arc::new(dir)) })
     }
 
     pub(super) fn place(&self) -> io::Result<Place> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
         if !self.is_at_path(&dir)? {
-            // Whoever wrote a link wants what it leads to; one that was put there since is not ours.
-            if !self.linked && std::fs::symlink_metadata(&self.path)?.is_symlink() {
-                return Err(missing());
-            }
-            *dir = Arc::new(Dir::open_ambient_dir(&self.path, ambient_authority())?);
+            *dir = Arc::new(self.path.open_again()?);
         }
         Ok(Place { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
-    /// Whether what was opened is still what is at the path.
+    /// Whether the directory that is open is still the one at the path. Links are followed here, which can
+    /// only lead to the same directory or to another, and another is not served because of this.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         let opened = dir.dir_metadata()?;
-        match std::fs::metadata(&self.path) {
+        match std::fs::metadata(self.path()) {
             Ok(found) => Ok(found.dev() == opened.dev() && found.ino() == opened.ino()),
-            Err(cause) if is_missing(&cause) => Err(cause),
             // The way to it may be closed to us by now.
-            Err(_) => Ok(opened.nlink() != 0),
+            Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(opened.nlink() != 0),
+            Err(cause) => Err(cause),
         }
     }
 
@@ -157,10 +160,27 @@ impl Place {
         self.dir.symlink_metadata(itself).map(drop)
     }
 
-    /// Opens a regular file of the source's own concern, below this directory; links are not followed.
-    pub(super) fn open_own(&self, path: &[&str]) -> io::Result<(File, Metadata)> {
-        let Some((name, folders)) = path.split_last() else { return Err(missing()) };
-        open(&*self.enter_own(folders)?, name.as_ref())
+    /// Opens a file of the source's own concern, below this directory; links are not followed.
+    pub(super) fn open_own(&self, path: &[&str]) -> io::Result<OwnFile> {
+        let Some((name, folders)) = path.split_last() else { return Ok(OwnFile::Missing) };
+        let dir = match self.enter_own(folders) {
+            Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
+            dir => dir?,
+        };
+        match dir.symlink_metadata(name) {
+            Ok(metadata) if metadata.is_file() => {}
+            Ok(_) => return Ok(OwnFile::Other),
+            Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
+            Err(cause) => return Err(cause),
+        }
+        match open_regular(&dir, name.as_ref()) {
+            Ok(Some((file, metadata))) => Ok(OwnFile::Regular(file, metadata)),
+            Ok(None) => Ok(OwnFile::Other),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(OwnFile::Missing),
+            // Something else has taken its place.
+            Err(cause) if is_missing(&cause) => Ok(OwnFile::Other),
+            Err(cause) => Err(cause),
+        }
     }
 
     /// Opens a directory of the source's own concern, below this one; links are not followed.
@@ -235,17 +255,21 @@ fn may(_dir: &Dir, _name: &OsStr, _right: Right) -> bool {
 }
 
 fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
-    // Asked before, because opening a device can do something; asked again after, because it may have
-    // been swapped in between.
+    // Asked before, because opening a device can do something.
     if !dir.symlink_metadata(name)?.is_file() {
         return Err(missing());
     }
+    open_regular(dir, name)?.ok_or_else(missing)
+}
+
+/// Opens a file that was a regular one when it was looked at; `None` where it no longer is.
+fn open_regular(dir: &Dir, name: &OsStr) -> io::Result<Option<(File, Metadata)>> {
     let mut reading = OpenOptions::new();
     // A named pipe would otherwise wait for somebody to write.
     reading.read(true).nonblock(true).follow(FollowSymlinks::No);
     let file = dir.open_with(name, &reading)?;
     let metadata = file.metadata()?;
-    if metadata.is_file() { Ok((file, metadata)) } else { Err(missing()) }
+    Ok(metadata.is_file().then_some((file, metadata)))
 }
 
 /// Nothing is there, or nothing that is served.
@@ -253,28 +277,34 @@ pub(super) fn missing() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
-/// Whether an error means that nothing of ours is at a name, rather than that something went wrong.
+/// Whether an error means that nothing of ours is at a name, rather than that the system failed.
 pub(super) fn is_missing(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory
         | io::ErrorKind::IsADirectory
-        | io::ErrorKind::InvalidInput
         | io::ErrorKind::InvalidFilename => true,
+        // A name that cannot be one is turned down before the system is asked, except on Windows.
+        io::ErrorKind::InvalidInput => cfg!(windows) || error.raw_os_error().is_none(),
         // What leads out of the root is denied by cap-std, not by the system.
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
-        _ => is_link_or_pipe(error),
+        _ => is_link_or_socket(error),
     }
 }
 
 /// Refused by the system because a name was a link, or a socket, after all.
 #[cfg(unix)]
-fn is_link_or_pipe(error: &io::Error) -> bool {
+fn is_link_or_socket(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NXIO | Errno::OPNOTSUPP))
+    match Errno::from_io_error(error) {
+        Some(Errno::LOOP | Errno::NXIO) => true,
+        // What Linux says of other things, other systems say of sockets.
+        Some(Errno::OPNOTSUPP) => cfg!(not(target_os = "linux")),
+        _ => false,
+    }
 }
 
 #[cfg(not(unix))]
-fn is_link_or_pipe(_error: &io::Error) -> bool {
+fn is_link_or_socket(_error: &io::Error) -> bool {
     false
 }

@@ -2,28 +2,30 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::Duration;
 
-use cap_std::fs::{File, Metadata};
-use ignore::gitignore::Gitignore;
+use cap_std::fs::Metadata;
 use libris_core::{Result, Uri};
 
 use super::cache::Cache;
 use super::details::Details;
-use super::filter::{self, Filter, Ignored};
+use super::filter::{Filter, Ignored};
+use super::ignore_files::{CompiledRules, are_same};
 use super::kept::Open;
 use super::link::{Near, Symlinks};
+use super::listing::Listing;
 use super::name;
+use super::names::Names;
 use super::root::{IGNORES_CASE, Place, Root, missing};
 use super::stamp::{Identity, Stamp};
-use super::vigil::{Chain, Entries, Vigil};
-use super::{Config, Watching, root};
+use super::vigil::{self, Chain, Entries, Vigil};
+use super::{Config, Watching};
 
 /// How many names of directory entries are kept in memory.
-const NAMES: usize = 1_000_000;
+pub(super) const NAMES: usize = 1_000_000;
 
 /// How many directories with ignore files are kept in memory.
 const IGNORED: usize = 10_000;
@@ -35,19 +37,18 @@ const OPEN: usize = 128;
 const DEPTH: usize = 128;
 
 /// How long the path of a resource may be, which leaves room for a mount and a query.
-const LONGEST: usize = Uri::LIMIT - 1024;
-
-/// The most that is read of an ignore file.
-const IGNORE_FILE: u64 = 1024 * 1024;
+pub(super) const LONGEST: usize = Uri::LIMIT - 1024;
 
 /// The directories of a folder.
 pub(super) struct Tree {
     pub(super) root: Root,
     pub(super) symlinks: Symlinks,
     filter: Filter,
-    gitignore: bool,
-    listings: Cache<Listing>,
-    ignored: Cache<Arc<KeptIgnored>>,
+    pub(super) gitignore: bool,
+    pub(super) listings: Cache<Arc<Listing>>,
+    /// For how long at least names are trusted that are proven by events alone.
+    pub(super) trusted: Duration,
+    pub(super) ignored: Cache<Arc<CompiledRules>>,
     pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
     pub(super) open: Arc<Open>,
@@ -70,8 +71,6 @@ pub(super) struct Folder {
     pub(super) entries: Option<Entries>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
     pub(super) names: OnceLock<Names>,
-    /// Their order without regard to case, likewise.
-    pub(super) order: OnceLock<Order>,
 }
 
 /// A way from the root to a directory.
@@ -87,14 +86,14 @@ pub(super) struct Way {
 
 impl Way {
     /// Whether the same is shown at its end.
-    fn shows_like(&self, other: &Self) -> bool {
-        self.path == other.path && is_same(self.ignored.as_ref(), other.ignored.as_ref())
+    pub(super) fn shows_like(&self, other: &Self) -> bool {
+        self.path == other.path && are_same(self.ignored.as_ref(), other.ignored.as_ref())
     }
 }
 
 impl Folder {
     /// The ways to it: what is in it is shown only if it is on both.
-    fn ways(&self) -> impl Iterator<Item = &Way> {
+    pub(super) fn ways(&self) -> impl Iterator<Item = &Way> {
         [&self.way].into_iter().chain(&self.real)
     }
 }
@@ -105,27 +104,6 @@ pub(super) enum Found {
     File(Arc<Folder>, OsString),
 }
 
-/// The sorted names in a directory, as they stand in URIs; those of directories end with a slash.
-///
-/// In this order, a walk that goes down into each directory as it meets it meets URIs in their order.
-pub(super) type Names = Arc<[Box<str>]>;
-
-/// The places of names in [`Names`], ordered by [`folded`](Tree::folded).
-pub(super) type Order = Arc<[u32]>;
-
-#[derive(Clone)]
-struct Listing {
-    stamp: Stamp,
-    ways: Box<[Way]>,
-    names: Names,
-}
-
-struct KeptIgnored {
-    stamps: [Option<Stamp>; 3],
-    above: Option<Arc<Ignored>>,
-    value: Arc<Ignored>,
-}
-
 impl Tree {
     pub(super) fn open(config: &Config, root: Root) -> Result<Self> {
         Ok(Self {
@@ -134,6 +112,7 @@ impl Tree {
             filter: Filter::new(config)?,
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
+            trusted: vigil::LONGEST,
             ignored: Cache::new(IGNORED),
             details: Cache::new(NAMES),
             open: Arc::new(Open::new(OPEN)),
@@ -156,19 +135,9 @@ impl Tree {
     pub(super) fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
         let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, "", &[])?;
-        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None), ..Way::default() };
+        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None)?, ..Way::default() };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder {
-            stamp,
-            place,
-            way,
-            real: None,
-            trail,
-            chain,
-            entries,
-            names: OnceLock::new(),
-            order: OnceLock::new(),
-        })
+        Ok(Folder { stamp, place, way, real: None, trail, chain, entries, names: OnceLock::new() })
     }
 
     /// Which directory the root is now.
@@ -256,33 +225,23 @@ impl Tree {
         let chain = above.chain.as_ref().and_then(|chain| self.vigil.go_on(chain, &place));
         let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, &format!("{}{segment}/", above.way.key), &above.trail)?;
-        let way = self.way(&place, &above.way, segment, name);
+        let way = self.way(&place, &above.way, segment, name)?;
         let real = match real {
             Some((above, name)) => {
                 let segment = name::to_segment(name).ok_or_else(missing)?;
-                Some(self.way(&place, above, &segment, name))
+                Some(self.way(&place, above, &segment, name)?)
             }
             None => None,
         };
         let stamp = Stamp::of(&metadata);
-        Ok(Folder {
-            stamp,
-            place,
-            way,
-            real,
-            trail,
-            chain,
-            entries,
-            names: OnceLock::new(),
-            order: OnceLock::new(),
-        })
+        Ok(Folder { stamp, place, way, real, trail, chain, entries, names: OnceLock::new() })
     }
 
-    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> Way {
+    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> io::Result<Way> {
         let key = format!("{}{segment}/", above.key);
         let path = above.path.join(name);
-        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref());
-        Way { key, path, ignored }
+        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref())?;
+        Ok(Way { key, path, ignored })
     }
 
     /// What is known of a directory that may be gone into, and the trail to it.
@@ -301,83 +260,6 @@ impl Tree {
         Ok((metadata, above.iter().copied().chain([identity]).collect()))
     }
 
-    /// The names that are shown in a directory.
-    pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
-        if let Some(names) = folder.names.get() {
-            return Ok(Arc::clone(names));
-        }
-        let names = self.settled_names(folder)?;
-        if folder.chain.is_some() {
-            let _ = folder.names.set(Arc::clone(&names));
-        }
-        Ok(names)
-    }
-
-    /// The names by the stamp of the directory.
-    fn settled_names(&self, folder: &Folder) -> io::Result<Names> {
-        if let Some(kept) = self.listings.find(&folder.way.key)
-            && kept.stamp == folder.stamp
-            && kept.ways.len() == folder.ways().count()
-            && kept.ways.iter().zip(folder.ways()).all(|(kept, way)| kept.shows_like(way))
-        {
-            return Ok(kept.names);
-        }
-        let seen = SystemTime::now();
-        let (names, links) = self.read_names(folder)?;
-        // Where a link leads may change without a trace in the directory that holds the link.
-        if folder.stamp.settled(seen) && !links {
-            let listing = Listing {
-                stamp: folder.stamp.clone(),
-                ways: folder.ways().cloned().collect(),
-                names: Arc::clone(&names),
-            };
-            self.listings.keep(&folder.way.key, names.len() + 1, listing);
-        } else {
-            self.listings.forget(&folder.way.key);
-        }
-        Ok(names)
-    }
-
-    /// The names, and whether links were followed for them.
-    fn read_names(&self, folder: &Folder) -> io::Result<(Names, bool)> {
-        let mut names: Vec<Box<str>> = Vec::new();
-        let mut links = false;
-        let mut near = Near::default();
-        for entry in folder.place.entries()? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let kind = entry.file_type()?;
-            let directory = if kind.is_dir() || kind.is_file() {
-                kind.is_dir()
-            } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
-                continue;
-            } else {
-                // A link, or the system did not say.
-                links |= self.symlinks == Symlinks::Follow;
-                let seen = match self.target(folder, &name, &mut near) {
-                    Ok(Some(target)) => target.parent.place.stat(&target.name),
-                    Ok(None) => folder.place.stat(&name),
-                    Err(cause) => Err(cause),
-                };
-                match seen {
-                    Ok(target) if target.is_file() => false,
-                    Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
-                    _ => continue,
-                }
-            };
-            let Some(mut key) = name::to_segment(&name) else { continue };
-            if folder.way.key.len() + key.len() >= LONGEST || !self.shows(folder, &name, directory) {
-                continue;
-            }
-            if directory {
-                key.push('/');
-            }
-            names.push(key.into());
-        }
-        names.sort_unstable();
-        Ok((names.into(), links))
-    }
-
     pub(super) fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
         folder.ways().all(|way| self.filter.shows(&way.path.join(name), directory, way.ignored.as_deref()))
     }
@@ -388,80 +270,23 @@ impl Tree {
             return Ok(true);
         }
         let key = if directory { format!("{segment}/") } else { segment.to_owned() };
-        Ok(self.names(folder)?.binary_search_by(|name| (**name).cmp(&key)).is_ok())
-    }
-
-    /// What the ignore files of a directory and those above it say now.
-    fn ignored(
-        &self,
-        place: &Place,
-        path: &Path,
-        key: &str,
-        above: Option<&Arc<Ignored>>,
-    ) -> Option<Arc<Ignored>> {
-        if !self.gitignore {
-            return None;
-        }
-        let [first, second] = Ignored::FILES;
-        let exclude: &[&str] = if key.is_empty() { &[".git", "info", "exclude"] } else { &[] };
-        let seen = SystemTime::now();
-        let files = [&[first][..], &[second], exclude].map(|file| match place.open_own(file) {
-            Ok((file, metadata)) => Some((file, Stamp::of(&metadata))),
-            Err(cause) => {
-                if !root::is_missing(&cause) {
-                    self.warn(&format!("{key}{}", file.join("/")), &cause);
-                }
-                None
-            }
-        });
-        if files.iter().all(Option::is_none) {
-            return above.cloned();
-        }
-        let stamps = files.each_ref().map(|file| file.as_ref().map(|(_, stamp)| stamp.clone()));
-        if let Some(kept) = self.ignored.find(key)
-            && kept.stamps == stamps
-            && is_same(kept.above.as_ref(), above)
-        {
-            return Some(Arc::clone(&kept.value));
-        }
-        let files =
-            files.map(|file| file.map_or_else(Gitignore::empty, |(file, _)| self.compile(key, &file)));
-        let value = Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files });
-        if stamps.iter().flatten().all(|stamp| stamp.settled(seen)) {
-            let kept = KeptIgnored { stamps, above: above.cloned(), value: Arc::clone(&value) };
-            self.ignored.keep(key, 1, Arc::new(kept));
-        }
-        Some(value)
-    }
-
-    fn compile(&self, key: &str, file: &File) -> Gitignore {
-        let mut content = Vec::new();
-        match file.take(IGNORE_FILE).read_to_end(&mut content) {
-            Ok(_) => filter::ignore_file(&content),
-            Err(cause) => {
-                self.warn(key, &cause);
-                Gitignore::empty()
-            }
-        }
+        Ok(self.names(folder)?.contains(&key))
     }
 
     /// Logs that something could not be read, once for each place.
     pub(super) fn warn(&self, key: &str, cause: &io::Error) {
+        if self.is_first_warning(key) {
+            tracing::warn!(path = key, %cause, "skipped what cannot be read");
+        }
+    }
+
+    /// Whether nothing was logged of a place yet.
+    pub(super) fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= IGNORED {
             warned.clear();
         }
-        if warned.insert(key.to_owned()) {
-            tracing::warn!(path = key, %cause, "skipped what cannot be read");
-        }
-    }
-}
-
-fn is_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        _ => false,
+        warned.insert(key.to_owned())
     }
 }
 
@@ -473,27 +298,6 @@ mod tests {
 
     fn tree(path: &Path) -> Tree {
         Tree::open(&Config::default(), Root::open(path).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_settled_directory_is_read_once() {
-        // Compiling this took longer than a tick of any clock.
-        let tree = tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-        let names = || tree.names(&tree.root().unwrap()).unwrap();
-        assert!(Arc::ptr_eq(&names(), &names()));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn only_links_that_are_followed_keep_a_directory_from_being_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
-        for symlinks in [false, true] {
-            let config = Config { symlinks, ..Config::default() };
-            let tree = Tree::open(&config, Root::open(folder.path()).unwrap()).unwrap();
-            let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
-            assert_eq!(links, symlinks);
-        }
     }
 
     #[test]
@@ -513,16 +317,5 @@ mod tests {
             assert_eq!(met, DEPTH);
         }
         assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(DEPTH)]);
-    }
-
-    #[test]
-    fn a_young_directory_is_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let tree = tree(folder.path());
-        let root = tree.root().unwrap();
-        assert_eq!(tree.names(&root).unwrap().len(), 0);
-        std::fs::write(folder.path().join("new"), "").unwrap();
-        // Even with the stamp of before, as if the clock stood still.
-        assert_eq!(&*tree.names(&root).unwrap(), ["new".into()]);
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use cap_fs_ext::MetadataExt;
 
 use super::details::Details;
-use super::name;
+use super::names::Names;
 use super::root::is_missing;
 use super::stamp::Stamp;
-use super::tree::{Folder, Names, Tree};
+use super::tree::{Folder, Tree};
 use super::vigil::Witness;
+use super::{ignore_files, name};
 
 /// A walk that has the directories open that lead to where it is.
 pub(super) struct Walk<'a> {
@@ -33,13 +34,13 @@ struct Level {
 
 impl Level {
     fn new(tree: &Tree, folder: Arc<Folder>, names: Names) -> Self {
-        let details = tree.details(&folder, names.len());
+        let details = tree.details(&folder, &names);
         Self { folder, names, next: 0, details }
     }
 
     /// The file of the name at a place.
     fn leaf(&self, tree: &Tree, at: usize, pace: Pace) -> io::Result<Option<Leaf>> {
-        let key = &self.names[at];
+        let Some(key) = self.names.get(at) else { return Ok(None) };
         if let Some(stamp) = self.details.as_ref().and_then(|details| details.get(at)) {
             let Some(name) = name::of_segment(key) else { return Ok(None) };
             let key = format!("{}{key}", self.folder.way.key);
@@ -111,12 +112,12 @@ impl<'a> Walk<'a> {
         let mut walk = Self { root: false, ..Self::everything(tree, root, names, pace) };
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
-            level.next = level.names.partition_point(|name| &**name <= rest);
+            level.next = level.names.partition_point(|name| name <= rest);
             // Only the name just before can be the directory that `rest` is in: all others that begin
             // like it would have to contain its slash.
             let names = Arc::clone(&level.names);
-            let Some(name) = level.next.checked_sub(1).map(|before| &names[before]) else { break };
-            let Some(below) = rest.strip_prefix(&**name).filter(|_| name.ends_with('/')) else { break };
+            let Some(name) = level.next.checked_sub(1).and_then(|before| names.get(before)) else { break };
+            let Some(below) = rest.strip_prefix(name).filter(|_| name.ends_with('/')) else { break };
             if !walk.descend(name)? {
                 break;
             }
@@ -132,12 +133,13 @@ impl<'a> Walk<'a> {
         }
         loop {
             let Some(level) = self.stack.last_mut() else { return Ok(None) };
-            let Some(key) = level.names.get(level.next).cloned() else {
+            let Some(key) = level.names.get(level.next) else {
                 self.stack.pop();
                 continue;
             };
+            let directory = key.ends_with('/').then(|| key.to_owned());
             level.next += 1;
-            if key.ends_with('/') {
+            if let Some(key) = directory {
                 if self.descend(&key)? {
                     return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
                 }
@@ -159,7 +161,10 @@ impl<'a> Walk<'a> {
         let Some(level) = self.stack.last() else { return Ok(false) };
         let (folder, names) = match self.pace {
             Pace::Patient => {
-                let Some(folder) = directory(self.tree, &level.folder, key)? else { return Ok(false) };
+                let witness = Some(&mut self.witness);
+                let Some(folder) = directory(self.tree, &level.folder, key, witness)? else {
+                    return Ok(false);
+                };
                 self.witness.directory(&folder);
                 match self.tree.names(&folder) {
                     Ok(names) => (folder, names),
@@ -200,22 +205,33 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
     }
 }
 
-/// The directory of a name from a listing, if it is still one.
-pub(super) fn directory(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Arc<Folder>>> {
+/// The directory of a name from a listing, if it is still one and can be read. What is proven by `witness`
+/// rests on that.
+pub(super) fn directory(
+    tree: &Tree,
+    folder: &Folder,
+    key: &str,
+    witness: Option<&mut Witness>,
+) -> io::Result<Option<Arc<Folder>>> {
     let segment = key.trim_end_matches('/');
     let Some(name) = name::of_segment(segment) else { return Ok(None) };
-    match tree.enter(folder, segment, &name) {
-        Ok(folder) => Ok(Some(folder)),
-        Err(cause) => pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None),
+    let cause = match tree.enter(folder, segment, &name) {
+        Ok(folder) => return Ok(Some(folder)),
+        Err(cause) => cause,
+    };
+    // No event of the directory that it is in tells when its ignore file can be read again.
+    if let Some(witness) = witness.filter(|_| ignore_files::hide_folder(&cause)) {
+        witness.give_up();
     }
+    pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None)
 }
 
 /// Whether what a name from a listing stands for is still there and can be read.
-pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> bool {
-    match key.ends_with('/') {
-        true => matches!(directory(tree, folder, key), Ok(Some(_))),
-        false => matches!(leaf(tree, folder, key), Ok(Some(_))),
-    }
+pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bool> {
+    Ok(match key.ends_with('/') {
+        true => directory(tree, folder, key, None)?.is_some(),
+        false => leaf(tree, folder, key)?.is_some(),
+    })
 }
 
 /// Lets a walk go on over what is gone or not ours to read; everything else is an error.
@@ -239,7 +255,9 @@ mod tests {
     #[test]
     fn names_of_before_a_change_prove_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        // In a folder of its own, since what goes from the one above the root shows in its proof.
+        let path = folder.path().canonicalize().unwrap().join("root");
+        std::fs::create_dir(&path).unwrap();
         let tree = Tree::open(&Config::default(), Root::open(&path).unwrap()).unwrap();
         let prove = |change: bool| {
             let root = tree.proven_root().unwrap();

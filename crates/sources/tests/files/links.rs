@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libris_core::{Body, Error, Source};
 use libris_sources::Files;
+use libris_sources::files::Config;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
 use super::confine::{CANARY, assert_closed, sandbox};
@@ -256,6 +257,70 @@ async fn a_file_swapped_for_a_link_all_the_time() {
         let files = sandbox.files_with(|config| config.symlinks = follow);
         race(&sandbox, &files, &["in.txt", "", "in.txt?lines=1", "in.txt?bytes=0-"], ["in.txt", "other.txt"])
             .await;
+    }
+}
+
+#[tokio::test]
+async fn the_root_swapped_for_a_link_all_the_time() {
+    // With and without a slash at the end, at which the system would follow a link by itself.
+    for end in ["", "/"] {
+        let sandbox = sandbox();
+        let [root, other] = ["root", "other"].map(|name| sandbox.outside().join(name));
+        symlink("outside", &other).unwrap();
+        let path = format!("{}{end}", root.display());
+        let files = Files::open(Config { mount: Some("root".into()), ..Config::new(path) }).unwrap();
+        let swapping = Meanwhile::each(move |_| {
+            renameat_with(CWD, &root, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+        });
+        let started = Instant::now();
+        let (mut inside, mut outside) = (0, 0);
+        // What the outside has instead of the folder is seen by a listing as well.
+        while started.elapsed() < Duration::from_secs(2) || inside == 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "the folder was never at its path");
+            match read(&files, "in.txt").await {
+                Ok(parts) if parts[0].body == Body::Text(CANARY.into()) => outside += 1,
+                Ok(_) => inside += 1,
+                Err(Error::Unavailable(_) | Error::NotFound(_)) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            if let Ok(page) = files.list(None, 100).await {
+                let is_inside = |at: &str| page.resources.iter().any(|it| it.uri.as_str().ends_with(at));
+                outside += usize::from(!is_inside("/dir/in.txt"));
+            }
+        }
+        assert_eq!(outside, 0, "of {inside} reads and as many listings at {end:?}");
+        drop(swapping);
+    }
+}
+
+#[tokio::test]
+async fn a_folder_above_the_root_swapped_for_a_link() {
+    let sandbox = Sandbox::with(&[("parent/served/in.txt", "inside")]);
+    fs::create_dir_all(sandbox.outside().join("elsewhere/served")).unwrap();
+    fs::write(sandbox.outside().join("elsewhere/served/in.txt"), CANARY).unwrap();
+    let config = Config { mount: Some("root".into()), ..Config::new(sandbox.path("parent/served")) };
+    let files = Files::open(config).unwrap();
+    assert!(read(&files, "in.txt").await.is_ok());
+    fs::rename(sandbox.path("parent"), sandbox.path("moved")).unwrap();
+    symlink(sandbox.outside().join("elsewhere"), sandbox.path("parent")).unwrap();
+    let swapped = read(&files, "in.txt").await;
+    assert!(matches!(swapped, Err(Error::Unavailable(_))), "{swapped:?}");
+    fs::remove_file(sandbox.path("parent")).unwrap();
+    fs::rename(sandbox.path("moved"), sandbox.path("parent")).unwrap();
+    assert_eq!(read(&files, "in.txt").await.unwrap()[0].body, Body::Text("inside".into()));
+}
+
+#[tokio::test]
+async fn a_link_above_the_root_that_is_made_to_lead_elsewhere() {
+    let sandbox = Sandbox::with(&[("one/docs/a.txt", "1"), ("two/docs/a.txt", "2")]);
+    let current = sandbox.outside().join("current");
+    symlink("root/one", &current).unwrap();
+    let config = Config { mount: Some("root".into()), ..Config::new(current.join("docs")) };
+    let files = Files::open(config).unwrap();
+    for (target, text) in [("root/one", "1"), ("root/two", "2"), ("root/one", "1")] {
+        fs::remove_file(&current).unwrap();
+        symlink(target, &current).unwrap();
+        assert_eq!(read(&files, "a.txt").await.unwrap()[0].body, Body::Text(text.into()));
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod complete;
 mod confine;
+#[cfg(target_os = "linux")]
+mod failures;
 mod filter;
 #[cfg(target_os = "linux")]
 mod links;

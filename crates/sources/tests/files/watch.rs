@@ -18,7 +18,7 @@ pub(crate) const WAYS: [Watching; 2] = [Watching::Auto, Watching::Poll];
 /// A folder that is watched, and what was told of it.
 pub(crate) struct Watched {
     pub(crate) sandbox: Sandbox,
-    files: Files,
+    pub(crate) files: Files,
     changes: BoxStream<'static, Change>,
     /// What is there, by what was told.
     pub(crate) there: BTreeSet<String>,
@@ -85,7 +85,7 @@ impl Watched {
     }
 
     /// Waits until this is told.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&Change) -> bool) {
+    pub(crate) async fn until(&mut self, what: &str, wanted: impl Fn(&Change) -> bool) {
         let waiting = async {
             loop {
                 let change = self.changes.next().await.expect("the watch ended");

@@ -1,8 +1,10 @@
 //! The queue on Linux: one for the whole process, since a user may have few of them.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -11,7 +13,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::filter::Ignored;
-use super::super::root::Place;
+use super::super::root::{Place, is_missing};
 use super::{Depth, Mark, Seen};
 use crate::remote::is_remote;
 
@@ -104,10 +106,15 @@ impl Queue {
     pub(super) fn mark_excludes(&self, root: &Place) -> Option<Vec<Seen>> {
         let mut marks = Vec::new();
         // Much comes and goes in `.git`, and of it only this matters.
-        let Ok(git) = root.enter_own(&[".git"]) else { return Some(marks) };
-        marks.push(self.watch(git.as_fd(), COMINGS, Some(b"info"))?);
-        let Ok(info) = root.enter_own(&[".git", "info"]) else { return Some(marks) };
-        marks.push(self.watch(info.as_fd(), CHANGES, None)?);
+        for (path, events, only) in
+            [(&[".git"][..], COMINGS, Some(&b"info"[..])), (&[".git", "info"], CHANGES, None)]
+        {
+            match root.enter_own(path) {
+                Ok(directory) => marks.push(self.watch(directory.as_fd(), events, only)?),
+                Err(cause) if is_missing(&cause) => break,
+                Err(_) => return None,
+            }
+        }
         Some(marks)
     }
 
@@ -201,19 +208,23 @@ impl Marks {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => continue,
-                Err(_) => return self.by_watch.values().for_each(|watch| watch.mark.set(Depth::Way)),
+                Err(_) => return lose(&self.by_watch),
             };
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                self.by_watch.values().for_each(|watch| watch.mark.set(Depth::Way));
+                lose(&self.by_watch);
                 continue;
             }
             let Some(watch) = self.by_watch.get(&event.wd()) else { continue };
             let matters = |only| event.file_name().is_none_or(|name| name.to_bytes() == only);
             if watch.only.is_none_or(matters) {
+                if let Some(name) = event.file_name().filter(|_| events.intersects(NAMES)) {
+                    watch.mark.journals.note(OsStr::from_bytes(name.to_bytes()));
+                }
                 watch.mark.set(depth(&event));
             }
             if events.contains(ReadFlags::IGNORED) {
+                watch.mark.journals.end();
                 self.by_watch.remove(&event.wd());
             }
         }
@@ -222,10 +233,19 @@ impl Marks {
     /// Lets go of all watches. Whatever rests on them must be looked at again.
     fn forget(&mut self, inotify: &OwnedFd) {
         for (number, watch) in self.by_watch.drain() {
+            watch.mark.journals.end();
             watch.mark.set(Depth::Way);
             // It fails where the directory is gone, and the watch with it.
             let _ = inotify::remove_watch(inotify, number);
         }
+    }
+}
+
+/// Events were lost: anything may have changed.
+fn lose(watches: &HashMap<i32, Watch>) {
+    for watch in watches.values() {
+        watch.mark.journals.lose();
+        watch.mark.set(Depth::Way);
     }
 }
 

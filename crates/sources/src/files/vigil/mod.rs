@@ -6,6 +6,9 @@
 //! what is written through a memory map or under a name that is gone, and what is mounted. So nothing is
 //! trusted for longer than [`LONGEST`] without being looked at again.
 
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a queue writes journals"))]
+mod journal;
+
 #[cfg(target_os = "linux")]
 mod inotify;
 #[cfg(target_os = "linux")]
@@ -26,6 +29,8 @@ use libris_core::Proof;
 use super::root::{Place, Spot};
 use super::stamp::{Identity, Stamp};
 use super::tree::Folder;
+pub(super) use journal::Journal;
+use journal::Journals;
 
 /// For how long anything is trusted: the longest that a change of which the system says nothing stays unseen.
 pub(super) const LONGEST: Duration = Duration::from_secs(2);
@@ -39,6 +44,7 @@ struct Mark {
     names: AtomicU64,
     /// To that, or to one of these files.
     files: AtomicU64,
+    journals: Journals,
 }
 
 /// What an event is about, from the least to the most that depends on it.
@@ -141,6 +147,11 @@ impl Chain {
         Entries(self.seen.to(Depth::Names))
     }
 
+    /// A journal of the names in the directory that change from now on, where there can be one.
+    pub(super) fn journal(&self) -> Option<Arc<Journal>> {
+        self.seen.mark.journals.begin()
+    }
+
     /// The files that are in the directory now, as they are now.
     pub(super) fn files(&self) -> Entries {
         Entries(self.seen.to(Depth::Files))
@@ -193,7 +204,13 @@ impl Vigil {
 
     /// Whether a directory is still where it was opened, and as it was then.
     pub(super) fn holds(&self, chain: &Chain) -> bool {
-        self.queue.is_some_and(Queue::is_calm) && chain.is_so()
+        self.drain() && chain.is_so()
+    }
+
+    /// Drains the event queue, so that marks and journals know of every change that ended before this was
+    /// called. Returns whether that was possible.
+    pub(super) fn drain(&self) -> bool {
+        self.queue.is_some_and(Queue::is_calm)
     }
 }
 

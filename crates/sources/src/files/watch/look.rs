@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use libris_core::{Change, Uri};
 
 use super::super::tree::{Folder, Found};
-use super::super::{Inner, name, walk};
+use super::super::{Inner, ignore_files, name, walk};
 use super::dirt::{Dirt, Patch, Reach, Touch};
 use super::hints::Hints;
 use super::outbox::Outbox;
@@ -24,6 +24,9 @@ pub(super) struct Look<'a> {
     pub(super) later: Dirt,
     /// Something could not be looked at, and was taken to be as it was.
     pub(super) retry: bool,
+    /// Directories that are hidden because an ignore file in them cannot be read, of which no event tells
+    /// when it can be.
+    pub(super) hidden: Vec<String>,
 }
 
 /// What is known of a place after looking at it.
@@ -46,7 +49,7 @@ struct Manner {
 
 impl<'a> Look<'a> {
     pub(super) fn new(inner: &'a Inner, hints: &'a mut Hints, outbox: &'a Outbox, since: SystemTime) -> Self {
-        Self { inner, hints, outbox, since, later: Dirt::default(), retry: false }
+        Self { inner, hints, outbox, since, later: Dirt::default(), retry: false, hidden: Vec::new() }
     }
 
     /// The first look of all, of which nobody is told.
@@ -139,7 +142,7 @@ impl<'a> Look<'a> {
                 Sight::Gone => return Sight::Gone,
                 Sight::Unknown => return Sight::Unknown,
             };
-            let gone = known.entries.keys().filter(|key| names.binary_search(key).is_err());
+            let gone = known.entries.keys().filter(|key| !names.contains(key));
             for key in gone.cloned().collect::<Vec<_>>() {
                 touched |= self.forget(folder, known, &key);
             }
@@ -258,7 +261,7 @@ impl<'a> Look<'a> {
                     }
                 }
             };
-            entries.extend(node.map(|node| (key.clone(), node)));
+            entries.extend(node.map(|node| (key.into(), node)));
         }
         // Collected from what is sorted, the map has no gaps.
         Some(Directory { stamp: folder.stamp.clone(), entries: entries.into_iter().collect() })
@@ -299,6 +302,9 @@ impl<'a> Look<'a> {
             Ok(seen) => return Sight::There(seen),
             Err(cause) => cause,
         };
+        if ignore_files::hide_folder(&cause) {
+            self.hidden.push(format!("{key}{name}"));
+        }
         let Err(cause) = walk::pass_over(&self.inner.tree, &format!("{key}{name}"), cause) else {
             return Sight::Gone;
         };

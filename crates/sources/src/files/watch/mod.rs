@@ -14,11 +14,12 @@ mod snapshot;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use dirt::Dirt;
+use dirt::{Dirt, Touch};
 use hints::{Bell, Hints};
 use look::Look;
 pub(super) use outbox::Changes;
@@ -35,6 +36,9 @@ const GATHER: Duration = Duration::from_millis(10);
 /// How often to see whether the root is still at its path: nothing tells that a folder above it was
 /// moved, or that a root that was gone is back. What could not be looked at is tried again as often.
 const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// How many directories with an unreadable ignore file are looked at by themselves. Beyond, everything is.
+const HIDDEN: usize = 1_000;
 
 /// The most of its time that polling may spend looking: one part in this many.
 const REST: u32 = 10;
@@ -71,6 +75,8 @@ struct Watcher {
     /// When to look after the root, and at what could not be looked at.
     beat_at: Instant,
     retry: bool,
+    /// Directories that are hidden because an ignore file in them cannot be read.
+    hidden: BTreeSet<String>,
 }
 
 impl Watcher {
@@ -93,11 +99,14 @@ impl Watcher {
             poll_at: began,
             beat_at: began + HEARTBEAT,
             retry: false,
+            hidden: BTreeSet::new(),
         };
         let mut look = watcher.look(now);
         let root = look.at_root_first();
+        let hidden = std::mem::take(&mut look.hidden);
         watcher.retry = look.retry;
         watcher.root = root;
+        watcher.hide(hidden);
         watcher.rest(began);
         watcher
     }
@@ -149,10 +158,22 @@ impl Watcher {
 
     fn beat(&mut self) {
         self.beat_at = Instant::now() + HEARTBEAT;
+        for key in std::mem::take(&mut self.hidden) {
+            self.dirt.directory(&key, Touch::Seen);
+        }
         if std::mem::take(&mut self.retry) {
             self.dirt.lose();
         } else if self.root_moved() {
             self.dirt.everything();
+        }
+    }
+
+    /// Sees to it that hidden directories are looked at again.
+    fn hide(&mut self, keys: Vec<String>) {
+        self.hidden.extend(keys);
+        if self.hidden.len() > HIDDEN {
+            self.hidden.clear();
+            self.retry = true;
         }
     }
 
@@ -185,10 +206,11 @@ impl Watcher {
         let was_blind = self.hints.is_blind();
         let mut look = self.look(since);
         look.at(dirt, &mut root);
-        let (later, retry) = (look.later, look.retry);
+        let (later, retry, hidden) = (look.later, look.retry, look.hidden);
         self.root = root;
         self.dirt = later;
         self.retry |= retry;
+        self.hide(hidden);
         if retry {
             self.drained = since;
         }

@@ -14,11 +14,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cap_std::fs::Dir;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::super::Config;
+use super::super::super::root::{Place, is_missing};
 use super::super::super::tree::Folder;
 use super::super::dirt::{Dirt, Touch};
 use crate::remote::is_remote;
@@ -128,7 +130,10 @@ impl Hints {
         let Some(queue) = &mut self.queue else { return Ok(false) };
         match queue.add(folder) {
             Ok(new) => Ok(new),
-            Err(Blind::Failed(errno @ (Errno::ACCESS | Errno::NOENT))) => Err(errno.into()),
+            // Too many open files is a state that passes: it is tried again.
+            Err(Blind::Failed(errno @ (Errno::ACCESS | Errno::NOENT | Errno::MFILE | Errno::NFILE))) => {
+                Err(errno.into())
+            }
             Err(why) => {
                 self.go_blind(&why);
                 Ok(false)
@@ -209,12 +214,12 @@ impl Queue {
         let mut new = false;
         // Twice, for what comes just before the watch for it.
         for _ in 0..2 {
-            if let Ok(info) = root.place.enter_own(&[".git", "info"]) {
+            if let Some(info) = enter(&root.place, &[".git", "info"])? {
                 self.remove(GIT);
                 return Ok(self.watch(GIT_INFO, info.as_fd(), CHANGES)? | new);
             }
             self.remove(GIT_INFO);
-            let Ok(git) = root.place.enter_own(&[".git"]) else { break };
+            let Some(git) = enter(&root.place, &[".git"])? else { break };
             new |= self.watch(GIT, git.as_fd(), ARRIVALS)?;
         }
         Ok(new)
@@ -285,6 +290,15 @@ impl Queue {
             }
         }
         false
+    }
+}
+
+/// A directory of the source's own concern; `None` where there is none.
+fn enter(root: &Place, path: &[&str]) -> Result<Option<Arc<Dir>>, Blind> {
+    match root.enter_own(path) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(cause) if is_missing(&cause) => Ok(None),
+        Err(cause) => Err(Blind::Failed(Errno::from_io_error(&cause).unwrap_or(Errno::IO))),
     }
 }
 

@@ -1,0 +1,411 @@
+//! Reading the names in a directory.
+//!
+//! Reads are single-flight: of those who ask for the names of one directory at the same time, one reads and
+//! the others wait for it. Where the system tells which names change, the names of a large directory are
+//! brought up to date name by name instead of being read again.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::link::{Near, Symlinks};
+use super::names::{NameList, Names, UnsortedNames};
+use super::root::is_missing;
+use super::stamp::{Identity, Stamp};
+use super::tree::{Folder, LONGEST, NAMES, Tree, Way};
+use super::vigil::Journal;
+use super::{name, walk};
+
+/// From how many names on a directory has a journal. Smaller ones are read again in less than a millisecond.
+const LARGE: usize = 1024;
+
+/// How often names are read again of which events say that they are up to date, in case that there are changes
+/// without events: not before this many times as long has passed as reading them takes.
+const REREAD: u32 = 20;
+
+/// The names of one directory, for all who ask for them.
+#[derive(Default)]
+pub(super) struct Listing {
+    /// How many reads have begun.
+    reads: AtomicU64,
+    /// Locked by whoever reads.
+    latest: Mutex<Option<Read>>,
+}
+
+/// What a read of a directory gave.
+struct Read {
+    names: Names,
+    /// Which read it was.
+    number: u64,
+    /// Of the directory before it was read or the names were brought up to date.
+    stamp: Stamp,
+    /// Whether the names are those of the directory for as long as it has this stamp.
+    settled: bool,
+    /// The ways to the directory, since they decide what is shown.
+    ways: Box<[Way]>,
+    /// When the names were last known to be right without relying on events.
+    verified: Instant,
+    /// How long reading took.
+    cost: Duration,
+    /// The names that changed since, where the system tells.
+    journal: Option<Arc<Journal>>,
+}
+
+impl Read {
+    /// Whether it was the same directory, with the same rules for what is shown in it.
+    fn is_of(&self, folder: &Folder) -> bool {
+        self.stamp.identity == folder.stamp.identity
+            && self.ways.len() == folder.ways().count()
+            && self.ways.iter().zip(folder.ways()).all(|(way, other)| way.shows_like(other))
+    }
+}
+
+impl Tree {
+    /// The names that are shown in a directory.
+    pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
+        if let Some(names) = folder.names.get() {
+            return Ok(Arc::clone(names));
+        }
+        let names = self.latest_names(folder)?;
+        if folder.chain.is_some() {
+            let _ = folder.names.set(Arc::clone(&names));
+        }
+        Ok(names)
+    }
+
+    fn latest_names(&self, folder: &Folder) -> io::Result<Names> {
+        let listing = self.listings.find_or_keep(&folder.way.key, 1, Arc::default);
+        let began = listing.reads.load(Ordering::SeqCst);
+        let mut latest = listing.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(read) = latest.as_mut().filter(|read| read.is_of(folder)) {
+            // It began after this was called, so it saw every change from before.
+            if read.number > began {
+                return Ok(Arc::clone(&read.names));
+            }
+            if read.settled && read.stamp == folder.stamp {
+                read.verified = Instant::now();
+                return Ok(Arc::clone(&read.names));
+            }
+        }
+        // Where this fails, nothing is known.
+        let read = latest.take().filter(|read| read.is_of(folder));
+        let read = match read.map(|read| self.update(read, folder)).transpose()?.flatten() {
+            Some(read) => read,
+            None => self.read(&listing, folder)?,
+        };
+        let names = Arc::clone(&read.names);
+        *latest = Some(read);
+        // No single one may take the place of all others.
+        let weight = (names.len() + 1).min(NAMES / 2);
+        self.listings.keep(&folder.way.key, weight, Arc::clone(&listing));
+        Ok(names)
+    }
+
+    /// Brings names up to date with the names that changed; `None` where those are not all known.
+    fn update(&self, mut read: Read, folder: &Folder) -> io::Result<Option<Read>> {
+        if read.verified.elapsed() > self.trusted.max(read.cost * REREAD) {
+            return Ok(None);
+        }
+        let Some(journal) = &read.journal else { return Ok(None) };
+        // In this order: what changes meanwhile leaves another stamp and is in the journal the next time.
+        let seen = SystemTime::now();
+        let stamp = Stamp::of(&folder.place.metadata()?);
+        let Some(changed) = self.vigil.drain().then(|| journal.take()).flatten() else { return Ok(None) };
+        if !changed.is_empty() {
+            read.names = Arc::new(self.look_again(&read.names, &changed, folder)?);
+        }
+        read.settled = stamp.settled(seen);
+        read.stamp = stamp;
+        Ok(Some(read))
+    }
+
+    /// The names of a directory after a look at these.
+    fn look_again(
+        &self,
+        names: &NameList,
+        changed: &HashSet<OsString>,
+        folder: &Folder,
+    ) -> io::Result<NameList> {
+        let mut edits = BTreeMap::new();
+        for name in changed {
+            let Some(segment) = name::to_segment(name) else { continue };
+            edits.insert(format!("{segment}/"), false);
+            edits.insert(segment, false);
+            let directory = match folder.place.stat(name) {
+                Ok(metadata) if metadata.is_dir() || metadata.is_file() => metadata.is_dir(),
+                Ok(_) => continue,
+                Err(cause) if is_missing(&cause) => continue,
+                Err(cause) => return Err(cause),
+            };
+            edits.extend(self.key(folder, name, directory).map(|key| (key, true)));
+        }
+        Ok(names.edited(&edits))
+    }
+
+    /// Reads all names.
+    fn read(&self, listing: &Listing, folder: &Folder) -> io::Result<Read> {
+        let journal = folder.chain.as_ref().and_then(|chain| chain.journal());
+        let number = listing.reads.fetch_add(1, Ordering::SeqCst) + 1;
+        let (began, seen) = (Instant::now(), SystemTime::now());
+        let (names, links) = self.read_names(folder)?;
+        let cost = began.elapsed();
+        tracing::trace!(path = folder.way.key, names = names.len(), ?cost, "read the names in a directory");
+        Ok(Read {
+            journal: journal.filter(|_| names.len() >= LARGE),
+            names: Arc::new(names),
+            number,
+            // Where a link leads may change without a trace in the directory that holds the link.
+            settled: folder.stamp.settled(seen) && !links,
+            stamp: folder.stamp.clone(),
+            ways: folder.ways().cloned().collect(),
+            verified: began,
+            cost,
+        })
+    }
+
+    /// The names, and whether links were followed for them.
+    fn read_names(&self, folder: &Folder) -> io::Result<(NameList, bool)> {
+        let mut names = UnsortedNames::default();
+        let mut links = false;
+        let mut near = Near::default();
+        for entry in folder.place.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = match entry.file_type() {
+                // Some systems ask the file itself, which may be gone by now.
+                Err(cause) if is_missing(&cause) => continue,
+                kind => kind?,
+            };
+            let directory = if kind.is_dir() || kind.is_file() {
+                kind.is_dir()
+            } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
+                continue;
+            } else {
+                // A link, or the system did not say.
+                links |= self.symlinks == Symlinks::Follow;
+                let seen = match self.target(folder, &name, &mut near) {
+                    Ok(Some(target)) => target.parent.place.stat(&target.name),
+                    Ok(None) => folder.place.stat(&name),
+                    Err(cause) => Err(cause),
+                };
+                match seen {
+                    Ok(target) if target.is_file() => false,
+                    Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
+                    Ok(_) => continue,
+                    Err(cause) => {
+                        walk::pass_over(self, &format!("{}{}", folder.way.key, name.display()), cause)?;
+                        continue;
+                    }
+                }
+            };
+            if let Some(key) = self.key(folder, &name, directory) {
+                names.push(&key);
+            }
+        }
+        Ok((names.sort(), links))
+    }
+
+    /// The name of an entry as it stands in URIs, if it is shown.
+    fn key(&self, folder: &Folder, name: &OsStr, directory: bool) -> Option<String> {
+        let mut key = name::to_segment(name)?;
+        if folder.way.key.len() + key.len() >= LONGEST || !self.shows(folder, name, directory) {
+            return None;
+        }
+        if directory {
+            key.push('/');
+        }
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::super::root::Root;
+    use super::{Arc, Duration, Instant, LARGE, Ordering, Tree};
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Barrier;
+
+    fn tree(path: &Path, config: &Config) -> Tree {
+        let mut tree = Tree::open(config, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap();
+        // However long a test takes.
+        tree.trusted = Duration::from_secs(3600);
+        tree
+    }
+
+    fn folder(files: usize) -> tempfile::TempDir {
+        let folder = tempfile::TempDir::new_in("/dev/shm").or_else(|_| tempfile::TempDir::new()).unwrap();
+        for n in 0..files {
+            fs::write(folder.path().join(format!("{n:05}")), "").unwrap();
+        }
+        folder
+    }
+
+    /// How often the names of the root were read.
+    fn reads(tree: &Tree) -> u64 {
+        tree.listings.find("").map_or(0, |listing| listing.reads.load(Ordering::SeqCst))
+    }
+
+    fn names(tree: &Tree) -> Vec<String> {
+        let names = tree.names(&tree.proven_root().unwrap()).unwrap();
+        names.iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_settled_directory_is_read_once() {
+        // Compiling this took longer than a tick of any clock.
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let tree = tree(&path, &Config::default());
+        let names = || tree.names(&tree.root().unwrap()).unwrap();
+        assert!(Arc::ptr_eq(&names(), &names()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_links_that_are_followed_keep_a_directory_from_being_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+        for symlinks in [false, true] {
+            let tree = tree(folder.path(), &Config { symlinks, ..Config::default() });
+            let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
+            assert_eq!(links, symlinks);
+        }
+    }
+
+    #[test]
+    fn a_young_directory_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = tree(folder.path(), &Config::default());
+        let root = tree.root().unwrap();
+        assert_eq!(tree.names(&root).unwrap().len(), 0);
+        fs::write(folder.path().join("new"), "").unwrap();
+        // Even with the stamp of before, as if the clock stood still.
+        assert!(tree.names(&root).unwrap().iter().eq(["new"]));
+    }
+
+    /// Lets many ask at once, and returns how often the directory was read for them.
+    fn reads_for_many(tree: &Tree, expected: usize) -> u64 {
+        const MANY: usize = 16;
+        let before = reads(tree);
+        let together = Barrier::new(MANY);
+        std::thread::scope(|scope| {
+            for _ in 0..MANY {
+                scope.spawn(|| {
+                    let root = tree.proven_root().unwrap();
+                    together.wait();
+                    assert_eq!(tree.names(&root).unwrap().len(), expected);
+                });
+            }
+        });
+        reads(tree) - before
+    }
+
+    #[test]
+    fn many_who_ask_at_once_share_a_read() {
+        let folder = folder(20_000);
+        let polled = Config { watch: super::super::Watching::Poll, ..Config::default() };
+        let tree = tree(folder.path(), &polled);
+        for more in 1..4 {
+            fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
+            // One that began before the last of them asked, and one for all others.
+            let reads = reads_for_many(&tree, 20_000 + more);
+            assert!((1..=2).contains(&reads), "{reads} reads");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn many_who_ask_after_a_change_need_no_read() {
+        let folder = folder(20_000);
+        let tree = tree(folder.path(), &Config::default());
+        assert_eq!(reads_for_many(&tree, 20_000), 1);
+        for more in 1..4 {
+            fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
+            assert_eq!(reads_for_many(&tree, 20_000 + more), 0);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn changes_are_applied_name_by_name() {
+        let folder = folder(LARGE);
+        let tree = tree(folder.path(), &Config::default());
+        let path = |name: &str| folder.path().join(name);
+        let mut expected: Vec<String> = (0..LARGE).map(|n| format!("{n:05}")).collect();
+        assert_eq!(names(&tree), expected);
+        let mut check = |what: &str, gone: &[&str], come: &[&str]| {
+            expected.retain(|name| !gone.contains(&&**name));
+            expected.extend(come.iter().map(|name| (*name).to_owned()));
+            expected.sort_unstable();
+            assert_eq!(names(&tree), expected, "{what}");
+            assert_eq!(reads(&tree), 1, "{what}");
+        };
+        fs::write(path("new"), "").unwrap();
+        check("a file comes", &[], &["new"]);
+        fs::rename(path("new"), path("00001.5")).unwrap();
+        check("it is renamed", &["new"], &["00001.5"]);
+        fs::remove_file(path("00001.5")).unwrap();
+        fs::create_dir(path("00001.5")).unwrap();
+        check("a directory takes its name", &["00001.5"], &["00001.5/"]);
+        fs::rename(path("00000"), path("00002")).unwrap();
+        check("one takes the place of another", &["00000"], &[]);
+        fs::write(path(".hidden"), "").unwrap();
+        std::os::unix::fs::symlink("00003", path("link")).unwrap();
+        check("what is not shown comes", &[], &[]);
+        fs::rename(path("00001.5"), folder.path().join(".out")).unwrap();
+        check("a directory goes", &["00001.5/"], &[]);
+        fs::write(path("brief"), "").unwrap();
+        fs::remove_file(path("brief")).unwrap();
+        check("one comes and goes", &[], &[]);
+        for n in 0..500 {
+            fs::write(path("burst"), "").unwrap();
+            if n % 2 == 0 {
+                fs::remove_file(path("burst")).unwrap();
+            }
+        }
+        check("one changes again and again", &[], &["burst"]);
+        // Its rules are others now.
+        fs::write(path(".gitignore"), "burst\n").unwrap();
+        expected.retain(|name| name != "burst");
+        assert_eq!(names(&tree), expected);
+        assert_eq!(reads(&tree), 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn after_too_many_changes_all_names_are_read() {
+        let folder = folder(LARGE);
+        let tree = tree(folder.path(), &Config::default());
+        assert_eq!(names(&tree).len(), LARGE);
+        for n in 0..4_200 {
+            fs::write(folder.path().join(format!("new-{n}")), "").unwrap();
+        }
+        assert_eq!(names(&tree).len(), LARGE + 4_200);
+        assert_eq!(reads(&tree), 2);
+        fs::write(folder.path().join("one-more"), "").unwrap();
+        assert_eq!(names(&tree).len(), LARGE + 4_201);
+        assert_eq!(reads(&tree), 2);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn names_that_only_events_prove_are_read_again_in_time() {
+        let folder = folder(LARGE);
+        let mut tree = tree(folder.path(), &Config::default());
+        tree.trusted = Duration::ZERO;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        for n in 0.. {
+            fs::write(folder.path().join("new"), "").unwrap();
+            assert_eq!(names(&tree).len(), LARGE + 1);
+            fs::remove_file(folder.path().join("new")).unwrap();
+            if reads(&tree) > 1 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{n} changes and no read");
+        }
+    }
+}

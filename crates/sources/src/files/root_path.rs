@@ -1,0 +1,160 @@
+//! The path of the root, opened without following symbolic links that were put on it later.
+//!
+//! A part of the path that is a link when the source is opened is the operator's choice, as in
+//! `/srv/current/docs`: it is followed, and followed anew whenever the root is opened again. A part that is a
+//! directory at that time must stay one: whoever may write in the folder that it is in could otherwise put a
+//! link in its place and so choose what is served.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+
+/// An absolute path to a directory, and which parts of it are links that are followed.
+pub(super) struct RootPath {
+    path: PathBuf,
+    /// Whether a part was a link when the path was first opened: on Linux for each part, elsewhere for the
+    /// last one alone.
+    links: Vec<bool>,
+}
+
+/// Whether the parts of a path may be links.
+enum Links<'a> {
+    /// They may. Tells for each whether it is one.
+    Learn(&'a mut Vec<bool>),
+    /// Only those that were.
+    Known(&'a [bool]),
+}
+
+impl Links<'_> {
+    /// Opens a part: `nofollow` fails with `ENOTDIR` or `ELOOP` where it is a link, `follow` does not.
+    #[cfg(unix)]
+    fn open<T>(
+        &mut self,
+        part: usize,
+        nofollow: impl FnOnce() -> rustix::io::Result<T>,
+        follow: impl FnOnce() -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        use rustix::io::Errno;
+        let (opened, link) = match self {
+            Links::Known(links) if links.get(part).is_some_and(|link| *link) => (follow()?, true),
+            Links::Known(_) => (nofollow()?, false),
+            Links::Learn(_) => match nofollow() {
+                Err(Errno::NOTDIR | Errno::LOOP) => (follow()?, true),
+                opened => (opened?, false),
+            },
+        };
+        if let Links::Learn(links) = self {
+            links.push(link);
+        }
+        Ok(opened)
+    }
+}
+
+impl RootPath {
+    /// Opens the directory at a path that must be absolute, following all links on it.
+    pub(super) fn open_first(path: &Path) -> io::Result<(Self, Dir)> {
+        let mut links = Vec::new();
+        let dir = open(path, Links::Learn(&mut links))?;
+        Ok((Self { path: path.to_owned(), links }, dir))
+    }
+
+    /// Opens the directory that is at the path now. Fails where a part has become a link since the first time.
+    pub(super) fn open_again(&self) -> io::Result<Dir> {
+        open(&self.path, Links::Known(&self.links))
+    }
+
+    pub(super) fn as_path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Opens part by part, each relative to the one before.
+#[cfg(target_os = "linux")]
+fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    use std::path::Component;
+
+    let directory = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // A directory on the way may be one that we may enter but not list.
+    let above = directory | OFlags::PATH;
+    let last = directory | OFlags::RDONLY;
+    let parts: Vec<_> = path.components().filter(|part| *part != Component::RootDir).collect();
+    let flags = |part: usize| if part == parts.len() { last } else { above };
+    let mut dir = openat(CWD, "/", flags(0), Mode::empty())?;
+    for (n, part) in parts.iter().enumerate() {
+        let name = part.as_os_str();
+        let open = |more| openat(&dir, name, flags(n + 1) | more, Mode::empty());
+        dir = links.open(n, || open(OFlags::NOFOLLOW), || open(OFlags::empty()))?;
+    }
+    Ok(Dir::from_std_file(dir.into()))
+}
+
+/// Opens in one call that does not follow the last part.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags};
+
+    // Without the slash at the end, at which the system would follow a link by itself.
+    let path: PathBuf = path.components().collect();
+    let directory = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let open = |more| rustix::fs::open(&path, directory | more, Mode::empty());
+    let dir = links.open(0, || open(OFlags::NOFOLLOW), || open(OFlags::empty()))?;
+    Ok(Dir::from_std_file(dir.into()))
+}
+
+/// Looks before and after, since here the system has no call that does both.
+#[cfg(not(unix))]
+fn open(path: &Path, links: Links<'_>) -> io::Result<Dir> {
+    let is_link = || std::fs::symlink_metadata(path).map(|metadata| metadata.is_symlink());
+    let refused = match links {
+        Links::Learn(links) => {
+            links.push(is_link()?);
+            false
+        }
+        Links::Known(links) => links == [false],
+    };
+    let missing = || Err(super::root::missing());
+    if refused && is_link()? {
+        return missing();
+    }
+    let dir = Dir::open_ambient_dir(path, cap_std::ambient_authority())?;
+    if refused && is_link()? { missing() } else { Ok(dir) }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::RootPath;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_are_followed_only_where_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        for path in ["one/docs", "two/docs"] {
+            fs::create_dir_all(folder.join(path)).unwrap();
+            fs::write(folder.join(path).join(&path[..3]), "").unwrap();
+        }
+        let (link, docs) = (folder.join("link"), folder.join("one/docs"));
+        let names = |dir: cap_std::fs::Dir| {
+            dir.entries().unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+        };
+        symlink("one/docs", &link).unwrap();
+        let (linked, dir) = RootPath::open_first(&link).unwrap();
+        assert_eq!(names(dir), ["one"]);
+        // With a slash at the end, too.
+        let (plain, dir) = RootPath::open_first(&docs.join("")).unwrap();
+        assert_eq!(names(dir), ["one"]);
+        fs::remove_file(&link).unwrap();
+        symlink("two/docs", &link).unwrap();
+        assert_eq!(names(linked.open_again().unwrap()), ["two"]);
+        fs::rename(&docs, folder.join("moved")).unwrap();
+        assert_eq!(plain.open_again().err().unwrap().kind(), std::io::ErrorKind::NotFound);
+        symlink(folder.join("two/docs"), &docs).unwrap();
+        assert!(plain.open_again().is_err());
+        fs::remove_file(&docs).unwrap();
+        fs::rename(folder.join("two/docs"), &docs).unwrap();
+        assert_eq!(names(plain.open_again().unwrap()), ["two"]);
+    }
+}
