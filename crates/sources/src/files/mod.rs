@@ -39,19 +39,26 @@ use libris_core::{
     Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
+use tokio::sync::Semaphore;
 
 pub use config::{Config, Rule, Watching};
 
 use crate::range::Range;
 use describe::Describe;
 use names::Names;
-use read::Reader;
+use read::{Reader, Search};
 use root::Root;
 use tree::{Folder, Found, Tree};
 use walk::{Pace, Step, Walk};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
 const MOUNT: usize = 3 * 255;
+
+/// How many threads work on requests for one folder at once.
+const THREADS: usize = 32;
+
+/// How many of the searches for lines in large files run at once. Each keeps a processor busy, which others need too.
+const LONG_SEARCHES: usize = 1;
 
 /// For how long to look ahead of a client that asks for page after page.
 const AHEAD: Duration = Duration::from_secs(1);
@@ -73,6 +80,10 @@ struct Inner {
     describe: Describe,
     /// Whether somebody looks ahead of a client that pages.
     looking: AtomicBool,
+    /// Bounds the threads that work on requests.
+    threads: Arc<Semaphore>,
+    /// Bounds the long searches among them, which keep a processor busy.
+    long_searches: Arc<Semaphore>,
 }
 
 impl Files {
@@ -115,6 +126,8 @@ impl Files {
             tree: Tree::open(&config, root)?,
             describe: Describe::new(&config.rules)?,
             looking: AtomicBool::new(false),
+            threads: Arc::new(Semaphore::new(THREADS)),
+            long_searches: Arc::new(Semaphore::new(LONG_SEARCHES)),
             config,
             mount,
             prefix,
@@ -146,8 +159,24 @@ impl Files {
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.with_permit(&self.inner.threads, work).await
+    }
+
+    /// Runs `work` on a thread where it may wait. The permit is given back when the work has ended, and not when
+    /// whoever asked for it has gone.
+    async fn with_permit<T: Send + 'static>(
+        &self,
+        permits: &Arc<Semaphore>,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let closed = |cause| Error::failed("wait for a thread", cause);
+        let permit = Arc::clone(permits).acquire_owned().await.map_err(closed)?;
         let inner = Arc::clone(&self.inner);
-        match tokio::task::spawn_blocking(move || work(&inner)).await {
+        let work = move || {
+            let _permit = permit;
+            work(&inner)
+        };
+        match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
             Err(cause) => Err(Error::failed("finish reading the folder", cause)),
         }
@@ -196,15 +225,20 @@ impl Source for Files {
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let waiting = Waiting::default();
-        let reader = Reader { inner: &self.inner, uri, context, gone: &waiting.gone };
+        let reader = Reader { inner: &self.inner, uri, context, search: &waiting.search };
         if let Some(read) = reader.read_now() {
             return read;
         }
-        let (uri, context) = (uri.clone(), context.clone());
-        let gone = Arc::clone(&waiting.gone);
-        let read =
-            self.blocking(move |inner| Reader { inner, uri: &uri, context: &context, gone: &gone }.read());
-        read.await
+        let work = || {
+            let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&waiting.search));
+            move |inner: &Inner| Reader { inner, uri: &uri, context: &context, search: &search }.read()
+        };
+        let read = self.blocking(work()).await;
+        if !waiting.search.became_long.load(Ordering::Relaxed) {
+            return read;
+        }
+        waiting.search.may_be_long.store(true, Ordering::Relaxed);
+        self.with_permit(&self.inner.long_searches, work()).await
     }
 
     async fn templates(&self) -> Result<Templates> {
@@ -254,12 +288,12 @@ impl Source for Files {
 /// Tells a running read when its caller has gone.
 #[derive(Default)]
 struct Waiting {
-    gone: Arc<AtomicBool>,
+    search: Arc<Search>,
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.gone.store(true, Ordering::Relaxed);
+        self.search.abandoned.store(true, Ordering::Relaxed);
     }
 }
 

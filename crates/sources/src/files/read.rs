@@ -36,12 +36,43 @@ const OMITTED: &str = "dev.libris/omitted";
 /// The key under which a directory says how many of its entries were left out.
 const MORE: &str = "dev.libris/more";
 
+/// From what size on memory is reserved before contents are loaded. Smaller ones are counted once they are there.
+const LARGE: u64 = 64 * 1024;
+
+/// How much of a file is searched for lines before the search counts as long.
+const LONG_SEARCH: u64 = 32 * 1024 * 1024;
+
 /// Who asked for a read, and whether they still want it.
 pub(super) struct Reader<'a> {
     pub(super) inner: &'a Inner,
     pub(super) uri: &'a Uri,
     pub(super) context: &'a Context,
-    pub(super) gone: &'a AtomicBool,
+    pub(super) search: &'a Search,
+}
+
+/// A search for lines that its caller may give up, and that may turn out to be long.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Whether nobody waits for the answer any more.
+    pub(super) abandoned: AtomicBool,
+    /// Whether it may be long. Of those there are few at once, since each keeps a processor busy.
+    pub(super) may_be_long: AtomicBool,
+    /// Whether it ended because it became long and may not.
+    pub(super) became_long: AtomicBool,
+}
+
+impl Search {
+    /// Whether to go on after so many bytes. Nobody can stop a blocking task but itself.
+    fn goes_on(&self, done: u64) -> io::Result<()> {
+        if self.abandoned.load(Ordering::Relaxed) {
+            return Err(io::Error::other("nobody waits for the answer"));
+        }
+        if done > LONG_SEARCH && !self.may_be_long.load(Ordering::Relaxed) {
+            self.became_long.store(true, Ordering::Relaxed);
+            return Err(io::Error::other("the search is long"));
+        }
+        Ok(())
+    }
 }
 
 impl Reader<'_> {
@@ -94,6 +125,7 @@ impl Reader<'_> {
         if metadata.len() > limit {
             return Err(self.too_large(&mut file, name, metadata.len()));
         }
+        self.reserve(metadata.len())?;
         // It may have grown since.
         let data = read_up_to(&file, metadata.len(), limit).map_err(|cause| self.fault(cause))?;
         let Some(data) = data else {
@@ -107,6 +139,11 @@ impl Reader<'_> {
             body: media::body(data, mime),
             meta: None,
         })
+    }
+
+    /// Reserves memory for contents of this size, before they are loaded.
+    fn reserve(&self, size: u64) -> Result<()> {
+        if size <= LARGE { Ok(()) } else { self.context.reserve(size) }
     }
 
     fn too_large(&self, file: &mut File, name: &OsStr, size: u64) -> Error {
@@ -156,10 +193,7 @@ impl Reader<'_> {
         }
         let mut told = 0;
         let mut progress = |done: u64| {
-            // Nobody can stop a blocking task but itself.
-            if self.gone.load(Ordering::Relaxed) {
-                return Err(io::Error::other("nobody waits for the answer"));
-            }
+            self.search.goes_on(done)?;
             if done >= told + REPORT {
                 told = done;
                 self.context.progress(done, Some(size));
@@ -198,6 +232,7 @@ impl Reader<'_> {
         if size > self.inner.config.max_size {
             return Err(too_many(size));
         }
+        self.reserve(size)?;
         let mut data = Vec::new();
         file.seek(SeekFrom::Start(start))
             .and_then(|_| file.take(size).read_to_end(&mut data))
