@@ -470,9 +470,10 @@ async fn a_source_whose_watch_does_not_open_stops_no_other() {
     let first = server.listener(Client::default()).unwrap();
     first.subscribe("a:one").await.unwrap();
     catalog.replace(vec![late.clone(), stays.clone()]);
-    told(&*first).await;
     stays.say(Change::Updated, "a:one");
     assert_eq!(told(&*first).await, [updated("a:one")], "it was added to a watch that runs");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(told(&*first).await, [updated("a:one")], "the sources are not those it subscribed to");
     drop(first);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(stays.watches(), 0);
