@@ -57,7 +57,7 @@ impl Default for Live {
             window: Duration::from_millis(50),
             subscriptions: 1_000,
             subscription_bytes: 32 << 20,
-            client_subscription_bytes: 8 << 20,
+            client_subscription_bytes: 24 << 20,
             listeners: 30_000,
         }
     }
