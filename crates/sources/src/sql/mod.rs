@@ -103,18 +103,9 @@ impl Sql {
         if name.is_empty() {
             return Err(Error::invalid("the database has no `name`"));
         }
-        for (key, value) in [("max_rows", config.max_rows), ("max_bytes", config.max_bytes)] {
-            if value == 0 {
-                return Err(Error::invalid(format!("`{key}` must be at least 1")));
-            }
-        }
-        if config.connections == 0
-            || config.timeout.is_zero()
-            || config.poll.is_some_and(|poll| poll.is_zero())
-        {
-            return Err(Error::invalid("`connections`, `timeout` and `poll` must not be 0"));
-        }
-        let settings = Settings { connections: config.connections, timeout: config.timeout };
+        config.check()?;
+        let Config { connections, timeout, max_bytes, .. } = config;
+        let settings = Settings { connections, timeout, max_bytes };
         let driver = driver::open(&address, settings);
         let dialect = driver.dialect();
         let root = Uri::parse(&format!("{}://{}/", dialect.scheme(), key::segment(&name)))?;
@@ -255,6 +246,10 @@ impl Inner {
             Problem::Value => {
                 Error::invalid("the database cannot use a value that was given: is it of the right type?")
             }
+            Problem::Catalog(limit) => Error::Unavailable(format!(
+                "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
+                 user see fewer of them"
+            )),
             Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
         }
     }
