@@ -20,6 +20,9 @@ const PAGE: u64 = 100;
 /// What a caller may do about rows that are too large.
 const FEWER: &str = "ask for fewer columns with a configured query";
 
+/// What a caller may do about a schema that is too large.
+const TABLES: &str = "read it as Markdown, or the schemas of single tables";
+
 impl Inner {
     pub(super) async fn read(&self, uri: &Uri) -> Result<Contents> {
         let nothing = || Error::NotFound(uri.clone());
@@ -78,15 +81,18 @@ impl Inner {
         let format = schema_format(variables)?;
         let tables = self.tables().await?;
         let default = self.default_schema().await?;
+        let most = self.config.max_bytes;
         let text = self.document(default, |document| match format {
-            Format::Json => format!("{:#}", document.database_json(&tables)),
-            _ => document.database(&tables, self.config.max_bytes),
+            Format::Json => document.database_json(&tables, most),
+            _ => Ok(document.database(&tables, most)),
         });
-        if text.len() as u64 > self.config.max_bytes {
-            let hint = "read it as Markdown, or the schemas of single tables";
-            return Err(self.too_large(uri, text.len() as u64, hint));
+        match text {
+            Ok(text) if text.len() as u64 <= most => {
+                Ok(vec![Content::text(uri.clone(), format.mime(), text)])
+            }
+            Ok(text) => Err(self.too_large(uri, text.len() as u64, TABLES)),
+            Err(size) => Err(self.too_large(uri, size, TABLES)),
         }
-        Ok(vec![Content::text(uri.clone(), format.mime(), text)])
     }
 
     async fn table_schema(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content> {
@@ -96,6 +102,9 @@ impl Inner {
             Format::Json => format!("{:#}", document.table_json(table)),
             _ => document.table(table),
         });
+        if text.len() as u64 > self.config.max_bytes {
+            return Err(self.too_large(uri, text.len() as u64, "set a larger `max_bytes`"));
+        }
         Ok(Content::text(uri.clone(), format.mime(), text))
     }
 

@@ -125,7 +125,7 @@ fn mistakes_are_explained() {
     a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not
     the URL of the database is malformed: write `postgres://user@host:port/database`
     the environment variable `LIBRIS_TEST_UNSET` is not set
-    `max_rows` must be at least 1
+    `max_rows` must be from 1 to 1000000, not `0`
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE
     the query `db://a/{id}` is wrong: its `sql` must be one statement

@@ -162,7 +162,7 @@ pub(super) async fn run<S: Sink>(driver: &dyn Driver, statement: &Statement, sin
 }
 
 /// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
-const COLLECTED: u64 = 64 * 1024 * 1024;
+const COLLECTED: u64 = 256 * 1024 * 1024;
 
 /// All rows of a statement that is known to give few.
 pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Result<Vec<Vec<Cell>>, Problem> {
