@@ -8,10 +8,10 @@ use libris_core::{Error, Uri};
 use crate::database::{Database, ENGINES, Engine};
 
 /// How large the largest value is.
-const HUGE: u32 = 96_000_000;
+const HUGE: u32 = 48_000_000;
 
 /// How much more memory a process may have taken after reading what is too large, in KiB.
-const GROWTH: u64 = 40 * 1024;
+const GROWTH: u64 = 24 * 1024;
 
 /// Tells the other process which database to read.
 const URL: &str = "LIBRIS_TEST_DATABASE";

@@ -101,3 +101,44 @@ impl Output {
         self.sink.ok_or(Problem::Away(LOST))
     }
 }
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::any::Any;
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use std::thread::{ThreadId, current};
+
+    use super::{LARGE, Output};
+    use crate::sql::driver::{Sink, Stop};
+    use crate::sql::value::Cell;
+
+    /// Remembers which threads wrote to it, and has enough after three rows.
+    struct Threads(Vec<ThreadId>);
+
+    impl Sink for Threads {
+        fn columns(&mut self, _names: Vec<String>) {}
+
+        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+            self.0.push(current().id());
+            if self.0.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+
+        fn oversized(&mut self, _size: u64) {}
+    }
+
+    #[tokio::test]
+    async fn large_rows_are_written_on_another_thread() {
+        let stop = Arc::new(Stop::default());
+        let mut output = Output::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
+        for size in [LARGE - 1, LARGE, LARGE * 2, LARGE] {
+            assert_eq!(stop.requested(), output.enough);
+            output.decoded(size, || Ok(Vec::new())).await.unwrap();
+        }
+        assert!(output.enough && stop.requested(), "after three rows");
+        let sink: Box<dyn Any> = output.into_sink().unwrap();
+        let threads = sink.downcast::<Threads>().unwrap().0;
+        let here = current().id();
+        assert_eq!(threads.iter().map(|id| *id == here).collect::<Vec<_>>(), [true, false, false]);
+    }
+}
