@@ -333,6 +333,6 @@ mod tests {
 
         let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(200))).is_break());
-        assert_eq!(writer.large, Some(208));
+        assert_eq!(writer.large, Some(209));
     }
 }

@@ -201,3 +201,119 @@ impl<B: Backend> Connections<B> {
         }
     }
 }
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use tokio::sync::Notify;
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::{Backend, Pool};
+    use crate::sql::driver::{Output, Problem, Settings, Sink, Statement};
+    use crate::sql::value::Cell;
+
+    /// A database whose statements run until they are released. The second request to cancel does that.
+    struct Endless<const REMOTE: bool> {
+        running: AtomicUsize,
+        cancelled: AtomicUsize,
+        release: Notify,
+        /// Whether requests to cancel are answered.
+        reachable: bool,
+    }
+
+    #[async_trait]
+    impl<const REMOTE: bool> Backend for Endless<REMOTE> {
+        type Connection = ();
+
+        const REMOTE: bool = REMOTE;
+
+        async fn connect(&self) -> Result<(), Problem> {
+            Ok(())
+        }
+
+        async fn run(&self, (): &mut (), _: &Statement, output: &mut Output) -> Result<(), Problem> {
+            output.stop().runs_in(7);
+            self.running.fetch_add(1, Ordering::SeqCst);
+            self.release.notified().await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        async fn cancel(&self, session: u64) -> bool {
+            assert_eq!(session, 7);
+            if self.cancelled.fetch_add(1, Ordering::SeqCst) > 0 {
+                self.release.notify_one();
+            }
+            self.reachable
+        }
+
+        async fn recover(&self, (): &mut ()) -> bool {
+            true
+        }
+    }
+
+    struct Nothing;
+
+    impl Sink for Nothing {
+        fn columns(&mut self, _names: Vec<String>) {}
+
+        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+
+        fn oversized(&mut self, _size: u64) {}
+    }
+
+    /// A pool of one connection, whose statement was abandoned.
+    async fn abandoned<const REMOTE: bool>(reachable: bool) -> Pool<Endless<REMOTE>> {
+        let settings = Settings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
+        let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let pool = Pool::new(Endless { running, cancelled, release: Notify::new(), reachable }, settings);
+        let statement = Statement::new(String::new(), Vec::new());
+        let mut asked = std::pin::pin!(pool.run(&statement, Box::new(Nothing)));
+        while pool.backend().running.load(Ordering::SeqCst) == 0 {
+            assert!(timeout(Duration::from_millis(5), &mut asked).await.is_err());
+        }
+        pool
+    }
+
+    /// Waits until the permit is free, and says how many connections are idle then.
+    async fn freed<const REMOTE: bool>(pool: &Pool<Endless<REMOTE>>) -> usize {
+        let begun = Instant::now();
+        while pool.connections.permits.available_permits() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the permit is not freed");
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(pool.backend().running.load(Ordering::SeqCst), 0, "the statement has ended");
+        pool.connections.idle().len()
+    }
+
+    #[tokio::test]
+    async fn a_permit_is_kept_until_the_statement_has_ended() {
+        let pool = abandoned::<false>(true).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+            assert_eq!(pool.connections.permits.available_permits(), 0);
+        }
+        pool.backend().release.notify_one();
+        assert_eq!(freed(&pool).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_statement_is_cancelled_until_it_has_ended() {
+        let pool = abandoned::<true>(true).await;
+        assert_eq!(freed(&pool).await, 1);
+        assert_eq!(pool.backend().cancelled.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_may_yet_be_cancelled_is_closed() {
+        let pool = abandoned::<true>(false).await;
+        pool.backend().release.notify_one();
+        assert_eq!(freed(&pool).await, 0);
+    }
+}
