@@ -274,10 +274,11 @@ mod tests {
         let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let pool = Pool::new(Endless { running, cancelled, release: Notify::new(), reachable }, settings);
         let statement = Statement::new(String::new(), Vec::new());
-        let mut asked = std::pin::pin!(pool.run(&statement, Box::new(Nothing)));
+        let mut asked = Box::pin(pool.run(&statement, Box::new(Nothing)));
         while pool.backend().running.load(Ordering::SeqCst) == 0 {
             assert!(timeout(Duration::from_millis(5), &mut asked).await.is_err());
         }
+        drop(asked);
         pool
     }
 
@@ -313,6 +314,9 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_may_yet_be_cancelled_is_closed() {
         let pool = abandoned::<true>(false).await;
+        while pool.backend().cancelled.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
         pool.backend().release.notify_one();
         assert_eq!(freed(&pool).await, 0);
     }
