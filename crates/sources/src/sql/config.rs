@@ -3,12 +3,27 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use libris_core::{Audience, Scope, UriTemplate};
+use libris_core::{Audience, Error, Result, Scope, UriTemplate};
 use serde::Deserialize;
 
 use super::address::Url;
 use super::output::Format;
 use super::value::Kind;
+
+/// The most connections: PostgreSQL by default has 100 for everybody.
+const CONNECTIONS: u64 = 256;
+
+/// The most rows of one read.
+const MAX_ROWS: u64 = 1_000_000;
+
+/// The most bytes of one read.
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The shortest and the longest time-out.
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
+
+/// The shortest and the longest pause between two questions for changes.
+const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
 
 /// A database whose schemas and rows are resources.
 ///
@@ -43,17 +58,18 @@ pub struct Config {
     /// The tables and views that are shown, as in `orders`, `sales.orders` or `sales.*`. All where it is
     /// not said.
     pub tables: Vec<String>,
-    /// The most rows that one read gives.
+    /// The most rows that one read gives, up to 1,000,000.
     pub max_rows: u64,
-    /// The most bytes that one read gives.
+    /// The most bytes that one read gives, up to 256 MiB.
     pub max_bytes: u64,
-    /// How long a statement may take, as in `"10s"`.
+    /// How long a statement may take, as in `"10s"`: from `1ms` to `1h`.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub timeout: Duration,
-    /// How many connections may be open at once.
+    /// How many connections may be open at once, up to 256. One more may be opened to cancel statements that
+    /// nobody waits for any more, and one to listen for changes.
     pub connections: usize,
     /// How often the database is asked for changes while somebody listens. `250ms` for SQLite and `5s`
-    /// for the others where it is not said.
+    /// for the others where it is not said. From `10ms` to `1day`.
     #[serde(deserialize_with = "maybe_duration")]
     pub poll: Option<Duration>,
     /// The PostgreSQL channel on which triggers tell of changes.
@@ -74,6 +90,31 @@ impl Config {
     /// The database at this URL, with all else left as it is by default.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: Some(Url::new(url)), ..Self::default() }
+    }
+
+    /// Says which number is out of its bounds, if one is.
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |key: &str, from: &str, to: &str, given: &str| {
+            Err(Error::invalid(format!("`{key}` must be from {from} to {to}, not `{given}`")))
+        };
+        let numbers = [
+            ("connections", self.connections as u64, CONNECTIONS),
+            ("max_rows", self.max_rows, MAX_ROWS),
+            ("max_bytes", self.max_bytes, MAX_BYTES),
+        ];
+        for (key, given, most) in numbers {
+            if !(1..=most).contains(&given) {
+                return wrong(key, "1", &most.to_string(), &given.to_string());
+            }
+        }
+        let durations = [("timeout", Some(self.timeout), TIMEOUT), ("poll", self.poll, POLL)];
+        for (key, given, (from, to)) in durations {
+            if let Some(given) = given.filter(|given| !(from..=to).contains(given)) {
+                let text = |duration| humantime::format_duration(duration).to_string();
+                return wrong(key, &format!("`{}`", text(from)), &format!("`{}`", text(to)), &text(given));
+            }
+        }
+        Ok(())
     }
 
     /// What to call it in messages: where it is, without its secrets.
@@ -145,6 +186,8 @@ pub struct Query {
     pub priority: Option<f64>,
 }
 
-fn maybe_duration<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+fn maybe_duration<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<Duration>, D::Error> {
     crate::duration::parse(deserializer).map(Some)
 }

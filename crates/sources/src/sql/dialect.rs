@@ -91,27 +91,23 @@ impl Dialect {
         }
     }
 
-    /// What is selected for a column: at most `most` bytes or characters of it, so that one value cannot
-    /// fill the memory.
-    pub(super) fn select(self, column: &Column, most: u64) -> String {
+    /// The value of a column as it is selected, and whether it may have many bytes.
+    pub(super) fn value(self, column: &Column) -> (String, bool) {
         let (kind, base) = (column.kind, &*column.base);
-        let column = self.column(column);
+        let name = self.column(column);
         match self {
-            Self::Postgres => postgres_text(&column, kind, base, most),
-            Self::Sqlite => format!(
-                "CASE WHEN octet_length({column}) > {most} THEN substr({column}, 1, {most} + 1) ELSE {column} END"
-            ),
+            // Any column can hold anything.
+            Self::Sqlite => (name, true),
+            Self::Postgres => (name, postgres_grows(kind)),
             Self::Mysql => match (kind, base) {
-                (Kind::Text | Kind::Bytes, _) => format!("LEFT({column}, {most} + 1)"),
-                (Kind::Json, _) => format!("LEFT(CAST({column} AS CHAR), {most} + 1)"),
+                (Kind::Text | Kind::Bytes, _) => (name, true),
+                (Kind::Json, _) => (format!("CAST({name} AS CHAR)"), true),
                 (Kind::Other, "geometry" | "point" | "linestring" | "polygon" | "multipoint")
                 | (
                     Kind::Other,
                     "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection",
-                ) => {
-                    format!("LEFT(ST_AsText({column}), {most} + 1)")
-                }
-                _ => column,
+                ) => (format!("ST_AsText({name})"), true),
+                _ => (name, false),
             },
         }
     }
@@ -127,16 +123,90 @@ impl Dialect {
     }
 }
 
-/// PostgreSQL can write every type as text, also those that others have added, so all come as text.
-pub(super) fn postgres_text(column: &str, kind: Kind, base: &str, most: u64) -> String {
-    match kind {
-        Kind::Bytes => format!("pg_catalog.encode(substring({column} FROM 1 FOR {most} + 1), 'base64')"),
-        Kind::Json if !matches!(base, "json" | "jsonb") => {
-            format!("left(pg_catalog.to_jsonb({column})::text, {most} + 1)")
+/// How many values share a size. Each is only read where all of them together are small enough, and what
+/// that takes to find out grows with their number.
+const SHARING: usize = 8;
+
+/// A list of what to select for values, given as expressions and whether they may have many bytes: null
+/// instead of values that have more than `most` bytes together, and at the end how many they have. The
+/// database knows the size of a value without reading it. Also gives how many columns hold sizes.
+pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
+    let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
+    let sizes: Vec<_> = large
+        .chunks(SHARING)
+        .map(|chunk| {
+            let sizes = chunk.iter().map(|value| format!("coalesce(octet_length({value}), 0)"));
+            sizes.collect::<Vec<_>>().join(" + ")
+        })
+        .collect();
+    let mut count = 0;
+    let mut selected: Vec<_> = values
+        .iter()
+        .map(|(value, large)| match large {
+            false => value.clone(),
+            true => {
+                count += 1;
+                format!("CASE WHEN {} <= {most} THEN {value} END", sizes[(count - 1) / SHARING])
+            }
+        })
+        .collect();
+    selected.extend(sizes.iter().cloned());
+    (selected.join(", "), sizes.len())
+}
+
+/// A value that PostgreSQL is to select: an expression, its kind and the name of its type.
+pub(super) struct Selected {
+    pub(super) value: String,
+    pub(super) kind: Kind,
+    pub(super) base: String,
+}
+
+/// Whether values of this kind may have many bytes.
+fn postgres_grows(kind: Kind) -> bool {
+    matches!(kind, Kind::Text | Kind::Json | Kind::Other | Kind::Bytes | Kind::Decimal)
+}
+
+/// A statement for PostgreSQL that selects these values; `rest` is what follows them. As PostgreSQL can
+/// write every type as text, also those that others have added, all come as text. Where the values of a row
+/// that may be large have more than `most` bytes together they are null, and the last column says how many
+/// they have. Also gives whether there is such a column, as 0 or 1.
+pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (String, usize) {
+    let mut inner = Vec::new();
+    let mut sizes = Vec::new();
+    let mut outer = Vec::new();
+    for (at, Selected { value, kind, base }) in values.iter().enumerate() {
+        inner.push(match kind {
+            Kind::Bytes => format!("{value} AS c{at}"),
+            Kind::Json if !matches!(&**base, "json" | "jsonb") => {
+                format!("pg_catalog.to_jsonb({value})::text AS c{at}")
+            }
+            _ => format!("{value}::text AS c{at}"),
+        });
+        let shown = match kind {
+            Kind::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
+            _ => format!("b.c{at}"),
+        };
+        if postgres_grows(*kind) {
+            sizes.push(format!("coalesce(octet_length(a.c{at}), 0)::bigint"));
+            outer.push(format!("CASE WHEN b.size <= {most} THEN {shown} END"));
+        } else {
+            outer.push(shown);
         }
-        Kind::Text | Kind::Json | Kind::Other => format!("left({column}::text, {most} + 1)"),
-        _ => format!("{column}::text"),
     }
+    if inner.is_empty() {
+        inner.push("NULL".to_owned());
+    }
+    let inner = format!("SELECT {} {rest}", inner.join(", "));
+    if sizes.is_empty() {
+        return (inner, 0);
+    }
+    // `OFFSET 0` keeps the planner from working out the size anew for each value.
+    let sql = format!(
+        "SELECT {}, b.size::text FROM (SELECT a.*, {} AS size FROM ({inner}) AS a OFFSET 0) AS b",
+        outer.join(", "),
+        sizes.join(" + ")
+    );
+    (sql, 1)
 }
 
 pub(super) fn postgres_kind(base: &str) -> Kind {

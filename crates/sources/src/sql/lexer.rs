@@ -13,18 +13,27 @@ pub(super) enum Piece {
     Variable(String),
 }
 
+/// A query in parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pieces {
+    pub(super) pieces: Vec<Piece>,
+    /// Whether its outermost part ends with an `ORDER BY` that a `LIMIT` may follow.
+    pub(super) ordered: bool,
+}
+
 /// The parts of one query; the error says what is wrong with it.
-pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Vec<Piece>, String> {
+pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Pieces, String> {
     let begins = ["select", "with", "values", "table"];
-    let mut lexer = Lexer { dialect, rest: sql, pieces: Vec::new(), text: String::new(), first: None };
+    let mut lexer = Lexer::new(sql, dialect);
     lexer.run()?;
     let first = lexer.first.unwrap_or_default();
     if !begins.contains(&&*first.to_ascii_lowercase()) {
         return Err("its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE".to_owned());
     }
+    let ordered = lexer.ordered;
     let mut pieces = lexer.pieces;
     pieces.push(Piece::Text(lexer.text));
-    Ok(pieces)
+    Ok(Pieces { pieces, ordered })
 }
 
 struct Lexer<'a> {
@@ -34,9 +43,18 @@ struct Lexer<'a> {
     text: String,
     /// The first word.
     first: Option<String>,
+    /// How many parentheses are open.
+    depth: usize,
+    /// Whether the outermost part has an `ORDER BY` that nothing but expressions follows so far.
+    ordered: bool,
 }
 
 impl<'a> Lexer<'a> {
+    fn new(rest: &'a str, dialect: Dialect) -> Self {
+        let (pieces, text, first) = (Vec::new(), String::new(), None);
+        Self { dialect, rest, pieces, text, first, depth: 0, ordered: false }
+    }
+
     fn run(&mut self) -> Result<(), String> {
         while let Some(next) = self.rest.chars().next() {
             match next {
@@ -60,6 +78,11 @@ impl<'a> Lexer<'a> {
                     return Err(positional());
                 }
                 _ if is_name(next) => self.word()?,
+                '(' | ')' => {
+                    let open = if next == '(' { self.depth + 1 } else { self.depth.saturating_sub(1) };
+                    self.depth = open;
+                    self.take(1);
+                }
                 _ => self.take(next.len_utf8()),
             }
         }
@@ -79,6 +102,11 @@ impl<'a> Lexer<'a> {
         // MySQL writes files even in a transaction that only reads.
         if word.eq_ignore_ascii_case("into") {
             return Err("its `sql` must not say INTO".to_owned());
+        }
+        if self.depth == 0 {
+            let word = word.to_ascii_lowercase();
+            let follows = ["limit", "fetch", "offset", "for", "lock", "procedure"];
+            self.ordered = word == "order" || (self.ordered && !follows.contains(&&*word));
         }
         self.first.get_or_insert_with(|| word.to_owned());
         self.take(end);
@@ -190,13 +218,7 @@ impl<'a> Lexer<'a> {
 
     /// Nothing but blanks and comments may follow a semicolon.
     fn end(&mut self) -> Result<(), String> {
-        let mut after = Lexer {
-            dialect: self.dialect,
-            rest: &self.rest[1..],
-            pieces: Vec::new(),
-            text: String::new(),
-            first: None,
-        };
+        let mut after = Lexer::new(&self.rest[1..], self.dialect);
         loop {
             let blank = after.rest.len() - after.rest.trim_start().len();
             after.take(blank);
@@ -224,7 +246,7 @@ mod tests {
     use crate::sql::dialect::Dialect::{self, Mysql, Postgres, Sqlite};
 
     fn variables(sql: &str, dialect: Dialect) -> Vec<String> {
-        let pieces = pieces(sql, dialect).unwrap();
+        let pieces = pieces(sql, dialect).unwrap().pieces;
         let name = |piece| match piece {
             Piece::Variable(name) => Some(name),
             Piece::Text(_) => None,
@@ -251,7 +273,7 @@ mod tests {
             assert_eq!(variables(sql, dialect), expected, "{sql}");
         }
         assert_eq!(
-            pieces("SELECT :a.b", Postgres).unwrap()[1],
+            pieces("SELECT :a.b", Postgres).unwrap().pieces[1],
             Piece::Variable("a.b".to_owned()),
             "variables of templates may have dots"
         );
@@ -281,5 +303,23 @@ mod tests {
             assert!(pieces(sql, dialect).is_err(), "{sql}");
         }
         assert!(pieces("SELECT 1; -- the end\n /* really */ ", Sqlite).is_ok());
+    }
+
+    #[test]
+    fn an_order_that_a_limit_may_follow_is_found() {
+        let cases = [
+            ("SELECT a FROM t ORDER BY a DESC, lower(b)", true),
+            ("SELECT a FROM t UNION SELECT b FROM u ORDER BY 1 -- limit", true),
+            ("SELECT a FROM t ORDER BY (SELECT 1 LIMIT 1)", true),
+            ("SELECT a FROM t", false),
+            ("SELECT a FROM t ORDER BY a LIMIT 5", false),
+            ("SELECT a FROM t ORDER BY a LOCK IN SHARE MODE", false),
+            ("SELECT a FROM (SELECT a FROM t ORDER BY a) x", false),
+            ("SELECT row_number() OVER (ORDER BY a) FROM t", false),
+            ("SELECT `order` FROM t", false),
+        ];
+        for (sql, expected) in cases {
+            assert_eq!(pieces(sql, Mysql).unwrap().ordered, expected, "{sql}");
+        }
     }
 }

@@ -20,13 +20,14 @@ mod query;
 mod read;
 mod rows;
 mod schema;
+mod single_flight;
 mod triggers;
 mod value;
 mod watch;
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -36,7 +37,6 @@ use libris_core::{
     Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
-use tokio::sync::OnceCell;
 
 pub use address::Url;
 pub use config::{Config, Query};
@@ -48,6 +48,7 @@ use catalog::{Name, Summary, Table};
 use dialect::Dialect;
 use driver::{Driver, Problem, Settings, Statement};
 use follow::Followed;
+use single_flight::SingleFlight;
 
 /// The media type of a directory.
 const DIRECTORY: &str = "inode/directory";
@@ -71,8 +72,18 @@ struct Inner {
     /// Tables that were looked at a moment ago.
     known: Mutex<HashMap<Name, (Instant, Arc<Table>)>>,
     /// The schema whose tables are named without it.
-    default: OnceCell<String>,
+    default: OnceLock<String>,
     followed: Followed,
+    loads: Loads,
+}
+
+/// Questions about the catalog that are being asked.
+#[derive(Default)]
+struct Loads {
+    default: SingleFlight<(), String>,
+    summaries: SingleFlight<(), Arc<Vec<Summary>>>,
+    tables: SingleFlight<(), Arc<Vec<Table>>>,
+    table: SingleFlight<Name, Option<Arc<Table>>>,
 }
 
 /// What a URI stands for.
@@ -103,18 +114,9 @@ impl Sql {
         if name.is_empty() {
             return Err(Error::invalid("the database has no `name`"));
         }
-        for (key, value) in [("max_rows", config.max_rows), ("max_bytes", config.max_bytes)] {
-            if value == 0 {
-                return Err(Error::invalid(format!("`{key}` must be at least 1")));
-            }
-        }
-        if config.connections == 0
-            || config.timeout.is_zero()
-            || config.poll.is_some_and(|poll| poll.is_zero())
-        {
-            return Err(Error::invalid("`connections`, `timeout` and `poll` must not be 0"));
-        }
-        let settings = Settings { connections: config.connections, timeout: config.timeout };
+        config.check()?;
+        let Config { connections, timeout, max_bytes, .. } = config;
+        let settings = Settings { connections, timeout, max_bytes };
         let driver = driver::open(&address, settings);
         let dialect = driver.dialect();
         let root = Uri::parse(&format!("{}://{}/", dialect.scheme(), key::segment(&name)))?;
@@ -148,8 +150,9 @@ impl Sql {
             places: TemplateSet::new(places),
             queries,
             known: Mutex::default(),
-            default: OnceCell::new(),
+            default: OnceLock::new(),
             followed: Followed::default(),
+            loads: Loads::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -255,23 +258,30 @@ impl Inner {
             Problem::Value => {
                 Error::invalid("the database cannot use a value that was given: is it of the right type?")
             }
+            Problem::Catalog(limit) => Error::Unavailable(format!(
+                "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
+                 user see fewer of them"
+            )),
             Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
         }
     }
 
     async fn default_schema(&self) -> Result<&str> {
-        let ask = async || {
+        if let Some(known) = self.default.get() {
+            return Ok(known);
+        }
+        let ask = async {
             let sql = match self.driver.dialect() {
                 Dialect::Sqlite => return Ok("main".to_owned()),
                 Dialect::Postgres => "SELECT coalesce(current_schema()::text, 'public')",
                 Dialect::Mysql => "SELECT coalesce(DATABASE(), '')",
             };
             let statement = Statement::new(sql.to_owned(), Vec::new());
-            let rows =
-                driver::collect(&*self.driver, &statement).await.map_err(|problem| self.error(problem))?;
+            let rows = driver::collect(&*self.driver, &statement).await?;
             Ok(rows.first().map(|row| row[0].name()).unwrap_or_default())
         };
-        self.default.get_or_try_init(ask).await.map(String::as_str)
+        let found = self.loads.default.load(&(), ask).await.map_err(|problem| self.error(problem))?;
+        Ok(self.default.get_or_init(|| found))
     }
 
     /// Whether a table is shown.
@@ -284,21 +294,25 @@ impl Inner {
             && (tables.is_empty() || tables.iter().any(fits))
     }
 
-    async fn summaries(&self) -> Result<Vec<Summary>> {
+    async fn summaries(&self) -> Result<Arc<Vec<Summary>>> {
         let default = self.default_schema().await?;
-        let found = catalog::summaries(&*self.driver, &self.config.schemas).await;
-        let mut found = found.map_err(|problem| self.error(problem))?;
-        found.retain(|summary| self.shows(&summary.name, default));
-        Ok(found)
+        let load = async {
+            let mut found = catalog::summaries(&*self.driver, &self.config.schemas).await?;
+            found.retain(|summary| self.shows(&summary.name, default));
+            Ok(Arc::new(found))
+        };
+        self.loads.summaries.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
     /// All about all tables that are shown.
-    async fn tables(&self) -> Result<Vec<Table>> {
+    async fn tables(&self) -> Result<Arc<Vec<Table>>> {
         let default = self.default_schema().await?;
-        let found = catalog::tables(&*self.driver, &self.config.schemas).await;
-        let mut found = found.map_err(|problem| self.error(problem))?;
-        found.retain(|table| self.shows(table.name(), default));
-        Ok(found)
+        let load = async {
+            let mut found = catalog::tables(&*self.driver, &self.config.schemas).await?;
+            found.retain(|table| self.shows(table.name(), default));
+            Ok(Arc::new(found))
+        };
+        self.loads.tables.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
     /// All about the table that a URI names, if it is shown.
@@ -310,9 +324,11 @@ impl Inner {
         if name.table.contains('\0') || name.schema.contains('\0') {
             return Ok(None);
         }
-        let found = catalog::table(&*self.driver, &self.config.schemas, &name).await;
-        let found = found.map_err(|problem| self.error(problem))?;
-        Ok(found.map(|table| self.remember(name, table)))
+        let load = async {
+            let found = catalog::table(&*self.driver, &self.config.schemas, &name).await?;
+            Ok(found.map(|table| self.remember(name.clone(), table)))
+        };
+        self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
     /// The same, but what was found a moment ago is taken for true.
@@ -373,7 +389,7 @@ impl Inner {
                 ..schema(self.root.below("schema")?, shown)
             },
         ];
-        for summary in self.summaries().await? {
+        for summary in self.summaries().await?.iter() {
             let label = key::label(&summary.name, default);
             let folder = Uri::parse(&self.folder(&summary.name, default))?;
             let described =

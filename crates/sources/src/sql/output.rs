@@ -117,18 +117,52 @@ impl Writer {
         }
     }
 
-    fn write(&self, row: &[Cell]) -> String {
-        match self.format {
-            Format::Json => {
-                let pairs =
-                    self.names.iter().zip(row).map(|(name, cell)| format!("{}:{}", quote(name), json(cell)));
-                format!("{{{}}}", line(pairs, ","))
+    /// Writes a row behind what is there, and stops as soon as that is too large; then nothing of it stays
+    /// and the error is how large it would have been at least.
+    fn write(&mut self, row: Vec<Cell>) -> Result<(), u64> {
+        let before = self.text.len();
+        let (begin, between, end) = match self.format {
+            Format::Json if self.shape == Shape::One => ("{", ",", "}"),
+            Format::Json if self.rows == 0 => ("\n{", ",", "}"),
+            Format::Json => (",\n{", ",", "}"),
+            Format::Csv => ("", ",", "\r\n"),
+            Format::Markdown => ("| ", " | ", " |\n"),
+        };
+        self.text.push_str(begin);
+        for (at, cell) in row.into_iter().enumerate() {
+            if at > 0 {
+                self.text.push_str(between);
             }
-            Format::Csv => line(row.iter().map(plain), ",") + "\r\n",
-            Format::Markdown => {
-                let cells = row.iter().map(|cell| cell.text().map_or_else(String::new, |text| escape(&text)));
-                format!("| {} |\n", line(cells, " | "))
+            match self.format {
+                Format::Json => {
+                    let Some(name) = self.names.get(at) else { break };
+                    self.text.push_str(&quote(name));
+                    self.text.push(':');
+                    self.text.push_str(&json(cell));
+                }
+                Format::Csv => self.text.push_str(&plain(cell)),
+                Format::Markdown => self.text.push_str(&escape(&cell.into_text().unwrap_or_default())),
             }
+            if self.text.len() as u64 > self.max_bytes {
+                break;
+            }
+        }
+        self.text.push_str(end);
+        let size = self.text.len() as u64;
+        if size > self.max_bytes {
+            self.text.truncate(before);
+            return Err(size);
+        }
+        Ok(())
+    }
+
+    /// Takes note of a row that makes it too large. Where the rest can be asked for, as much as fits is
+    /// given.
+    fn overflow(&mut self, size: u64) {
+        if self.hidden > 0 && self.rows > 0 {
+            self.more = true;
+        } else {
+            self.large = Some(size);
         }
     }
 
@@ -164,28 +198,26 @@ impl Sink for Writer {
 
     fn row(&mut self, mut row: Vec<Cell>) -> ControlFlow<()> {
         if self.rows == self.max_rows {
+            // Statements ask for one row more than is wanted, so this is the last.
             self.more = true;
-            return ControlFlow::Break(());
+            return ControlFlow::Continue(());
         }
         let key = row.split_off(row.len().saturating_sub(self.hidden));
-        let written = self.write(&row);
-        let size = (self.text.len() + written.len()) as u64;
-        if size > self.max_bytes {
-            // Where the rest can be asked for, as much as fits is given.
-            if self.hidden > 0 && self.rows > 0 {
-                self.more = true;
-            } else {
-                self.large = Some(size);
-            }
+        if let Err(size) = self.write(row) {
+            self.overflow(size);
             return ControlFlow::Break(());
         }
-        if self.format == Format::Json && self.shape == Shape::Many {
-            self.text.push_str(if self.rows == 0 { "\n" } else { ",\n" });
-        }
-        self.text.push_str(&written);
-        self.last = key.iter().map(Cell::text).collect();
+        self.last = key.into_iter().map(Cell::into_text).collect();
         self.rows += 1;
         ControlFlow::Continue(())
+    }
+
+    fn oversized(&mut self, size: u64) {
+        if self.rows == self.max_rows {
+            self.more = true;
+        } else {
+            self.overflow(self.text.len() as u64 + size);
+        }
     }
 }
 
@@ -195,27 +227,28 @@ fn line(parts: impl Iterator<Item = String>, between: &str) -> String {
 
 /// A text as JSON.
 fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    // A string cannot fail to be written.
+    serde_json::to_string(text).unwrap_or_default()
 }
 
-fn json(cell: &Cell) -> String {
+fn json(cell: Cell) -> String {
     match cell {
         Cell::Null => "null".to_owned(),
         Cell::Boolean(value) => value.to_string(),
         Cell::Integer(value) => value.to_string(),
         Cell::Unsigned(value) => value.to_string(),
-        Cell::Number(value) => serde_json::Value::from(*value).to_string(),
-        Cell::Text(text) => quote(text),
-        Cell::Bytes(bytes) => quote(&encode(bytes)),
-        Cell::Json(text) => match serde_json::from_str::<&RawValue>(text) {
+        Cell::Number(value) => serde_json::Value::from(value).to_string(),
+        Cell::Text(text) => quote(&text),
+        Cell::Bytes(bytes) => quote(&encode(&bytes)),
+        Cell::Json(text) => match serde_json::from_str::<&RawValue>(&text) {
             Ok(raw) => raw.get().to_owned(),
-            Err(_) => quote(text),
+            Err(_) => quote(&text),
         },
     }
 }
 
-fn plain(cell: &Cell) -> String {
-    match cell.text() {
+fn plain(cell: Cell) -> String {
+    match cell.into_text() {
         None => String::new(),
         // Otherwise it would read as null.
         Some(text) if text.is_empty() => "\"\"".to_owned(),
@@ -290,7 +323,7 @@ mod tests {
         let row = |text: &str| vec![Cell::Text(text.into()), Cell::Integer(7)];
         assert!(writer.row(row("1")).is_continue());
         assert!(writer.row(row("2")).is_continue());
-        assert!(writer.row(row("3")).is_break());
+        assert!(writer.row(row("3")).is_continue(), "it is the last, and only tells that there is more");
         assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![Some("7".into())]));
 
         let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
@@ -300,6 +333,6 @@ mod tests {
 
         let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(200))).is_break());
-        assert_eq!(writer.large, Some(208));
+        assert_eq!(writer.large, Some(209));
     }
 }

@@ -8,7 +8,7 @@ use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTempla
 use super::config;
 use super::dialect::Dialect;
 use super::driver::{Bounds, Statement};
-use super::lexer::{Piece, pieces};
+use super::lexer::{Piece, Pieces, pieces};
 use super::output::{Format, Shape};
 use super::rows::unfit;
 use super::value::{Bind, Kind, parse};
@@ -24,8 +24,8 @@ pub(super) struct Query {
     /// Its URI, where it has no variables.
     pub(super) fixed: Option<Uri>,
     pub(super) format: Format,
-    pieces: Vec<Piece>,
-    completions: BTreeMap<String, Vec<Piece>>,
+    pieces: Pieces,
+    completions: BTreeMap<String, Pieces>,
 }
 
 impl Query {
@@ -34,8 +34,8 @@ impl Query {
         let wrong = |why: String| Error::invalid(format!("the query `{uri}` is wrong: {why}"));
         let known: Vec<_> = uri.variables().map(str::to_owned).collect();
         let all = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let check = |pieces: &[Piece], extra: &str| {
-            let unknown = pieces.iter().find_map(|piece| match piece {
+        let check = |pieces: &Pieces, extra: &str| {
+            let unknown = pieces.pieces.iter().find_map(|piece| match piece {
                 Piece::Variable(name) if name != extra && !known.contains(name) => Some(name),
                 _ => None,
             });
@@ -73,7 +73,7 @@ impl Query {
         if self.config.one { Shape::One } else { Shape::Many }
     }
 
-    /// The statement with these values.
+    /// The statement with these values, within these bounds.
     pub(super) fn statement(
         &self,
         dialect: Dialect,
@@ -86,9 +86,7 @@ impl Query {
             Some(Value::List(list)) => self.value(name, &list.join(",")),
             Some(Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
         };
-        let mut statement = self.fill(&self.pieces, dialect, value)?;
-        statement.foreign = Some(bounds);
-        Ok(statement)
+        self.fill(&self.pieces, dialect, bounds, value)
     }
 
     /// The statement for the values of a variable, if there is one.
@@ -106,8 +104,7 @@ impl Query {
             Some(text) => self.value(name, text),
             None => Ok(Bind::Null),
         };
-        let filled = self.fill(pieces, dialect, value);
-        Some(filled.map(|statement| Statement { foreign: Some(bounds), ..statement }))
+        Some(self.fill(pieces, dialect, bounds, value))
     }
 
     fn value(&self, name: &str, text: &str) -> Result<Bind> {
@@ -120,13 +117,14 @@ impl Query {
 
     fn fill(
         &self,
-        pieces: &[Piece],
+        pieces: &Pieces,
         dialect: Dialect,
+        bounds: Bounds,
         value: impl Fn(&str) -> Result<Bind>,
     ) -> Result<Statement> {
         let mut sql = String::new();
         let mut binds = Vec::new();
-        for piece in pieces {
+        for piece in &pieces.pieces {
             match piece {
                 Piece::Text(text) => sql.push_str(text),
                 Piece::Variable(name) => {
@@ -135,7 +133,8 @@ impl Query {
                 }
             }
         }
-        Ok(Statement::new(sql, binds))
+        let bounds = Bounds { ordered: pieces.ordered, ..bounds };
+        Ok(Statement { foreign: Some(bounds), ..Statement::new(sql, binds) })
     }
 
     fn name(&self) -> String {

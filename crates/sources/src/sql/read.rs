@@ -1,15 +1,17 @@
 //! Reading schemas, rows and queries, and completing what leads to them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libris_core::uri_template::Variables;
 use libris_core::{Completion, Content, Contents, Error, Meta, Partial, Result, Uri};
 
 use super::catalog::{Name, Table};
-use super::driver::{Bounds, Problem, Statement, collect};
+use super::driver::{self, Bounds, Problem, Statement};
 use super::output::{Format, Shape, Writer};
 use super::rows::{Rows, matching, written};
 use super::schema::Document;
+use super::value::Cell;
 use super::{Inner, Place, key};
 
 /// How many rows a page has where the caller does not say.
@@ -17,6 +19,9 @@ const PAGE: u64 = 100;
 
 /// What a caller may do about rows that are too large.
 const FEWER: &str = "ask for fewer columns with a configured query";
+
+/// What a caller may do about a schema that is too large.
+const TABLES: &str = "read it as Markdown, or the schemas of single tables";
 
 impl Inner {
     pub(super) async fn read(&self, uri: &Uri) -> Result<Contents> {
@@ -76,15 +81,18 @@ impl Inner {
         let format = schema_format(variables)?;
         let tables = self.tables().await?;
         let default = self.default_schema().await?;
+        let most = self.config.max_bytes;
         let text = self.document(default, |document| match format {
-            Format::Json => format!("{:#}", document.database_json(&tables)),
-            _ => document.database(&tables, self.config.max_bytes),
+            Format::Json => document.database_json(&tables, most),
+            _ => Ok(document.database(&tables, most)),
         });
-        if text.len() as u64 > self.config.max_bytes {
-            let hint = "read it as Markdown, or the schemas of single tables";
-            return Err(self.too_large(uri, text.len() as u64, hint));
+        match text {
+            Ok(text) if text.len() as u64 <= most => {
+                Ok(vec![Content::text(uri.clone(), format.mime(), text)])
+            }
+            Ok(text) => Err(self.too_large(uri, text.len() as u64, TABLES)),
+            Err(size) => Err(self.too_large(uri, size, TABLES)),
         }
-        Ok(vec![Content::text(uri.clone(), format.mime(), text)])
     }
 
     async fn table_schema(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content> {
@@ -94,6 +102,9 @@ impl Inner {
             Format::Json => format!("{:#}", document.table_json(table)),
             _ => document.table(table),
         });
+        if text.len() as u64 > self.config.max_bytes {
+            return Err(self.too_large(uri, text.len() as u64, "set a larger `max_bytes`"));
+        }
         Ok(Content::text(uri.clone(), format.mime(), text))
     }
 
@@ -184,7 +195,7 @@ impl Inner {
         let query = &self.queries[at];
         let format = self.format(variables, query.format)?;
         let rows = if query.shape() == Shape::One { 1 } else { self.config.max_rows };
-        let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes };
+        let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
         let writer = Writer::new(format, query.shape(), rows, self.config.max_bytes);
         let writer = match self.run(uri, &statement, writer).await {
@@ -207,15 +218,15 @@ impl Inner {
         Writer::new(format, shape, limit, self.config.max_bytes).named(names, table.key.len())
     }
 
-    async fn run(&self, uri: &Uri, statement: &Statement, mut writer: Writer) -> Result<Writer, Failure> {
-        match self.driver.run(statement, &mut writer).await {
-            Ok(()) => {}
+    async fn run(&self, uri: &Uri, statement: &Statement, writer: Writer) -> Result<Writer, Failure> {
+        let writer = match driver::run(&*self.driver, statement, writer).await {
+            Ok(writer) => writer,
             Err(Problem::Missing(cause)) => {
                 tracing::warn!(%uri, %cause, "a table or column is not there");
                 return Err(Failure::Missing);
             }
             Err(problem) => return Err(self.error(problem).into()),
-        }
+        };
         match writer.large {
             Some(size) => Err(self.too_large(uri, size, FEWER).into()),
             None => Ok(writer),
@@ -250,7 +261,7 @@ impl Inner {
     }
 
     fn completes(&self, at: usize, variable: &str) -> bool {
-        let bounds = Bounds { rows: 1, bytes: 1 };
+        let bounds = Bounds { rows: 1, bytes: 1, ordered: false };
         let none = std::collections::BTreeMap::new();
         self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
     }
@@ -267,56 +278,73 @@ impl Inner {
         if table.key.is_empty() {
             return Ok(Completion::default());
         }
-        let mut keys = Vec::new();
-        let mut cut = false;
+        let mut keys = Offered::new(self.config.max_bytes);
         for statement in self.rows(table).keys(typed) {
-            let found = match collect(&*self.driver, &statement).await {
-                Ok(found) => found,
-                Err(Problem::Value) => Vec::new(),
+            keys = match driver::run(&*self.driver, &statement, keys.clone()).await {
+                Ok(more) => more,
+                Err(Problem::Value) => keys,
                 Err(problem) => return Err(self.error(problem)),
             };
-            cut |= found.len() > Completion::LIMIT;
-            keys.extend(found.iter().filter_map(|row| {
-                let values: Vec<_> = row.iter().map(super::value::Cell::text).collect();
-                written(&values)
-            }));
-            if keys.len() > Completion::LIMIT {
-                cut = true;
+            if keys.cut || keys.values.len() > Completion::LIMIT {
+                keys.cut = true;
                 break;
             }
         }
-        Ok(matching(keys, typed, cut))
+        Ok(matching(keys.values, typed, keys.cut))
     }
 
     async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
-        let bounds = Bounds { rows: Completion::LIMIT as u64 * 10, bytes: self.config.max_bytes };
+        // One more tells whether there is more.
+        let rows = Completion::LIMIT as u64 * 10 + 1;
+        let bounds = Bounds { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
         let statement =
             self.queries[at].completion(dialect, asked.variable, asked.typed, asked.known, bounds);
         let Some(statement) = statement else { return Ok(Completion::default()) };
-        let mut first = First { values: Vec::new(), most: Completion::LIMIT * 10, cut: false };
-        self.driver.run(&statement?, &mut first).await.map_err(|problem| self.error(problem))?;
-        Ok(matching(first.values, asked.typed, first.cut))
+        let offered = Offered { first: true, ..Offered::new(self.config.max_bytes) };
+        let offered = driver::run(&*self.driver, &statement?, offered).await;
+        let offered = offered.map_err(|problem| self.error(problem))?;
+        Ok(matching(offered.values, asked.typed, offered.cut))
     }
 }
 
-/// Takes the first value of each row, up to a number of rows.
-struct First {
+/// Values to offer, as many as there may be and no more than `budget` bytes in all.
+#[derive(Clone)]
+struct Offered {
     values: Vec<String>,
-    most: usize,
+    /// Whether only the first value of each row counts, rather than all as a key.
+    first: bool,
+    budget: u64,
+    /// Whether there are more.
     cut: bool,
 }
 
-impl super::driver::Sink for First {
+impl Offered {
+    fn new(budget: u64) -> Self {
+        Self { values: Vec::new(), first: false, budget, cut: false }
+    }
+}
+
+impl driver::Sink for Offered {
     fn columns(&mut self, _names: Vec<String>) {}
 
-    fn row(&mut self, row: Vec<super::value::Cell>) -> std::ops::ControlFlow<()> {
-        if self.values.len() == self.most {
+    fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
+        let value = match self.first {
+            true => row.into_iter().next().and_then(Cell::into_text),
+            false => written(&row.into_iter().map(Cell::into_text).collect::<Vec<_>>()),
+        };
+        let size = value.as_ref().map_or(0, String::len) as u64;
+        if size > self.budget || self.values.len() >= Completion::LIMIT * 10 {
             self.cut = true;
-            return std::ops::ControlFlow::Break(());
+            return ControlFlow::Break(());
         }
-        self.values.extend(row.first().and_then(super::value::Cell::text));
-        std::ops::ControlFlow::Continue(())
+        self.budget -= size;
+        self.values.extend(value);
+        ControlFlow::Continue(())
+    }
+
+    fn oversized(&mut self, _size: u64) {
+        self.cut = true;
     }
 }
 

@@ -6,8 +6,8 @@
 use libris_core::{Completion, Error, Result};
 
 use super::catalog::{Column, Table};
-use super::dialect::Dialect;
-use super::driver::Statement;
+use super::dialect::{Dialect, Selected, bounded, postgres_bounded};
+use super::driver::{Sizes, Statement};
 use super::key;
 use super::value::{Bind, Kind, parse};
 
@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 1000;
 pub(super) struct Rows<'a> {
     pub(super) dialect: Dialect,
     pub(super) table: &'a Table,
-    /// The most bytes of one value.
+    /// The most bytes of one row.
     pub(super) most: u64,
 }
 
@@ -99,24 +99,36 @@ impl Rows<'_> {
     /// Columns of the table, with its key behind them, in the order of the key.
     fn select(&self, columns: &[Column], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
-        let selected: Vec<_> =
-            columns.iter().chain(&table.key).map(|column| dialect.select(column, *most)).collect();
         let order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
         let schema = dialect.quote(&table.name().schema);
-        let mut sql = format!(
-            "SELECT {} FROM {schema}.{} AS t",
-            if selected.is_empty() { "NULL".to_owned() } else { selected.join(", ") },
-            dialect.quote(&table.name().table)
-        );
+        let mut rest = format!("FROM {schema}.{} AS t", dialect.quote(&table.name().table));
         if !condition.text.is_empty() {
-            sql.push_str(&format!(" WHERE {}", condition.text));
+            rest.push_str(&format!(" WHERE {}", condition.text));
         }
         if !order.is_empty() {
-            sql.push_str(&format!(" ORDER BY {}", order.join(", ")));
+            rest.push_str(&format!(" ORDER BY {}", order.join(", ")));
         }
-        sql.push_str(&format!(" LIMIT {limit}"));
-        let kinds = columns.iter().chain(&table.key).map(|column| column.kind).collect();
-        Statement { kinds: Some(kinds), ..Statement::new(sql, condition.binds) }
+        rest.push_str(&format!(" LIMIT {limit}"));
+        let all = || columns.iter().chain(&table.key);
+        let (sql, sizes) = match dialect {
+            Dialect::Postgres => {
+                let selected = all().map(|column| Selected {
+                    value: dialect.column(column),
+                    kind: column.kind,
+                    base: column.base.clone(),
+                });
+                postgres_bounded(&selected.collect::<Vec<_>>(), &rest, *most)
+            }
+            Dialect::Sqlite | Dialect::Mysql => {
+                let values: Vec<_> = all().map(|column| dialect.value(column)).collect();
+                let (selected, sizes) = bounded(&values, *most);
+                let selected = if selected.is_empty() { "NULL" } else { &selected };
+                (format!("SELECT {selected} {rest}"), sizes)
+            }
+        };
+        let kinds = all().map(|column| column.kind).collect();
+        let sizes = Some(Sizes { columns: sizes, bytes: *most });
+        Statement { kinds: Some(kinds), sizes, ..Statement::new(sql, condition.binds) }
     }
 
     /// What comes after this key.

@@ -31,11 +31,18 @@ impl Document<'_> {
         let views = tables.iter().filter(|table| table.summary.view).count();
         let _ =
             writeln!(text, "A {} database: {} tables, {views} views.", self.dialect, tables.len() - views);
-        let sections: String =
-            tables.iter().map(|table| format!("\n{}", self.section(table, "##"))).collect();
-        if (text.len() + sections.len()) as u64 <= most {
-            return text + &sections;
+        let summary = text.len();
+        for table in tables {
+            text.push('\n');
+            text.push_str(&self.section(table, "##"));
+            if text.len() as u64 > most {
+                break;
+            }
         }
+        if text.len() as u64 <= most {
+            return text;
+        }
+        text.truncate(summary);
         text.push_str("\n| name | | schema |\n| --- | --- | --- |\n");
         for table in tables {
             let line = format!(
@@ -112,14 +119,25 @@ impl Document<'_> {
         text
     }
 
-    /// The whole database for programs.
-    pub(super) fn database_json(&self, tables: &[Table]) -> Value {
-        json!({
+    /// The whole database for programs, or at least how many bytes that has if it is more than `most`.
+    pub(super) fn database_json(&self, tables: &[Table], most: u64) -> Result<String, u64> {
+        let mut size = 0;
+        let mut written = Vec::new();
+        for table in tables {
+            let table = self.table_json(table);
+            size += table.to_string().len() as u64;
+            if size > most {
+                return Err(size);
+            }
+            written.push(table);
+        }
+        let all = json!({
             "name": self.name,
             "description": self.description,
             "dialect": self.dialect,
-            "tables": tables.iter().map(|table| self.table_json(table)).collect::<Vec<_>>(),
-        })
+            "tables": written,
+        });
+        Ok(format!("{all:#}"))
     }
 
     /// A table for programs.

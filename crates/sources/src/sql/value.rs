@@ -62,6 +62,16 @@ pub(super) enum Cell {
 }
 
 impl Cell {
+    /// About how many bytes of memory it takes.
+    pub(super) fn size(&self) -> u64 {
+        let more = match self {
+            Self::Text(text) | Self::Json(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Null | Self::Boolean(_) | Self::Integer(_) | Self::Unsigned(_) | Self::Number(_) => 0,
+        };
+        (size_of::<Self>() + more) as u64
+    }
+
     /// The value as text, as it stands in a key; nothing for null.
     pub(super) fn text(&self) -> Option<String> {
         match self {
@@ -72,6 +82,14 @@ impl Cell {
             Self::Number(value) => Some(value.to_string()),
             Self::Text(text) | Self::Json(text) => Some(text.clone()),
             Self::Bytes(bytes) => Some(encode(bytes)),
+        }
+    }
+
+    /// The same, without a copy of what is text.
+    pub(super) fn into_text(self) -> Option<String> {
+        match self {
+            Self::Text(text) | Self::Json(text) => Some(text),
+            other => other.text(),
         }
     }
 

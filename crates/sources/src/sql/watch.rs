@@ -212,7 +212,8 @@ impl Watch {
             return Ok(());
         }
         let tables = self.inner.tables().await.map_err(|_| Away)?;
-        let tables: BTreeMap<_, _> = tables.into_iter().map(|table| (table.name().clone(), table)).collect();
+        let tables: BTreeMap<_, _> =
+            tables.iter().map(|table| (table.name().clone(), table.clone())).collect();
         let default = self.inner.default_schema().await.map_err(|_| Away)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {

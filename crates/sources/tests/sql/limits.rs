@@ -105,3 +105,35 @@ async fn abandoned_reads_free_their_connections() {
     shop.read("t/rows").await;
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
+
+/// Every number of the configuration has bounds, and a message that names them.
+#[tokio::test]
+async fn numbers_out_of_bounds_are_refused() {
+    let database = Database::new(Engine::Sqlite).await;
+    let refused = |line: &str| {
+        let text = format!("url = {:?}\n{line}", database.url);
+        let config: libris_sources::sql::Config = toml::from_str(&text).unwrap();
+        libris_sources::Sql::open(config, database.folder.path()).err().map(|error| error.to_string())
+    };
+    let cases = [
+        (
+            "connections = 9223372036854775807",
+            "`connections` must be from 1 to 256, not `9223372036854775807`",
+        ),
+        ("connections = 0", "`connections` must be from 1 to 256, not `0`"),
+        ("max_rows = 9223372036854775807", "`max_rows` must be from 1 to 1000000, not `9223372036854775807`"),
+        ("max_rows = 0", "`max_rows` must be from 1 to 1000000, not `0`"),
+        ("max_bytes = 268435457", "`max_bytes` must be from 1 to 268435456, not `268435457`"),
+        ("timeout = \"0s\"", "`timeout` must be from `1ms` to `1h`, not `0s`"),
+        ("timeout = \"30days\"", "`timeout` must be from `1ms` to `1h`, not `30days`"),
+        ("poll = \"1ns\"", "`poll` must be from `10ms` to `1day`, not `1ns`"),
+        ("poll = \"2days\"", "`poll` must be from `10ms` to `1day`, not `2days`"),
+    ];
+    for (line, expected) in cases {
+        let said = refused(line).unwrap_or_else(|| panic!("{line} is accepted"));
+        assert!(said.contains(expected), "{line}: {said}");
+    }
+    for line in ["connections = 256", "max_rows = 1000000", "max_bytes = 268435456", "timeout = \"1h\""] {
+        assert_eq!(refused(line), None, "{line}");
+    }
+}

@@ -2,10 +2,12 @@
 
 #![cfg(feature = "sql")]
 
+mod abandoned;
 mod contract;
 mod database;
 mod injection;
 mod limits;
+mod memory;
 mod million;
 mod outage;
 mod queries;

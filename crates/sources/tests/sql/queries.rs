@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libris_core::{Error, Partial, Source as _, Uri};
 use libris_sources::{Sql, sql};
 
-use crate::database::{Database, Engine};
+use crate::database::{Database, ENGINES, Engine};
 
 const USERS: &str = "
     CREATE TABLE users (id integer PRIMARY KEY, name varchar(50), born date);
@@ -125,7 +125,7 @@ fn mistakes_are_explained() {
     a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not
     the URL of the database is malformed: write `postgres://user@host:port/database`
     the environment variable `LIBRIS_TEST_UNSET` is not set
-    `max_rows` must be at least 1
+    `max_rows` must be from 1 to 1000000, not `0`
     the query `db://a/{id}` is wrong: its URI has no variable `ib`, only `id`
     the query `db://a/{id}` is wrong: its `sql` must be a query that begins with SELECT, WITH, VALUES or TABLE
     the query `db://a/{id}` is wrong: its `sql` must be one statement
@@ -170,6 +170,58 @@ async fn queries_only_read() {
             let outcome = shop.text(&Uri::parse("db://try").unwrap()).await;
             assert!(matches!(outcome, Err(Error::Failed { .. })), "{engine:?}: {sql}: {outcome:?}");
             assert_eq!(shop.read("users/rows").await.matches("\"id\"").count(), 3, "{engine:?}: {sql}");
+        }
+    }
+}
+
+/// The bounds around a query change neither its order nor the names of its columns.
+#[tokio::test]
+async fn queries_keep_their_order_and_names() {
+    let either = "SELECT v FROM t WHERE id = 1 UNION ALL SELECT v FROM t WHERE id > 1 ORDER BY v DESC";
+    let cases = [
+        (
+            "SELECT v, v, id FROM t ORDER BY id DESC -- the last first",
+            r#"{"rows":[{"v":"c","v_2":"c","id":3},{"v":"b","v_2":"b","id":2},{"v":"a","v_2":"a","id":1}]}"#,
+        ),
+        ("SELECT v FROM t ORDER BY id DESC LIMIT 2", r#"{"rows":[{"v":"c"},{"v":"b"}]}"#),
+        (either, r#"{"rows":[{"v":"c"},{"v":"b"},{"v":"a"}]}"#),
+        (
+            "WITH x AS (SELECT v AS w FROM t) SELECT w, upper(w) AS u FROM x ORDER BY w DESC;",
+            r#"{"rows":[{"w":"c","u":"C"},{"w":"b","u":"B"},{"w":"a","u":"A"}]}"#,
+        ),
+        ("SELECT NULL AS n, '' AS e FROM t WHERE id = 1", r#"{"rows":[{"n":null,"e":""}]}"#),
+    ];
+    for engine in ENGINES {
+        let database = Database::new(engine).await;
+        let table = "CREATE TABLE t (id integer PRIMARY KEY, v text)";
+        database.execute(&format!("{table}; INSERT INTO t VALUES (2, 'b'), (1, 'a'), (3, 'c')")).await;
+        for (sql, expected) in cases {
+            let shop = database.source(&format!("[[query]]\nuri = \"db://q\"\nsql = {sql:?}"));
+            let text = shop.text(&Uri::parse("db://q").unwrap()).await;
+            let text = text.unwrap_or_else(|error| panic!("{engine:?}: {sql}: {error:?}"));
+            assert_eq!(text.replace('\n', ""), expected, "{engine:?}: {sql}");
+        }
+    }
+}
+
+/// Values to offer are bounded together, not only one by one.
+#[tokio::test]
+async fn what_is_offered_is_bounded_in_total() {
+    for engine in ENGINES {
+        let database = Database::new(engine).await;
+        let rows: Vec<_> = (100..160).map(|id| format!("('{id}{}')", "x".repeat(97))).collect();
+        let table = "CREATE TABLE t (v varchar(200) PRIMARY KEY)";
+        database.execute(&format!("{table}; INSERT INTO t VALUES {}", rows.join(", "))).await;
+        let query = "[[query]]\nuri = \"db://q/{v}\"\nsql = \"SELECT :v\"\n\
+                     complete = { v = \"SELECT v FROM t ORDER BY v\" }";
+        let shop = database.source(&format!("max_bytes = 1000\n{query}"));
+        let templates = shop.sql.templates().await.unwrap().templates;
+        let table = BTreeMap::from([("table".to_owned(), "t".to_owned())]);
+        for (variable, part) in [("v", "db://q"), ("key", "rows/")] {
+            let template = templates.iter().find(|template| template.uri.as_str().contains(part)).unwrap();
+            let asked = Partial { template: &template.uri, variable, typed: "1", known: &table };
+            let offered = shop.sql.complete(asked).await.unwrap();
+            assert_eq!((offered.values.len(), offered.more), (10, true), "{engine:?}: {variable}");
         }
     }
 }

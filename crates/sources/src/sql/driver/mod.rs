@@ -1,27 +1,34 @@
 //! Asking a database: connections, time-outs, and what can go wrong.
 //!
-//! A connection is used again only after its statement has come to its end. Whatever was left half done,
-//! by a time-out, a limit or a caller who went away, is closed instead, which also ends the work on the
-//! other side.
+//! A statement runs in a task that owns its connection and one of `connections` permits. A caller who
+//! leaves, a time-out or a sink that has enough asks the task to stop: it cancels the statement in the
+//! database and waits until that has ended. Only then are the connection and the permit free again, so the
+//! database never has more to do for a source than `connections` statements.
 
 #[cfg(feature = "mysql")]
 mod mysql;
+mod output;
+mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stop;
 
+use std::any::Any;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::Connection;
-use tokio::sync::Semaphore;
 
 use super::address::Address;
 use super::dialect::Dialect;
 use super::value::{Bind, Cell, Kind};
+
+use output::Output;
+use pool::{Backend, Pool};
+use stop::Stop;
 
 /// A statement with the values for its places.
 #[derive(Clone, Debug)]
@@ -29,35 +36,50 @@ pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) binds: Vec<Bind>,
     /// The kinds of what is selected, where that is known better than the database would tell.
-    pub(super) kinds: Option<Vec<Kind>>,
-    /// Whether it was configured, rather than made here.
+    pub(super) kinds: Option<Arc<[Kind]>>,
+    /// The text of a configured query, which is to be wrapped with its bounds.
     pub(super) foreign: Option<Bounds>,
+    /// Sizes that the statement itself selects, where it does not read values that are too large.
+    pub(super) sizes: Option<Sizes>,
 }
 
 /// How much of a configured query is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) rows: u64,
-    /// The most of one value.
+    /// The most bytes of one row.
+    pub(super) bytes: u64,
+    /// Whether its outermost part has an `ORDER BY` that a `LIMIT` may follow.
+    pub(super) ordered: bool,
+}
+
+/// Columns at the end of each row that hold how many bytes its values have. Where their sum is more than
+/// `bytes`, values that are too large are null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub(super) columns: usize,
+    /// The most bytes of one row.
     pub(super) bytes: u64,
 }
 
 impl Statement {
     pub(super) fn new(sql: String, binds: Vec<Bind>) -> Self {
-        Self { sql, binds, kinds: None, foreign: None }
+        Self { sql, binds, kinds: None, foreign: None, sizes: None }
     }
 }
 
 /// Who takes the rows as they come.
-pub(super) trait Sink: Send {
+pub(super) trait Sink: Any + Send {
     /// What the columns of a configured query are called. Comes first.
     fn columns(&mut self, names: Vec<String>);
     /// One row; a break ends the statement.
     fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()>;
+    /// A row of at least `size` bytes, which is too large to be read. The statement ends.
+    fn oversized(&mut self, size: u64);
 }
 
 /// Why a database did not answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Problem {
     /// It cannot be reached; the text says why and may be shown.
     Away(&'static str),
@@ -65,19 +87,25 @@ pub(super) enum Problem {
     Slow,
     /// A value is not what it should be.
     Value,
+    /// The database has more tables and columns than are read; the number is the limit in bytes.
+    Catalog(u64),
     /// A table or column is not there, or not any more.
-    Missing(sqlx::Error),
+    Missing(Cause),
     /// Anything else, which is logged.
-    Failed(sqlx::Error),
+    Failed(Cause),
 }
+
+/// What a database said, shared by all who wait for the same answer.
+pub(super) type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A database that can be asked.
 #[async_trait]
 pub(super) trait Driver: Send + Sync {
     fn dialect(&self) -> Dialect;
 
-    /// Runs a statement, in a transaction that only reads.
-    async fn run(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem>;
+    /// Runs a statement, in a transaction that only reads, and gives the sink back. If the future is
+    /// dropped, the statement is cancelled.
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem>;
 
     /// Something that changes when any data in the database does; `None` where there is no such thing.
     async fn version(&self) -> Result<Option<String>, Problem>;
@@ -102,6 +130,8 @@ pub(super) trait Listen: Send {
 pub(super) struct Settings {
     pub(super) connections: usize,
     pub(super) timeout: Duration,
+    /// The most bytes that one read gives.
+    pub(super) max_bytes: u64,
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -124,151 +154,51 @@ pub(super) fn open(address: &Address, settings: Settings) -> Arc<dyn Driver> {
     }
 }
 
+/// Runs a statement into a sink.
+pub(super) async fn run<S: Sink>(driver: &dyn Driver, statement: &Statement, sink: S) -> Result<S, Problem> {
+    let sink: Box<dyn Any> = driver.run(statement, Box::new(sink)).await?;
+    // It is the one that went in.
+    sink.downcast().map(|sink| *sink).map_err(|_| Problem::Away(LOST))
+}
+
+/// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
+const COLLECTED: u64 = 256 * 1024 * 1024;
+
 /// All rows of a statement that is known to give few.
 pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Result<Vec<Vec<Cell>>, Problem> {
-    struct All(Vec<Vec<Cell>>);
+    struct All {
+        rows: Vec<Vec<Cell>>,
+        bytes: u64,
+    }
     impl Sink for All {
         fn columns(&mut self, _names: Vec<String>) {}
         fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
-            self.0.push(row);
+            self.bytes += row.iter().map(Cell::size).sum::<u64>();
+            if self.bytes > COLLECTED {
+                return ControlFlow::Break(());
+            }
+            self.rows.push(row);
             ControlFlow::Continue(())
         }
+        fn oversized(&mut self, size: u64) {
+            self.bytes += size;
+        }
     }
-    let mut all = All(Vec::new());
-    driver.run(statement, &mut all).await?;
-    Ok(all.0)
-}
-
-/// Whether a statement came to its end, so that its connection may be used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Whole,
-    Cut,
-}
-
-/// What a database does in its own way.
-#[async_trait]
-trait Backend: Send + Sync + 'static {
-    type Connection: Connection + Send;
-
-    async fn connect(&self) -> sqlx::Result<Self::Connection>;
-
-    /// Runs a statement to its end or until the sink has had enough.
-    async fn run(
-        &self,
-        connection: &mut Self::Connection,
-        statement: &Statement,
-        sink: &mut dyn Sink,
-    ) -> sqlx::Result<Ended>;
-
-    /// Makes a connection fit for use after the database refused a statement; `false` if it cannot be.
-    async fn recover(&self, connection: &mut Self::Connection) -> bool;
-
-    /// What an error means.
-    fn explain(&self, error: sqlx::Error) -> Problem;
-}
-
-/// Connections that are open and idle, and how many may be open at once.
-struct Pool<B: Backend> {
-    backend: B,
-    settings: Settings,
-    idle: Mutex<Vec<B::Connection>>,
-    permits: Semaphore,
+    let all = run(driver, statement, All { rows: Vec::new(), bytes: 0 }).await?;
+    match all.bytes > COLLECTED {
+        true => Err(Problem::Catalog(COLLECTED)),
+        false => Ok(all.rows),
+    }
 }
 
 /// How much longer than the database itself we wait before we give it up.
 const GRACE: Duration = Duration::from_secs(1);
 
-impl<B: Backend> Pool<B> {
-    fn new(backend: B, settings: Settings) -> Self {
-        let permits = Semaphore::new(settings.connections);
-        Self { backend, settings, idle: Mutex::default(), permits }
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<B::Connection>> {
-        // A push or a pop leaves it whole.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn run(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem> {
-        let run = async {
-            let Ok(_permit) = self.permits.acquire().await else { return Err(Problem::Slow) };
-            self.attempt(statement, sink).await
-        };
-        match tokio::time::timeout(self.settings.timeout + GRACE, run).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Problem::Slow),
-        }
-    }
-
-    async fn attempt(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem> {
-        // A connection that was idle may have died meanwhile, which is no reason to fail.
-        let mut rested = self.idle().pop();
-        loop {
-            let was_idle = rested.is_some();
-            let mut connection = match rested.take() {
-                Some(connection) => connection,
-                None => self.backend.connect().await.map_err(|error| self.refused(error))?,
-            };
-            let mut started = Started { sink: &mut *sink, rows: false };
-            match self.backend.run(&mut connection, statement, &mut started).await {
-                Ok(ended) => {
-                    if ended == Ended::Whole {
-                        self.idle().push(connection);
-                    }
-                    return Ok(());
-                }
-                Err(error) => {
-                    let begun = started.rows;
-                    let problem = self.backend.explain(error);
-                    match problem {
-                        Problem::Away(_) if was_idle && !begun => self.idle().clear(),
-                        Problem::Away(_) | Problem::Slow => return Err(problem),
-                        Problem::Value | Problem::Missing(_) | Problem::Failed(_) => {
-                            if self.backend.recover(&mut connection).await {
-                                self.idle().push(connection);
-                            }
-                            return Err(problem);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whatever keeps us from connecting, the database is away.
-    fn refused(&self, error: sqlx::Error) -> Problem {
-        tracing::debug!(%error, "a database cannot be reached");
-        let lost = matches!(error, sqlx::Error::Io(_));
-        match self.backend.explain(error) {
-            Problem::Away(LOST) if lost => Problem::Away("its host cannot be reached"),
-            away @ Problem::Away(_) => away,
-            _ => Problem::Away("it refuses the connection"),
-        }
-    }
-}
-
-/// A sink, and whether it has been given anything.
-struct Started<'a> {
-    sink: &'a mut dyn Sink,
-    rows: bool,
-}
-
-impl Sink for Started<'_> {
-    fn columns(&mut self, names: Vec<String>) {
-        self.sink.columns(names);
-    }
-
-    fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
-        self.rows = true;
-        self.sink.row(row)
-    }
-}
-
 /// What is said of a connection that ended.
 const LOST: &str = "the connection was lost";
 
 /// What an error means that does not come from the database itself.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 fn explain(error: sqlx::Error) -> Problem {
     use std::io::ErrorKind;
     match error {
@@ -281,6 +211,18 @@ fn explain(error: sqlx::Error) -> Problem {
         sqlx::Error::Tls(_) => Problem::Away("there is no secure connection to it"),
         sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Problem::Away(LOST),
         sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Problem::Away("it does not answer"),
-        other => Problem::Failed(other),
+        other => Problem::Failed(Arc::new(other)),
+    }
+}
+
+/// Whatever keeps us from connecting, the database is away.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> Problem) -> Problem {
+    tracing::debug!(%error, "a database cannot be reached");
+    let lost = matches!(error, sqlx::Error::Io(_));
+    match explain(error) {
+        Problem::Away(LOST) if lost => Problem::Away("its host cannot be reached"),
+        away @ Problem::Away(_) => away,
+        _ => Problem::Away("it refuses the connection"),
     }
 }

@@ -1,6 +1,7 @@
 //! MySQL and MariaDB.
 
-use std::ops::ControlFlow;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
@@ -9,18 +10,30 @@ use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Decode, Executor as _, Row as _, Statement as _,
     TypeInfo as _, ValueRef as _,
 };
+use tokio::sync::Mutex;
 
-use super::{Backend, Driver, Ended, Pool, Problem, Settings, Sink, Statement, explain};
-use crate::sql::dialect::Dialect;
+use super::{
+    Backend, Bounds, Driver, GRACE, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
+};
+use crate::sql::dialect::{Dialect, bounded};
 use crate::sql::value::{Bind, Cell, Kind};
 
 pub(super) fn driver(options: MySqlConnectOptions, settings: Settings) -> impl Driver {
-    Pool::new(Server { options: options.disable_statement_logging(), settings }, settings)
+    let options = options.disable_statement_logging();
+    Pool::new(Server { options, settings, canceller: Mutex::default() }, settings)
 }
 
 struct Server {
     options: MySqlConnectOptions,
     settings: Settings,
+    /// The connection that cancels what others run, once one was needed.
+    canceller: Mutex<Option<MySqlConnection>>,
+}
+
+/// A connection and the server's number of it.
+struct Session {
+    connection: MySqlConnection,
+    number: u64,
 }
 
 #[async_trait]
@@ -29,7 +42,7 @@ impl Driver for Pool<Server> {
         Dialect::Mysql
     }
 
-    async fn run(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
         Pool::run(self, statement, sink).await
     }
 
@@ -40,69 +53,117 @@ impl Driver for Pool<Server> {
     }
 }
 
-#[async_trait]
-impl Backend for Server {
-    type Connection = MySqlConnection;
-
-    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+impl Server {
+    async fn session(&self) -> sqlx::Result<Session> {
         let mut connection = self.options.connect().await?;
         // How strings are written must not depend on how the server is set up: queries are read that way.
         connection.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'").await?;
-        let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut connection).await?;
+        let (version, number): (String, u64) =
+            sqlx::query_as("SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED)")
+                .fetch_one(&mut connection)
+                .await?;
         let limit = match version.contains("MariaDB") {
             true => format!("SET SESSION max_statement_time = {}", self.settings.timeout.as_secs_f64()),
             false => format!("SET SESSION max_execution_time = {}", self.settings.millis()),
         };
         connection.execute(&*limit).await?;
-        Ok(connection)
+        Ok(Session { connection, number })
+    }
+}
+
+#[async_trait]
+impl Backend for Server {
+    type Connection = Session;
+
+    const REMOTE: bool = true;
+
+    async fn connect(&self) -> Result<Session, Problem> {
+        self.session().await.map_err(|error| refused(error, understand))
     }
 
     async fn run(
         &self,
-        connection: &mut MySqlConnection,
+        session: &mut Session,
         statement: &Statement,
-        sink: &mut dyn Sink,
-    ) -> sqlx::Result<Ended> {
-        connection.execute("START TRANSACTION READ ONLY").await?;
-        let ended = query(connection, statement, sink).await?;
-        if ended == Ended::Whole {
-            connection.execute("ROLLBACK").await?;
-        }
-        Ok(ended)
+        output: &mut Output,
+    ) -> Result<(), Problem> {
+        let connection = &mut session.connection;
+        connection.execute("START TRANSACTION READ ONLY").await.map_err(understand)?;
+        output.stop().runs_in(session.number);
+        query(connection, statement, output).await.map_err(understand)
     }
 
-    async fn recover(&self, connection: &mut MySqlConnection) -> bool {
-        connection.execute("ROLLBACK").await.is_ok()
+    async fn cancel(&self, number: u64) -> bool {
+        let cancel = async {
+            let mut canceller = self.canceller.lock().await;
+            // If it fails or takes too long it is not put back.
+            let mut connection = match canceller.take() {
+                Some(connection) => connection,
+                None => self.options.connect().await?,
+            };
+            connection.execute(&*format!("KILL QUERY {number}")).await?;
+            *canceller = Some(connection);
+            Ok::<_, sqlx::Error>(())
+        };
+        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a statement cannot be cancelled");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
-    fn explain(&self, error: sqlx::Error) -> Problem {
-        use sqlx::mysql::MySqlDatabaseError;
-        let known =
-            error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
-        let Some(known) = known else { return explain(error) };
-        match (known.number(), known.code().unwrap_or_default()) {
-            (1969 | 3024, _) => Problem::Slow,
-            (1044 | 1045 | 1698, _) => Problem::Away("it refuses the user or the password"),
-            (1049, _) => Problem::Away("it has no database of this name"),
-            (1040 | 1203 | 1226, _) => Problem::Away("it has too many connections"),
-            (1053 | 1077 | 1079 | 1317 | 1927, _) => Problem::Away("it is stopping or starting"),
-            (1146 | 1054 | 1356, _) => Problem::Missing(error),
-            // Text that a column's character set cannot hold matches nothing in it.
-            (1267 | 1366 | 1525 | 3854, _) => Problem::Value,
-            (_, code) if code.starts_with("22") => Problem::Value,
-            (_, code) if code.starts_with("08") => Problem::Away("the connection was lost"),
-            _ => Problem::Failed(error),
-        }
+    async fn recover(&self, session: &mut Session) -> bool {
+        // A request to cancel that came after the statement had ended hits the first of these.
+        let first = session.connection.execute("ROLLBACK").await;
+        first.is_ok() || session.connection.execute("ROLLBACK").await.is_ok()
+    }
+}
+
+fn understand(error: sqlx::Error) -> Problem {
+    use sqlx::mysql::MySqlDatabaseError;
+    let known = error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
+    let Some(known) = known else { return explain(error) };
+    match (known.number(), known.code().unwrap_or_default()) {
+        (1317 | 1969 | 3024, _) => Problem::Slow,
+        (1044 | 1045 | 1698, _) => Problem::Away("it refuses the user or the password"),
+        (1049, _) => Problem::Away("it has no database of this name"),
+        (1040 | 1203 | 1226, _) => Problem::Away("it has too many connections"),
+        (1053 | 1077 | 1079 | 1927, _) => Problem::Away("it is stopping or starting"),
+        (1146 | 1054 | 1356, _) => Problem::Missing(Arc::new(error)),
+        // Text that a column's character set cannot hold matches nothing in it.
+        (1267 | 1366 | 1525 | 3854, _) => Problem::Value,
+        (_, code) if code.starts_with("22") => Problem::Value,
+        (_, code) if code.starts_with("08") => Problem::Away("the connection was lost"),
+        _ => Problem::Failed(Arc::new(error)),
     }
 }
 
 async fn query(
     connection: &mut MySqlConnection,
     statement: &Statement,
-    sink: &mut dyn Sink,
-) -> sqlx::Result<Ended> {
-    let prepared = connection.prepare(&statement.sql).await?;
-    sink.columns(prepared.columns().iter().map(|column| column.name().to_owned()).collect());
+    output: &mut Output,
+) -> sqlx::Result<()> {
+    let mut sql = statement.sql.clone();
+    let mut sizes = statement.sizes;
+    if let Some(bounds) = statement.foreign {
+        // What its columns are called and are is only known to the server.
+        let prepared = (&mut *connection).prepare(&statement.sql).await?;
+        let columns: Vec<_> = prepared
+            .columns()
+            .iter()
+            .map(|column| (column.name().to_owned(), can_be_large(column.type_info().name())))
+            .collect();
+        let (wrapped, columns_of_sizes) = wrap(&statement.sql, &columns, bounds);
+        sql = wrapped;
+        sizes = Some(Sizes { columns: columns_of_sizes, bytes: bounds.bytes });
+        output.columns(columns.into_iter().map(|(name, _)| name).collect());
+    }
+    if output.stop().requested() {
+        return Ok(());
+    }
     let mut values = MySqlArguments::default();
     for bind in &statement.binds {
         match bind {
@@ -115,24 +176,62 @@ async fn query(
         }
         .map_err(sqlx::Error::Encode)?;
     }
-    let mut rows = sqlx::query_with::<MySql, _>(&statement.sql, values).fetch(&mut *connection);
+    let mut rows = sqlx::query_with::<MySql, _>(&sql, values).fetch(&mut *connection);
     while let Some(row) = rows.try_next().await? {
-        let cells = cells(&row, statement.kinds.as_deref())?;
-        if let ControlFlow::Break(()) = sink.row(cells) {
-            return Ok(Ended::Cut);
+        let values = row.len() - sizes.map_or(0, |sizes| sizes.columns);
+        let mut size = 0;
+        for at in values..row.len() {
+            let told = cell(row.try_get_raw(at)?, None).map_err(sqlx::Error::Decode)?;
+            size += told.name().parse().unwrap_or(u64::from(u32::MAX));
         }
+        if sizes.is_some_and(|sizes| size > sizes.bytes) {
+            output.oversized(size);
+            continue;
+        }
+        let kinds = statement.kinds.clone();
+        output.decoded(size, move || cells(&row, values, kinds.as_deref())).await?;
     }
-    Ok(Ended::Whole)
+    Ok(())
 }
 
-fn cells(row: &MySqlRow, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
-    let mut cells = Vec::with_capacity(row.len());
-    for at in 0..row.len() {
-        let value = row.try_get_raw(at)?;
+/// Whether values of a type, as the server names it in a result, may have many bytes.
+fn can_be_large(name: &str) -> bool {
+    let large = ["CHAR", "TEXT", "BLOB", "BINARY", "JSON", "GEOMETRY", "ENUM", "SET"];
+    large.iter().any(|part| name.contains(part))
+}
+
+/// A configured query with its bounds around it, and how many columns at the end hold sizes. `columns` are
+/// its names and whether values may be large.
+fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize) {
+    let names: HashSet<_> = columns.iter().map(|(name, _)| name.to_lowercase()).collect();
+    let usable = |name: &str| !name.is_empty() && name.trim() == name && name.chars().count() <= 64;
+    let own = names.len() == columns.len() && columns.iter().all(|(name, _)| usable(name));
+    let name = |at: usize| match own {
+        true => Dialect::Mysql.quote(&columns[at].0),
+        false => format!("c{at}"),
+    };
+    let values: Vec<_> =
+        columns.iter().enumerate().map(|(at, (_, large))| (format!("q.{}", name(at)), *large)).collect();
+    let (selected, sizes) = bounded(&values, bounds.bytes);
+    // MySQL ignores the order of a query within a query unless it also has a limit.
+    let limit = if bounds.ordered { format!("\nLIMIT {}", bounds.rows) } else { String::new() };
+    let (with, from) = match own {
+        true => (String::new(), format!("(\n{sql}{limit}\n) AS q")),
+        // Names that are there twice can only be replaced in this way, which MySQL 5.7 does not know.
+        false => {
+            let names: Vec<_> = (0..columns.len()).map(name).collect();
+            (format!("WITH q({}) AS (\n{sql}{limit}\n) ", names.join(", ")), "q".to_owned())
+        }
+    };
+    (format!("{with}SELECT {selected} FROM {from} LIMIT {}", bounds.rows), sizes)
+}
+
+fn cells(row: &MySqlRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
+    let cell = |at| {
         let kind = kinds.and_then(|kinds| kinds.get(at)).copied();
-        cells.push(cell(value, kind).map_err(sqlx::Error::Decode)?);
-    }
-    Ok(cells)
+        cell(row.try_get_raw(at)?, kind).map_err(sqlx::Error::Decode)
+    };
+    (0..values).map(cell).collect()
 }
 
 fn cell(value: MySqlValueRef<'_>, kind: Option<Kind>) -> Result<Cell, sqlx::error::BoxDynError> {

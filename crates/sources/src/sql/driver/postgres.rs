@@ -1,33 +1,41 @@
 //! PostgreSQL.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgTypeInfo};
-use sqlx::postgres::{PgTypeKind, Postgres};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgTypeInfo, PgTypeKind, Postgres};
 use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Executor as _, Row as _, Statement as _, TypeInfo as _,
 };
+use tokio::sync::Mutex;
 
-use super::{Backend, Driver, Ended, GRACE, Listen, Pool, Problem, Settings, Sink, Statement, explain};
-use crate::sql::dialect::{Dialect, postgres_kind, postgres_text};
+use super::{
+    Backend, Driver, GRACE, Listen, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
+};
+use crate::sql::dialect::{Dialect, Selected, postgres_bounded, postgres_kind};
 use crate::sql::value::{Bind, Cell, Kind};
 
 pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driver {
     let begin = format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL TimeZone = 'UTC'; \
-         SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'iso_8601'; SET LOCAL bytea_output = 'hex'",
+         SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'iso_8601'; SET LOCAL bytea_output = 'hex'; \
+         SELECT pg_catalog.pg_backend_pid()",
         settings.millis()
     );
     let options = options.application_name("libris").disable_statement_logging();
-    Pool::new(Server { options, begin, settings }, settings)
+    Pool::new(Server { options, begin, settings, canceller: Mutex::default() }, settings)
 }
 
 struct Server {
     options: PgConnectOptions,
+    /// Begins a transaction and tells which process of the server runs it. A pooler in between may choose
+    /// another for each transaction.
     begin: String,
     settings: Settings,
+    /// The connection that cancels what others run, once one was needed.
+    canceller: Mutex<Option<PgConnection>>,
 }
 
 #[async_trait]
@@ -36,7 +44,7 @@ impl Driver for Pool<Server> {
         Dialect::Postgres
     }
 
-    async fn run(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
         Pool::run(self, statement, sink).await
     }
 
@@ -48,7 +56,7 @@ impl Driver for Pool<Server> {
     }
 
     fn listen(&self, channel: &str) -> Option<Box<dyn Listen>> {
-        let Server { options, settings, .. } = &self.backend;
+        let Server { options, settings, .. } = self.backend();
         Some(Box::new(Channel {
             options: options.clone(),
             settings: *settings,
@@ -62,77 +70,101 @@ impl Driver for Pool<Server> {
 impl Backend for Server {
     type Connection = PgConnection;
 
-    async fn connect(&self) -> sqlx::Result<PgConnection> {
-        self.options.connect().await
+    const REMOTE: bool = true;
+
+    async fn connect(&self) -> Result<PgConnection, Problem> {
+        self.options.connect().await.map_err(|error| refused(error, understand))
     }
 
     async fn run(
         &self,
         connection: &mut PgConnection,
         statement: &Statement,
-        sink: &mut dyn Sink,
-    ) -> sqlx::Result<Ended> {
-        connection.execute(&*self.begin).await?;
-        let ended = query(connection, statement, sink).await?;
-        if ended == Ended::Whole {
-            connection.execute("ROLLBACK").await?;
+        output: &mut Output,
+    ) -> Result<(), Problem> {
+        let process = async {
+            let begun = (&mut *connection).fetch_all(&*self.begin).await?;
+            begun.first().ok_or(sqlx::Error::RowNotFound)?.try_get::<i32, _>(0)
+        };
+        let process = process.await.map_err(understand)?;
+        output.stop().runs_in(u64::try_from(process).unwrap_or_default());
+        query(connection, statement, output).await.map_err(understand)
+    }
+
+    async fn cancel(&self, process: u64) -> bool {
+        let cancel = async {
+            let mut canceller = self.canceller.lock().await;
+            // If it fails or takes too long it is not put back.
+            let mut connection = match canceller.take() {
+                Some(connection) => connection,
+                None => self.options.connect().await?,
+            };
+            connection.execute(&*format!("SELECT pg_catalog.pg_cancel_backend({process})")).await?;
+            *canceller = Some(connection);
+            Ok::<_, sqlx::Error>(())
+        };
+        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a statement cannot be cancelled");
+                false
+            }
+            Err(_) => false,
         }
-        Ok(ended)
     }
 
     async fn recover(&self, connection: &mut PgConnection) -> bool {
         connection.execute("ROLLBACK").await.is_ok()
     }
+}
 
-    fn explain(&self, error: sqlx::Error) -> Problem {
-        let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
-            return explain(error);
-        };
-        match &*code {
-            "57014" => Problem::Slow,
-            "28000" | "28P01" => Problem::Away("it refuses the user or the password"),
-            "3D000" => Problem::Away("it has no database of this name"),
-            "53300" => Problem::Away("it has too many connections"),
-            "42P01" | "42703" | "3F000" => Problem::Missing(error),
-            // Shutting down, starting up, or crashed.
-            code if code.starts_with("57P") || code.starts_with("08") => {
-                Problem::Away("it is stopping or starting")
-            }
-            code if code.starts_with("22") => Problem::Value,
-            _ => Problem::Failed(error),
+fn understand(error: sqlx::Error) -> Problem {
+    let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
+        return explain(error);
+    };
+    match &*code {
+        "57014" => Problem::Slow,
+        "28000" | "28P01" => Problem::Away("it refuses the user or the password"),
+        "3D000" => Problem::Away("it has no database of this name"),
+        "53300" => Problem::Away("it has too many connections"),
+        "42P01" | "42703" | "3F000" => Problem::Missing(Arc::new(error)),
+        // Shutting down, starting up, or crashed.
+        code if code.starts_with("57P") || code.starts_with("08") => {
+            Problem::Away("it is stopping or starting")
         }
+        code if code.starts_with("22") => Problem::Value,
+        _ => Problem::Failed(Arc::new(error)),
     }
 }
 
 async fn query(
     connection: &mut PgConnection,
     statement: &Statement,
-    sink: &mut dyn Sink,
-) -> sqlx::Result<Ended> {
+    output: &mut Output,
+) -> sqlx::Result<()> {
     let mut sql = statement.sql.clone();
     let mut kinds = statement.kinds.clone();
+    let mut sizes = statement.sizes;
     if let Some(bounds) = statement.foreign {
         // What its columns are called and are is only known to the server.
-        let prepared = connection.prepare(&statement.sql).await?;
+        let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let mut names = Vec::new();
         let mut selected = Vec::new();
-        let mut found = Vec::new();
         for (at, column) in prepared.columns().iter().enumerate() {
             let (kind, base) = described(column.type_info());
-            selected.push(postgres_text(&format!("q.c{at}"), kind, &base, bounds.bytes));
+            selected.push(Selected { value: format!("f.f{at}"), kind, base });
             names.push(column.name().to_owned());
-            found.push(kind);
         }
-        let aliases: Vec<_> = (0..names.len()).map(|at| format!("c{at}")).collect();
-        sql = format!(
-            "SELECT {} FROM (\n{}\n) AS q({}) LIMIT {}",
-            selected.join(", "),
-            statement.sql,
-            aliases.join(", "),
-            bounds.rows
-        );
-        sink.columns(names);
-        kinds = Some(found);
+        let aliases: Vec<_> = (0..names.len()).map(|at| format!("f{at}")).collect();
+        let rest = format!("FROM (\n{}\n) AS f({}) LIMIT {}", statement.sql, aliases.join(", "), bounds.rows);
+        let columns;
+        (sql, columns) = postgres_bounded(&selected, &rest, bounds.bytes);
+        sizes = Some(Sizes { columns, bytes: bounds.bytes });
+        kinds = Some(selected.iter().map(|selected| selected.kind).collect());
+        output.columns(names);
+    }
+    if output.stop().requested() {
+        return Ok(());
     }
     let mut values = PgArguments::default();
     for bind in &statement.binds {
@@ -140,19 +172,31 @@ async fn query(
     }
     let mut rows = sqlx::query_with::<Postgres, _>(&sql, values).fetch(&mut *connection);
     while let Some(row) = rows.try_next().await? {
-        let mut cells = Vec::with_capacity(row.len());
-        for at in 0..row.len() {
-            let kind = kinds.as_ref().and_then(|kinds| kinds.get(at)).copied().unwrap_or(Kind::Text);
-            cells.push(match row.try_get_unchecked::<Option<String>, _>(at)? {
-                Some(text) => Cell::of_text(kind, text),
-                None => Cell::Null,
-            });
+        let mut size = 0;
+        if let Some(sizes) = sizes.filter(|sizes| sizes.columns > 0) {
+            let told = row.try_get_unchecked::<Option<String>, _>(row.len() - 1)?;
+            size = told.and_then(|size| size.parse().ok()).unwrap_or(u64::MAX);
+            if size > sizes.bytes {
+                output.oversized(size);
+                continue;
+            }
         }
-        if let ControlFlow::Break(()) = sink.row(cells) {
-            return Ok(Ended::Cut);
-        }
+        let kinds = kinds.clone();
+        let values = row.len() - sizes.map_or(0, |sizes| sizes.columns);
+        output.decoded(size, move || cells(&row, values, kinds.as_deref())).await?;
     }
-    Ok(Ended::Whole)
+    Ok(())
+}
+
+fn cells(row: &PgRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
+    let cell = |at| {
+        let kind = kinds.and_then(|kinds| kinds.get(at)).copied().unwrap_or(Kind::Text);
+        Ok(match row.try_get_unchecked::<Option<String>, _>(at)? {
+            Some(text) => Cell::of_text(kind, text),
+            None => Cell::Null,
+        })
+    };
+    (0..values).map(cell).collect()
 }
 
 /// The kind of a type, and its name in the catalog.

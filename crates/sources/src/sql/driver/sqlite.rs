@@ -1,24 +1,33 @@
-//! SQLite.
+//! SQLite, on threads for blocking work.
+//!
+//! Each statement occupies one thread until it has ended. It ends early when a stop is requested: SQLite
+//! asks every few instructions, and a lock is waited for in short steps.
 
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
-use sqlx::sqlite::{Sqlite, SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
-use sqlx::{
-    Arguments as _, Column as _, ConnectOptions as _, Decode, Executor as _, Row as _, Statement as _,
-    TypeInfo as _, ValueRef as _,
-};
+use rusqlite::limits::Limit;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
-use super::{Backend, Driver, Ended, Pool, Problem, Settings, Sink, Statement, explain};
+use super::{Backend, Driver, LOST, Output, Pool, Problem, Settings, Sink, Statement, Stop};
 use crate::sql::dialect::Dialect;
 use crate::sql::value::{Bind, Cell, Kind};
 
+/// The largest value that SQLite handles for us, even if the result has less: 32 MiB, or `max_bytes` where
+/// that is more.
+const LARGEST: u64 = 32 * 1024 * 1024;
+
+/// How long SQLite itself waits for a lock before we look whether to go on waiting.
+const STEP: Duration = Duration::from_millis(20);
+
+/// How many instructions SQLite runs before it asks whether to go on.
+const INSTRUCTIONS: i32 = 1000;
+
 pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
-    let file = File { path, known: Mutex::default(), settings, witness: tokio::sync::Mutex::default() };
+    let file = File { path, known: Mutex::default(), settings, witness: Arc::default() };
     Pool::new(file, settings)
 }
 
@@ -27,7 +36,7 @@ struct File {
     /// Which file the idle connections have open.
     known: Mutex<Option<Identity>>,
     settings: Settings,
-    witness: tokio::sync::Mutex<Option<Witness>>,
+    witness: Arc<tokio::sync::Mutex<Option<Witness>>>,
 }
 
 /// What tells a file from the one that was put in its place.
@@ -35,8 +44,8 @@ type Identity = (u64, u64);
 
 /// A connection that only tells whether others have changed anything since it was last asked.
 struct Witness {
-    connection: SqliteConnection,
-    identity: Option<Identity>,
+    connection: Connection,
+    identity: Identity,
     since: Instant,
 }
 
@@ -53,26 +62,34 @@ impl File {
         std::fs::metadata(&self.path).ok().map(|_| (0, 0))
     }
 
-    async fn testify(&self, identity: Option<Identity>) -> sqlx::Result<String> {
-        let mut witness = self.witness.lock().await;
-        if witness.as_ref().is_none_or(|witness| witness.identity != identity) {
-            let connection = self.connect().await?;
-            *witness = Some(Witness { connection, identity, since: Instant::now() });
-        }
-        let Some(kept) = witness.as_mut() else { return Err(sqlx::Error::WorkerCrashed) };
-        let asked = sqlx::query_scalar::<_, i64>("PRAGMA data_version").fetch_one(&mut kept.connection);
-        let number = asked.await?;
-        Ok(format!("{:?} {number}", kept.since))
+    async fn testify(&self, identity: Identity) -> Result<String, Problem> {
+        // The guard goes along, so that a caller who leaves does not make room for a second thread.
+        let mut witness = Arc::clone(&self.witness).lock_owned().await;
+        let (path, settings) = (self.path.clone(), self.settings);
+        let stop = Arc::new(Stop::default());
+        let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
+        blocking(move || {
+            if witness.as_ref().is_none_or(|witness| witness.identity != identity) {
+                let connection = open(&path, settings).map_err(explain)?;
+                *witness = Some(Witness { connection, identity, since: Instant::now() });
+            }
+            let Some(kept) = witness.as_ref() else { return Err(Problem::Away(LOST)) };
+            let number = patiently(settings, &stop, || {
+                kept.connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0))
+            });
+            Ok(format!("{:?} {}", kept.since, number.map_err(explain)?))
+        })
+        .await
     }
 }
 
 impl Pool<File> {
     /// Lets go of connections to a file that another has taken the place of.
     fn check(&self) -> Result<Identity, Problem> {
-        let now = self.backend.identity();
-        let mut known = self.backend.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.backend().identity();
+        let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
-            self.idle().clear();
+            self.clear();
             *known = now;
         }
         now.ok_or(Problem::Away("its file is not there"))
@@ -85,138 +102,208 @@ impl Driver for Pool<File> {
         Dialect::Sqlite
     }
 
-    async fn run(&self, statement: &Statement, sink: &mut dyn Sink) -> Result<(), Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
         self.check()?;
         Pool::run(self, statement, sink).await
     }
 
     async fn version(&self) -> Result<Option<String>, Problem> {
         let identity = self.check()?;
-        let told = self.backend.testify(Some(identity)).await;
-        told.map(Some).map_err(|error| self.backend.explain(error))
+        self.backend().testify(identity).await.map(Some)
     }
 }
 
 #[async_trait]
 impl Backend for File {
-    type Connection = SqliteConnection;
+    type Connection = Arc<Mutex<Connection>>;
 
-    async fn connect(&self) -> sqlx::Result<SqliteConnection> {
-        SqliteConnectOptions::new()
-            .filename(&self.path)
-            .read_only(true)
-            .create_if_missing(false)
-            .pragma("query_only", "ON")
-            .pragma("trusted_schema", "OFF")
-            .busy_timeout(self.settings.timeout)
-            .disable_statement_logging()
-            .connect()
-            .await
+    const REMOTE: bool = false;
+
+    async fn connect(&self) -> Result<Self::Connection, Problem> {
+        let (path, settings) = (self.path.clone(), self.settings);
+        let opened = blocking(move || open(&path, settings).map_err(explain)).await?;
+        Ok(Arc::new(Mutex::new(opened)))
     }
 
     async fn run(
         &self,
-        connection: &mut SqliteConnection,
+        connection: &mut Self::Connection,
         statement: &Statement,
-        sink: &mut dyn Sink,
-    ) -> sqlx::Result<Ended> {
-        // The work is done elsewhere, and goes on until it is told that nobody waits for it any more.
-        let waiting = Arc::new(());
-        let waits = Arc::downgrade(&waiting);
-        let deadline = Instant::now() + self.settings.timeout;
-        let go_on = move || waits.strong_count() > 0 && Instant::now() < deadline;
-        connection.lock_handle().await?.set_progress_handler(1000, go_on);
-        query(connection, statement, sink).await
+        output: &mut Output,
+    ) -> Result<(), Problem> {
+        let stop = Arc::clone(output.stop());
+        let mut moved = output.lend();
+        let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
+        let (moved, outcome) = blocking(move || {
+            // A thread that panicked left it between two statements.
+            let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let deadline = Instant::now() + settings.timeout;
+            let asked = Arc::clone(&stop);
+            let interrupt = move || asked.requested() || Instant::now() > deadline;
+            connection.progress_handler(INSTRUCTIONS, Some(interrupt));
+            let mut outcome = Ok(());
+            let done = patiently(settings, &stop, || query(&connection, &statement, &mut moved));
+            if let Err(error) = done {
+                match error.sqlite_error_code() {
+                    Some(ErrorCode::TooBig) => moved.oversized(largest(settings) + 1),
+                    _ => outcome = Err(explain(error)),
+                }
+            }
+            Ok((moved, outcome))
+        })
+        .await?;
+        *output = moved;
+        outcome
     }
 
-    async fn recover(&self, _connection: &mut SqliteConnection) -> bool {
+    async fn cancel(&self, _session: u64) -> bool {
+        // SQLite asks by itself whether to go on.
         true
     }
 
-    fn explain(&self, error: sqlx::Error) -> Problem {
-        let Some(known) = error.as_database_error() else { return explain(error) };
-        // What is above the lowest byte says more of the same.
-        let whole = known.code().and_then(|code| code.parse::<u32>().ok()).unwrap_or_default();
-        let code = whole & 0xff;
-        let missing = ["no such table", "no such column"];
-        match code {
-            9 => Problem::Slow,
-            5 | 6 => Problem::Away("it is locked"),
-            // On its own, 8 is an attempt to write.
-            8 if whole == 8 => Problem::Failed(error),
-            8 | 10 | 14 => Problem::Away("its file cannot be opened"),
-            11 | 26 => Problem::Away("its file is not a sound SQLite database"),
-            18 | 20 => Problem::Value,
-            1 if missing.iter().any(|text| known.message().starts_with(text)) => Problem::Missing(error),
-            _ => Problem::Failed(error),
-        }
+    async fn recover(&self, _connection: &mut Self::Connection) -> bool {
+        true
     }
 }
 
-async fn query(
-    connection: &mut SqliteConnection,
-    statement: &Statement,
-    sink: &mut dyn Sink,
-) -> sqlx::Result<Ended> {
-    let prepared = connection.prepare(&statement.sql).await?;
-    sink.columns(prepared.columns().iter().map(|column| column.name().to_owned()).collect());
-    let mut values = SqliteArguments::default();
-    for bind in &statement.binds {
-        match bind {
-            Bind::Null => values.add(None::<String>),
-            Bind::Integer(value) => values.add(*value),
-            // Larger than any that SQLite has.
-            Bind::Unsigned(value) => values.add(*value as f64),
-            Bind::Number(value) => values.add(*value),
-            Bind::Text(text) => values.add(text.clone()),
-            Bind::Bytes(bytes) => values.add(bytes.clone()),
-        }
-        .map_err(sqlx::Error::Encode)?;
-    }
-    let mut rows = sqlx::query_with::<Sqlite, _>(&statement.sql, values).fetch(&mut *connection);
-    while let Some(row) = rows.try_next().await? {
-        let cells = cells(&row, statement.kinds.as_deref())?;
-        if let ControlFlow::Break(()) = sink.row(cells) {
-            return Ok(Ended::Cut);
-        }
-    }
-    Ok(Ended::Whole)
+/// Runs what blocks on a thread that may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Problem::Away(LOST)))
 }
 
-fn cells(row: &SqliteRow, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
-    let mut cells = Vec::with_capacity(row.len());
-    for at in 0..row.len() {
-        let declared = || match row.column(at).type_info().name() {
-            "BOOLEAN" => Kind::Boolean,
-            _ => Kind::Other,
-        };
-        let kind = kinds.and_then(|kinds| kinds.get(at)).copied().unwrap_or_else(declared);
-        let value = row.try_get_raw(at)?;
-        if value.is_null() {
-            cells.push(Cell::Null);
-            continue;
+fn largest(settings: Settings) -> u64 {
+    // One more tells what is too large from what just fits.
+    LARGEST.max(settings.max_bytes + 1)
+}
+
+fn open(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(STEP)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::try_from(largest(settings)).unwrap_or(i32::MAX));
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
+/// Tries again while the file is locked, until the time-out or a stop. Nothing may have been given away
+/// when `attempt` finds it locked, which SQLite does before the first row.
+fn patiently<T>(
+    settings: Settings,
+    stop: &Stop,
+    mut attempt: impl FnMut() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let deadline = Instant::now() + settings.timeout;
+    loop {
+        let outcome = attempt();
+        let locked = outcome.as_ref().is_err_and(|error| {
+            matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+        });
+        if !locked || stop.requested() || Instant::now() >= deadline {
+            return outcome;
         }
-        let name = value.type_info().name().to_owned();
-        // What a value is does not depend on what its column says.
-        let cell = match &*name {
-            "INTEGER" => <i64 as Decode<Sqlite>>::decode(value).map(|number| match (kind, number) {
-                (Kind::Boolean, 0 | 1) => Cell::Boolean(number == 1),
-                _ => Cell::Integer(number),
-            }),
-            "REAL" => <f64 as Decode<Sqlite>>::decode(value).map(|number| match number.is_finite() {
-                true => Cell::Number(number),
-                false => Cell::Text(number.to_string()),
-            }),
-            "TEXT" => <&[u8] as Decode<Sqlite>>::decode(value).map(|bytes| {
-                match String::from_utf8(bytes.to_vec()) {
-                    Ok(text) if kind == Kind::Json => Cell::Json(text),
-                    Ok(text) => Cell::Text(text),
-                    Err(_) => Cell::Bytes(bytes.to_vec()),
-                }
-            }),
-            _ => <&[u8] as Decode<Sqlite>>::decode(value).map(|bytes| Cell::Bytes(bytes.to_vec())),
-        };
-        cells.push(cell.map_err(sqlx::Error::Decode)?);
+        // Where SQLite sees that waiting is of no use it does not.
+        std::thread::sleep(STEP / 10);
     }
-    Ok(cells)
+}
+
+fn query(connection: &Connection, statement: &Statement, output: &mut Output) -> rusqlite::Result<()> {
+    let mut prepared = connection.prepare_cached(&statement.sql)?;
+    let columns = prepared.columns();
+    let declared = |column: &rusqlite::Column<'_>| match column.decl_type() {
+        Some(name) if ["bool", "boolean"].iter().any(|bool| name.eq_ignore_ascii_case(bool)) => Kind::Boolean,
+        _ => Kind::Other,
+    };
+    let kinds: Vec<_> = match &statement.kinds {
+        Some(kinds) => kinds.to_vec(),
+        None => columns.iter().map(declared).collect(),
+    };
+    output.columns(columns.iter().map(|column| column.name().to_owned()).collect());
+    let binds = statement.binds.iter().map(|bind| match bind {
+        Bind::Null => Value::Null,
+        Bind::Integer(value) => Value::Integer(*value),
+        // Larger than any that SQLite has.
+        Bind::Unsigned(value) => Value::Real(*value as f64),
+        Bind::Number(value) => Value::Real(*value),
+        Bind::Text(text) => Value::Text(text.clone()),
+        Bind::Bytes(bytes) => Value::Blob(bytes.clone()),
+    });
+    let wanted = statement.foreign.map_or(u64::MAX, |bounds| bounds.rows);
+    let mut rows = prepared.query(params_from_iter(binds))?;
+    let mut given = 0;
+    while given < wanted
+        && !output.enough
+        && let Some(row) = rows.next()?
+    {
+        given += 1;
+        let (size, most) = size(row, kinds.len(), statement)?;
+        if size > most {
+            output.oversized(size);
+            break;
+        }
+        let cells = kinds.iter().enumerate().map(|(at, kind)| Ok(cell(row.get_ref(at)?, *kind)));
+        output.row(cells.collect::<rusqlite::Result<_>>()?);
+    }
+    Ok(())
+}
+
+/// How many bytes the values of a row have, and how many they may have.
+fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
+    if let Some(sizes) = statement.sizes {
+        let told = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));
+        return Ok((told.sum::<rusqlite::Result<u64>>()?, sizes.bytes));
+    }
+    let Some(bounds) = statement.foreign else { return Ok((0, u64::MAX)) };
+    let mut size = 0;
+    for at in 0..values {
+        size += match row.get_ref(at)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len() as u64,
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 0,
+        };
+    }
+    Ok((size, bounds.bytes))
+}
+
+/// What a value is does not depend on what its column says.
+fn cell(value: ValueRef<'_>, kind: Kind) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => match (kind, number) {
+            (Kind::Boolean, 0 | 1) => Cell::Boolean(number == 1),
+            _ => Cell::Integer(number),
+        },
+        ValueRef::Real(number) if number.is_finite() => Cell::Number(number),
+        ValueRef::Real(number) => Cell::Text(number.to_string()),
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) if kind == Kind::Json => Cell::Json(text.to_owned()),
+            Ok(text) => Cell::Text(text.to_owned()),
+            Err(_) => Cell::Bytes(bytes.to_vec()),
+        },
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+    }
+}
+
+fn explain(error: rusqlite::Error) -> Problem {
+    let (code, message) = match &error {
+        rusqlite::Error::SqliteFailure(code, message) => (*code, message.as_deref().unwrap_or_default()),
+        rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),
+        _ => return Problem::Failed(Arc::new(error)),
+    };
+    // What is above the lowest byte says more of the same.
+    let missing = ["no such table", "no such column"];
+    match code.extended_code & 0xff {
+        9 => Problem::Slow,
+        5 | 6 => Problem::Away("it is locked"),
+        // On its own, 8 is an attempt to write.
+        8 if code.extended_code == 8 => Problem::Failed(Arc::new(error)),
+        8 | 10 | 14 => Problem::Away("its file cannot be opened"),
+        11 | 26 => Problem::Away("its file is not a sound SQLite database"),
+        18 | 20 => Problem::Value,
+        1 if missing.iter().any(|text| message.starts_with(text)) => Problem::Missing(Arc::new(error)),
+        _ => Problem::Failed(Arc::new(error)),
+    }
 }

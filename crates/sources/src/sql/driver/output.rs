@@ -1,0 +1,144 @@
+//! Handing rows to a sink, and large ones off the threads that serve others.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::{LOST, Problem, Sink, Stop};
+use crate::sql::value::Cell;
+
+/// Rows of at least this many bytes are decoded and written on a thread for blocking work.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const LARGE: u64 = 64 * 1024;
+
+/// A sink, and what became of it.
+pub(super) struct Output {
+    /// Absent only while a row is written on another thread.
+    sink: Option<Box<dyn Sink>>,
+    stop: Arc<Stop>,
+    /// Whether it has been given anything.
+    pub(super) begun: bool,
+    /// Whether it wants no more.
+    pub(super) enough: bool,
+}
+
+impl Output {
+    pub(super) fn new(sink: Box<dyn Sink>, stop: Arc<Stop>) -> Self {
+        Self { sink: Some(sink), stop, begun: false, enough: false }
+    }
+
+    /// Takes it out to another thread, which gives it back.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn lend(&mut self) -> Self {
+        Self { sink: self.sink.take(), stop: Arc::clone(&self.stop), ..*self }
+    }
+
+    pub(super) fn stop(&self) -> &Arc<Stop> {
+        &self.stop
+    }
+
+    pub(super) fn columns(&mut self, names: Vec<String>) {
+        if let Some(sink) = &mut self.sink {
+            sink.columns(names);
+        }
+    }
+
+    /// Hands on a row, unless the sink has enough.
+    pub(super) fn row(&mut self, row: Vec<Cell>) {
+        self.begun = true;
+        if let Some(sink) = &mut self.sink
+            && !self.enough
+            && let ControlFlow::Break(()) = sink.row(row)
+        {
+            self.cut();
+        }
+    }
+
+    /// Hands on a row of `size` bytes that is still to be decoded.
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(super) async fn decoded(
+        &mut self,
+        size: u64,
+        decode: impl FnOnce() -> sqlx::Result<Vec<Cell>> + Send + 'static,
+    ) -> sqlx::Result<()> {
+        self.begun = true;
+        if self.enough || self.stop.requested() {
+            return Ok(());
+        }
+        if size < LARGE {
+            self.row(decode()?);
+            return Ok(());
+        }
+        let Some(mut sink) = self.sink.take() else { return Err(sqlx::Error::WorkerCrashed) };
+        let written = tokio::task::spawn_blocking(move || {
+            let flow = decode().map(|row| sink.row(row));
+            (sink, flow)
+        });
+        let (sink, flow) = written.await.map_err(|_| sqlx::Error::WorkerCrashed)?;
+        self.sink = Some(sink);
+        if flow?.is_break() {
+            self.cut();
+        }
+        Ok(())
+    }
+
+    /// Says that the next row is of `size` bytes and too large.
+    pub(super) fn oversized(&mut self, size: u64) {
+        self.begun = true;
+        if let Some(sink) = &mut self.sink
+            && !self.enough
+        {
+            sink.oversized(size);
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.enough = true;
+        self.stop.request();
+    }
+
+    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, Problem> {
+        self.sink.ok_or(Problem::Away(LOST))
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::any::Any;
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use std::thread::{ThreadId, current};
+
+    use super::{LARGE, Output};
+    use crate::sql::driver::{Sink, Stop};
+    use crate::sql::value::Cell;
+
+    /// Remembers which threads wrote to it, and has enough after three rows.
+    struct Threads(Vec<ThreadId>);
+
+    impl Sink for Threads {
+        fn columns(&mut self, _names: Vec<String>) {}
+
+        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+            self.0.push(current().id());
+            if self.0.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+
+        fn oversized(&mut self, _size: u64) {}
+    }
+
+    #[tokio::test]
+    async fn large_rows_are_written_on_another_thread() {
+        let stop = Arc::new(Stop::default());
+        let mut output = Output::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
+        for size in [LARGE - 1, LARGE, LARGE * 2, LARGE] {
+            assert_eq!(stop.requested(), output.enough);
+            output.decoded(size, || Ok(Vec::new())).await.unwrap();
+        }
+        assert!(output.enough && stop.requested(), "after three rows");
+        let sink: Box<dyn Any> = output.into_sink().unwrap();
+        let threads = sink.downcast::<Threads>().unwrap().0;
+        let here = current().id();
+        assert_eq!(threads.iter().map(|id| *id == here).collect::<Vec<_>>(), [true, false, false]);
+    }
+}

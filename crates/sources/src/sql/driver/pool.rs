@@ -1,0 +1,323 @@
+//! A bounded number of connections, each of which runs one statement at a time to its end.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::stop::StopOnDrop;
+use super::{GRACE, LOST, Output, Problem, Settings, Sink, Statement, Stop};
+
+/// How long to wait for a statement to end before it is cancelled once more: a server forgets a request
+/// that comes just before the statement does.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// How much longer than its own time limit a server may run a statement before its connection is closed.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// What a database does in its own way.
+#[async_trait]
+pub(super) trait Backend: Send + Sync + 'static {
+    type Connection: Send + 'static;
+
+    /// Whether the database is elsewhere, so that a connection which does not answer is closed. What runs
+    /// in this process is always waited for.
+    const REMOTE: bool;
+
+    async fn connect(&self) -> Result<Self::Connection, Problem>;
+
+    /// Runs a statement to its end. Once a stop is requested it only has to be waited for.
+    async fn run(
+        &self,
+        connection: &mut Self::Connection,
+        statement: &Statement,
+        output: &mut Output,
+    ) -> Result<(), Problem>;
+
+    /// Cancels what a connection of the server runs; `false` if the server was not reached.
+    async fn cancel(&self, session: u64) -> bool;
+
+    /// Makes a connection fit for the next statement; `false` if it cannot be.
+    async fn recover(&self, connection: &mut Self::Connection) -> bool;
+}
+
+/// Connections to one database.
+pub(super) struct Pool<B: Backend> {
+    connections: Arc<Connections<B>>,
+}
+
+/// Connections that are open and idle, and permits for those that may be open at once.
+struct Connections<B: Backend> {
+    backend: B,
+    settings: Settings,
+    idle: Mutex<Vec<B::Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl<B: Backend> Pool<B> {
+    pub(super) fn new(backend: B, settings: Settings) -> Self {
+        let permits = Arc::new(Semaphore::new(settings.connections));
+        Self { connections: Arc::new(Connections { backend, settings, idle: Mutex::default(), permits }) }
+    }
+
+    pub(super) fn backend(&self) -> &B {
+        &self.connections.backend
+    }
+
+    /// Closes the idle connections.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn clear(&self) {
+        self.connections.idle().clear();
+    }
+
+    pub(super) async fn run(
+        &self,
+        statement: &Statement,
+        sink: Box<dyn Sink>,
+    ) -> Result<Box<dyn Sink>, Problem> {
+        let stop = Arc::new(Stop::default());
+        let _leaving = StopOnDrop(Arc::clone(&stop));
+        let output = Output::new(sink, stop);
+        let ask = async {
+            let permits = Arc::clone(&self.connections.permits);
+            let Ok(permit) = permits.acquire_owned().await else { return Err(Problem::Slow) };
+            let task = Arc::clone(&self.connections).attempt(statement.clone(), output, permit);
+            tokio::spawn(task).await.unwrap_or(Err(Problem::Away(LOST)))
+        };
+        let patience = self.connections.settings.timeout + GRACE;
+        timeout(patience, ask).await.unwrap_or(Err(Problem::Slow))
+    }
+}
+
+/// How a statement ended.
+struct Ended {
+    outcome: Result<(), Problem>,
+    /// Whether the connection answers, and nothing is on its way to it.
+    sound: bool,
+}
+
+impl<B: Backend> Connections<B> {
+    fn idle(&self) -> MutexGuard<'_, Vec<B::Connection>> {
+        // A push or a pop leaves it whole.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a statement and keeps the permit until it has ended.
+    async fn attempt(
+        self: Arc<Self>,
+        statement: Statement,
+        mut output: Output,
+        _permit: OwnedSemaphorePermit,
+    ) -> Result<Box<dyn Sink>, Problem> {
+        // What runs in this process must also end when the runtime drops this task.
+        let _ending = StopOnDrop(Arc::clone(output.stop()));
+        // A connection that was idle may have died meanwhile, which is no reason to fail.
+        let mut rested = self.idle().pop();
+        loop {
+            let was_idle = rested.is_some();
+            let mut connection = match rested.take() {
+                Some(connection) => connection,
+                None => self.connect().await?,
+            };
+            if output.stop().requested() {
+                self.idle().push(connection);
+                return Err(Problem::Slow);
+            }
+            let Ended { outcome, sound } = self.supervise(&mut connection, &statement, &mut output).await;
+            if sound && self.recover(&mut connection).await {
+                self.idle().push(connection);
+            }
+            match outcome {
+                Ok(()) => return output.into_sink(),
+                Err(_) if output.enough => return output.into_sink(),
+                Err(_) if output.stop().requested() => return Err(Problem::Slow),
+                Err(Problem::Away(_)) if was_idle && !output.begun => self.idle().clear(),
+                Err(problem) => return Err(problem),
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<B::Connection, Problem> {
+        match B::REMOTE {
+            true => {
+                let connected = timeout(self.settings.timeout + GRACE, self.backend.connect()).await;
+                connected.unwrap_or(Err(Problem::Slow))
+            }
+            false => self.backend.connect().await,
+        }
+    }
+
+    async fn recover(&self, connection: &mut B::Connection) -> bool {
+        timeout(ENDING, self.backend.recover(connection)).await.unwrap_or(false)
+    }
+
+    /// Runs a statement; when a stop is requested, or it is late, cancels it until it has ended.
+    async fn supervise(
+        &self,
+        connection: &mut B::Connection,
+        statement: &Statement,
+        output: &mut Output,
+    ) -> Ended {
+        let late = Instant::now() + self.settings.timeout + GRACE;
+        let stop = Arc::clone(output.stop());
+        let mut run = pin!(self.backend.run(connection, statement, output));
+        tokio::select! {
+            outcome = &mut run => {
+                let sound = !matches!(outcome, Err(Problem::Away(_)));
+                return Ended { outcome, sound };
+            }
+            () = stop.wait() => {}
+            () = sleep_until(late) => stop.request(),
+        }
+        if !B::REMOTE {
+            return Ended { outcome: run.await, sound: true };
+        }
+        let mut sound = true;
+        loop {
+            // A request that is still on its way could cancel the next statement.
+            let cancel = async {
+                match stop.session() {
+                    Some(session) => self.backend.cancel(session).await,
+                    None => true,
+                }
+            };
+            let (outcome, cancelled) = tokio::join!(timeout(AGAIN, &mut run), cancel);
+            sound &= cancelled;
+            if let Ok(outcome) = outcome {
+                sound &= !matches!(outcome, Err(Problem::Away(_)));
+                return Ended { outcome, sound };
+            }
+            if Instant::now() > late + ENDING {
+                tracing::warn!("a statement does not end, and its connection is closed");
+                return Ended { outcome: Err(Problem::Slow), sound: false };
+            }
+            // A server that cannot be reached ends it by its own time limit.
+            if !cancelled && let Ok(outcome) = timeout_at(late + ENDING, &mut run).await {
+                return Ended { outcome, sound: false };
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use tokio::sync::Notify;
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::{Backend, Pool};
+    use crate::sql::driver::{Output, Problem, Settings, Sink, Statement};
+    use crate::sql::value::Cell;
+
+    /// A database whose statements run until they are released. The second request to cancel does that.
+    struct Endless<const REMOTE: bool> {
+        running: AtomicUsize,
+        cancelled: AtomicUsize,
+        release: Notify,
+        /// Whether requests to cancel are answered.
+        reachable: bool,
+    }
+
+    #[async_trait]
+    impl<const REMOTE: bool> Backend for Endless<REMOTE> {
+        type Connection = ();
+
+        const REMOTE: bool = REMOTE;
+
+        async fn connect(&self) -> Result<(), Problem> {
+            Ok(())
+        }
+
+        async fn run(&self, (): &mut (), _: &Statement, output: &mut Output) -> Result<(), Problem> {
+            output.stop().runs_in(7);
+            self.running.fetch_add(1, Ordering::SeqCst);
+            self.release.notified().await;
+            self.running.fetch_sub(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        async fn cancel(&self, session: u64) -> bool {
+            assert_eq!(session, 7);
+            if self.cancelled.fetch_add(1, Ordering::SeqCst) > 0 {
+                self.release.notify_one();
+            }
+            self.reachable
+        }
+
+        async fn recover(&self, (): &mut ()) -> bool {
+            true
+        }
+    }
+
+    struct Nothing;
+
+    impl Sink for Nothing {
+        fn columns(&mut self, _names: Vec<String>) {}
+
+        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+            ControlFlow::Continue(())
+        }
+
+        fn oversized(&mut self, _size: u64) {}
+    }
+
+    /// A pool of one connection, whose statement was abandoned.
+    async fn abandoned<const REMOTE: bool>(reachable: bool) -> Pool<Endless<REMOTE>> {
+        let settings = Settings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
+        let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let pool = Pool::new(Endless { running, cancelled, release: Notify::new(), reachable }, settings);
+        let statement = Statement::new(String::new(), Vec::new());
+        let mut asked = Box::pin(pool.run(&statement, Box::new(Nothing)));
+        while pool.backend().running.load(Ordering::SeqCst) == 0 {
+            assert!(timeout(Duration::from_millis(5), &mut asked).await.is_err());
+        }
+        drop(asked);
+        pool
+    }
+
+    /// Waits until the permit is free, and says how many connections are idle then.
+    async fn freed<const REMOTE: bool>(pool: &Pool<Endless<REMOTE>>) -> usize {
+        let begun = Instant::now();
+        while pool.connections.permits.available_permits() == 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the permit is not freed");
+            sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(pool.backend().running.load(Ordering::SeqCst), 0, "the statement has ended");
+        pool.connections.idle().len()
+    }
+
+    #[tokio::test]
+    async fn a_permit_is_kept_until_the_statement_has_ended() {
+        let pool = abandoned::<false>(true).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+            assert_eq!(pool.connections.permits.available_permits(), 0);
+        }
+        pool.backend().release.notify_one();
+        assert_eq!(freed(&pool).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_statement_is_cancelled_until_it_has_ended() {
+        let pool = abandoned::<true>(true).await;
+        assert_eq!(freed(&pool).await, 1);
+        assert_eq!(pool.backend().cancelled.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_may_yet_be_cancelled_is_closed() {
+        let pool = abandoned::<true>(false).await;
+        while pool.backend().cancelled.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        pool.backend().release.notify_one();
+        assert_eq!(freed(&pool).await, 0);
+    }
+}

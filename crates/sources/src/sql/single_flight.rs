@@ -1,0 +1,132 @@
+//! Single-flight: callers who ask for the same thing at the same time share one answer.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::driver::Problem;
+
+/// Answers that are being waited for, by what was asked.
+///
+/// An answer is only shared with those who asked before its load began, so nobody is told what was true
+/// before they asked. Errors are shared too: otherwise those who wait for a database that does not answer
+/// would wait one after the other.
+pub(super) struct SingleFlight<K, V> {
+    slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
+}
+
+/// Held by whoever loads; the others wait for it.
+type Slot<V> = tokio::sync::Mutex<Option<Answer<V>>>;
+
+struct Answer<V> {
+    /// When its load began.
+    begun: Instant,
+    outcome: Result<V, Problem>,
+}
+
+impl<K, V> Default for SingleFlight<K, V> {
+    fn default() -> Self {
+        Self { slots: Mutex::default() }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V>>>> {
+        // An insertion or removal leaves it whole.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer of a load that begins from now on.
+    pub(super) async fn load(
+        &self,
+        key: &K,
+        load: impl Future<Output = Result<V, Problem>>,
+    ) -> Result<V, Problem> {
+        let asked = Instant::now();
+        let slot = Arc::clone(self.slots().entry(key.clone()).or_default());
+        let seat = Seat { flight: self, key, slot: Some(slot) };
+        let Some(slot) = &seat.slot else { return load.await };
+        let mut answer = slot.lock().await;
+        if let Some(answer) = &*answer
+            && answer.begun > asked
+        {
+            return answer.outcome.clone();
+        }
+        let begun = Instant::now();
+        let outcome = load.await;
+        *answer = Some(Answer { begun, outcome: outcome.clone() });
+        outcome
+    }
+}
+
+/// A caller's share in a slot, which the last one removes.
+struct Seat<'a, K: Hash + Eq + Clone, V: Clone> {
+    flight: &'a SingleFlight<K, V>,
+    key: &'a K,
+    slot: Option<Arc<Slot<V>>>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Drop for Seat<'_, K, V> {
+    fn drop(&mut self) {
+        let mut slots = self.flight.slots();
+        self.slot = None;
+        if slots.get(self.key).is_some_and(|slot| Arc::strong_count(slot) == 1) {
+            slots.remove(self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
+    use tokio::task::yield_now;
+
+    use super::SingleFlight;
+    use crate::sql::driver::Problem;
+
+    #[tokio::test]
+    async fn those_who_ask_at_once_share_an_answer() {
+        let flight = SingleFlight::default();
+        let loads = AtomicUsize::new(0);
+        let ask = |key: &'static str| {
+            let (flight, loads) = (&flight, &loads);
+            async move {
+                let load = async {
+                    yield_now().await;
+                    Ok(loads.fetch_add(1, Ordering::SeqCst))
+                };
+                flight.load(&key, load).await.unwrap()
+            }
+        };
+        let answers = join_all((0..20).map(|_| ask("a"))).await;
+        // The first had begun before the others asked.
+        assert_eq!((answers[0], loads.load(Ordering::SeqCst)), (0, 2));
+        assert!(answers[1..].iter().all(|answer| *answer == 1), "{answers:?}");
+        assert_eq!(ask("a").await, 2, "a later question gets a new answer");
+        assert!(flight.slots().is_empty(), "nothing is kept");
+    }
+
+    #[tokio::test]
+    async fn errors_are_shared_and_leavers_make_room() {
+        let flight = SingleFlight::<(), ()>::default();
+        let loads = AtomicUsize::new(0);
+        let fail = || {
+            flight.load(&(), async {
+                loads.fetch_add(1, Ordering::SeqCst);
+                yield_now().await;
+                Err(Problem::Slow)
+            })
+        };
+        assert!(join_all((0..20).map(|_| fail())).await.iter().all(Result::is_err));
+        assert_eq!(loads.load(Ordering::SeqCst), 2);
+        let left = flight.load(&(), std::future::pending()).now_or_never();
+        assert!(left.is_none());
+        assert!(flight.slots().is_empty());
+        assert!(flight.load(&(), async { Ok(()) }).await.is_ok());
+    }
+}
