@@ -1,6 +1,6 @@
 //! The repository itself: opened once, without the environment and without programs, with bounded memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,10 @@ use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Error, Result, Uri};
 
 use super::directory::{Directory, Weight};
+use super::guard::Alternates;
 use super::history::Window;
+use super::ref_store::RefStore;
+use super::regular::{self, Stamp};
 
 /// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
 const OBJECTS: usize = 8 * 1024 * 1024;
@@ -30,11 +33,18 @@ const ANCESTORS: usize = 1000;
 /// The most that one object may make the library reserve.
 const RESERVED: usize = 256 * 1024 * 1024;
 
+/// The most bytes of the file that says where a shallow clone ends: some 400,000 commits.
+const SHALLOW: u64 = 16 * 1024 * 1024;
+
 /// A repository that many may use at once.
 pub(super) struct Repo {
     shared: gix::ThreadSafeRepository,
     /// Whether others may write it without this system knowing.
     remote: bool,
+    refs: RefStore,
+    alternates: Alternates,
+    /// The commits that a shallow clone ends at, sorted, as they were read last.
+    shallow: Mutex<Option<(Stamp, Arc<[ObjectId]>)>>,
     /// Handles that nobody uses now, with what they remember.
     idle: Mutex<Vec<gix::Repository>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
@@ -51,10 +61,14 @@ impl Repo {
         let options = gix::open::Options::isolated()
             .config_overrides([format!("gitoxide.objects.allocLimit={RESERVED}")]);
         let shared = options.open(path)?;
-        let remote = is_remote(shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir()));
+        let common = shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir());
+        let hash = shared.to_thread_local().object_hash();
         Ok(Self {
+            remote: is_remote(common),
+            refs: RefStore::new(shared.git_dir(), common, hash),
+            alternates: Alternates::new(common),
+            shallow: Mutex::default(),
             shared,
-            remote,
             idle: Mutex::default(),
             directories: quick_cache::sync::Cache::with_weighter(1000, ENTRIES, Weight),
             windows: quick_cache::sync::Cache::new(WINDOWS),
@@ -72,6 +86,39 @@ impl Repo {
         self.shared.common_dir.as_deref().unwrap_or_else(|| self.shared.git_dir())
     }
 
+    /// Fails where the repository is gone, or holds a file that the library must not open.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
+        // One that is gone is not an empty one.
+        match Stamp::of(&self.own().join("HEAD")) {
+            Ok(Some(_)) => self.alternates.check(),
+            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` is not there now"))),
+            Err(cause) => Err(Error::failed("read the repository", cause)),
+        }
+    }
+
+    /// The commits that a shallow clone ends at, sorted; none for other repositories.
+    fn shallow(&self) -> Result<Arc<[ObjectId]>> {
+        const NAME: &str = "shallow";
+        let path = self.common().join(NAME);
+        let stamp = Stamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
+        let Some(stamp) = stamp else { return Ok(Arc::default()) };
+        let mut cached = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, commits)) = &*cached
+            && *of == stamp
+        {
+            return Ok(commits.clone());
+        }
+        let file = regular::read(&path, SHALLOW).map_err(|cause| cause.of(NAME))?;
+        let Some(file) = file else { return Ok(Arc::default()) };
+        let lines = file.data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let ids = lines.filter(|line| !line.is_empty()).map(ObjectId::from_hex);
+        let mut commits = ids.collect::<Result<Vec<_>, _>>().map_err(fault)?;
+        commits.sort();
+        let commits: Arc<[ObjectId]> = commits.into();
+        *cached = Some((file.stamp, commits.clone()));
+        Ok(commits)
+    }
+
     /// A handle for one task.
     pub(super) fn objects(&self, patience: Patience) -> Objects<'_> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -81,7 +128,13 @@ impl Repo {
             handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTAS)));
             handle
         });
-        Objects { handle: Some(handle), repo: self, patience, decoded: Cell::new(0) }
+        Objects {
+            handle: Some(handle),
+            repo: self,
+            patience,
+            decoded: Cell::new(0),
+            shallow: OnceCell::new(),
+        }
     }
 }
 
@@ -95,8 +148,13 @@ pub(super) struct Patience {
 
 impl Patience {
     /// `gone` tells that nobody waits any more.
-    pub(super) fn new(limit: Duration, gone: Arc<AtomicBool>) -> Self {
-        Self { until: Instant::now() + limit, limit, gone }
+    pub(super) fn new(from: Instant, limit: Duration, gone: Arc<AtomicBool>) -> Self {
+        Self { until: from + limit, limit, gone }
+    }
+
+    /// When it ends.
+    pub(super) fn until(&self) -> Instant {
+        self.until
     }
 
     /// An error once it has ended. Nobody can stop a blocking task but itself.
@@ -120,6 +178,8 @@ pub(super) struct Objects<'r> {
     repo: &'r Repo,
     pub(super) patience: Patience,
     decoded: Cell<u64>,
+    /// The commits that a shallow clone ends at, for all of this task.
+    shallow: OnceCell<Arc<[ObjectId]>>,
 }
 
 impl Drop for Objects<'_> {
@@ -190,8 +250,24 @@ impl Objects<'_> {
 
     /// Whether a shallow clone ends at this commit.
     pub(super) fn is_boundary(&self, id: ObjectId) -> Result<bool> {
-        let shallow = self.shallow_commits().map_err(fault)?;
-        Ok(shallow.is_some_and(|commits| commits.binary_search(&id).is_ok()))
+        Ok(self.boundaries()?.binary_search(&id).is_ok())
+    }
+
+    /// Whether this is a shallow clone.
+    pub(super) fn is_shallow(&self) -> Result<bool> {
+        Ok(!self.boundaries()?.is_empty())
+    }
+
+    fn boundaries(&self) -> Result<&[ObjectId]> {
+        if let Some(known) = self.shallow.get() {
+            return Ok(known);
+        }
+        let read = self.repo.shallow()?;
+        Ok(self.shallow.get_or_init(|| read))
+    }
+
+    pub(super) fn refs(&self) -> &RefStore {
+        &self.repo.refs
     }
 
     /// The entries of a tree in the order of git, without those whose names lead elsewhere.
