@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::terminal::advice;
 
 /// The file that is looked for where none is named.
 const DEFAULT: &str = "libris.toml";
+
+/// The longest time that changes are gathered for.
+const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// What to serve.
 #[derive(Debug, Args)]
@@ -73,10 +77,11 @@ pub(crate) struct Server {
     pub(crate) description: Option<String>,
     /// What a model should know about using it; a text about what is served where it is not said.
     pub(crate) instructions: Option<String>,
-    /// How many resources or templates one page of a list holds.
-    #[serde(deserialize_with = "positive")]
+    /// How many resources or templates one page of a list holds. From 1 to 10,000.
+    #[serde(deserialize_with = "page_size")]
     pub(crate) page_size: usize,
-    /// How many bytes of answers are kept in memory to be given again; 0 keeps none.
+    /// How many bytes of answers are kept in memory to be given again; 0 keeps none. At most 1 TiB.
+    #[serde(deserialize_with = "kept_bytes")]
     pub(crate) kept_bytes: u64,
 }
 
@@ -91,11 +96,11 @@ impl Default for Server {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Live {
-    /// For how long changes are gathered before they are told, as in `"50ms"`.
-    #[serde(deserialize_with = "duration")]
+    /// For how long changes are gathered before they are told, as in `"50ms"`. At most an hour.
+    #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
-    /// How many resources one client may subscribe to.
-    #[serde(deserialize_with = "positive")]
+    /// How many resources one client may subscribe to. From 1 to 1,000,000.
+    #[serde(deserialize_with = "subscriptions")]
     pub(crate) subscriptions: usize,
 }
 
@@ -116,18 +121,40 @@ pub(crate) struct Listen {
     pub(crate) allow_origins: Vec<String>,
 }
 
-fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    match usize::deserialize(deserializer)? {
-        0 => Err(serde::de::Error::custom("it must be at least 1")),
-        number => Ok(number),
-    }
+fn page_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=10_000)
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    humantime::parse_duration(&text).map_err(|cause| {
-        serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
+fn subscriptions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=1_000_000)
+}
+
+fn kept_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    within(deserializer, 0..=1 << 40)
+}
+
+/// A number that is out of bounds would otherwise be a panic later, or take all memory.
+fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
+    deserializer: D,
+    bounds: RangeInclusive<u64>,
+) -> Result<N, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    let inside = u64::try_from(number).ok().filter(|number| bounds.contains(number));
+    inside.and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
+        let (least, most) = bounds.into_inner();
+        serde::de::Error::custom(format!("`{number}` is out of bounds; hint: say a number from {least} to {most}"))
     })
+}
+
+fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let duration = humantime::parse_duration(&text).map_err(|cause| {
+        serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
+    })?;
+    match duration > LONGEST_WINDOW {
+        true => Err(serde::de::Error::custom(format!("`{text}` is out of bounds; hint: say at most `1h`"))),
+        false => Ok(duration),
+    }
 }
 
 /// A source as it is configured.
