@@ -142,7 +142,9 @@ fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
     let inside = u64::try_from(number).ok().filter(|number| bounds.contains(number));
     inside.and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
         let (least, most) = bounds.into_inner();
-        serde::de::Error::custom(format!("`{number}` is out of bounds; hint: say a number from {least} to {most}"))
+        serde::de::Error::custom(format!(
+            "`{number}` is out of bounds; hint: say a number from {least} to {most}"
+        ))
     })
 }
 

@@ -63,7 +63,8 @@ pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>
 fn surviving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        let text =
+            text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         Err(advice(
             format!("the configuration made Libris fail: {text}"),
             "this is a defect of Libris: please report it with what you changed in the file",

@@ -21,9 +21,14 @@ pub(crate) fn folder_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     within(deserializer, 0..=100_000)
 }
 
-/// Requests or processes at the same time: from 1 to 1,024.
+/// Requests at the same time: from 1 to 1,024.
 pub(crate) fn concurrency<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 1..=1024)
+}
+
+/// Processes at the same time: from 1 to 256.
+pub(crate) fn processes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=256)
 }
 
 /// The bytes of a cache: up to 1 TiB.

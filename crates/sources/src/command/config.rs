@@ -54,8 +54,8 @@ pub struct Config {
     /// The most bytes that are read of what it prints. At most 1 GiB.
     #[serde(default = "eight_mebibytes", deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// How many may run at the same time. From 1 to 1,024.
-    #[serde(default = "four", deserialize_with = "crate::bounds::concurrency")]
+    /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
+    #[serde(default = "four", deserialize_with = "crate::bounds::processes")]
     pub concurrent: usize,
     /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
     /// 0 are failures.
