@@ -49,7 +49,10 @@ async fn numbers_that_are_out_of_bounds_do_not_end_the_reading_of_configurations
     let text = async || client.read(&uri).await.map(|contents| contents[0]["text"].clone());
     let most = i64::MAX;
     for (count, wrong) in [
-        format!("[[http]]\nbase = \"http://127.0.0.1:1/\"\nlimits.concurrency = {most}\n"),
+        format!(
+            "[[http]]\nbase = \"http://127.0.0.1:1/\"\nlimits.concurrency = {most}\nlimits.allow_private = true\n\
+             [[http.resource]]\nuri = \"a://b\"\nurl = \"b\"\n"
+        ),
         format!("[[git]]\npath = \".\"\nmax_size = {most}\n"),
         format!("[[files]]\npath = \".\"\ndirectory_entries = {most}\n"),
         "[live]\nwindow = \"500000000000y\"\n".to_owned(),

@@ -119,6 +119,7 @@ pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<Object
     match peel(objects, id)? {
         // A branch without its commit is damaged, and not an empty one.
         None if objects.size(id)?.is_none() => {
+            objects.suspect();
             Err(Error::Unavailable(format!("the repository does not hold what `{name}` leads to")))
         }
         commit => Ok(commit),

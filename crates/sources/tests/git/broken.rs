@@ -218,3 +218,29 @@ fn a_watch_begins_although_refs_cannot_be_read() {
         assert_eq!(changes.next().await, Some(Change::Lost));
     });
 }
+
+#[test]
+fn a_pack_that_could_not_be_opened_is_tried_again() {
+    let sandbox = sandbox();
+    sandbox.git(&["gc", "--quiet", "--prune=now"]);
+    let packs = fs::read_dir(sandbox.work.join(".git/objects/pack")).unwrap();
+    let mut files = packs.map(|entry| entry.unwrap().path());
+    let index = files.find(|path| path.extension().is_some_and(|ending| ending == "idx")).unwrap();
+    let content = fs::read(&index).unwrap();
+    // As it is when the system has no file descriptors or no memory left.
+    fs::set_permissions(&index, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    fs::write(&index, b"").unwrap();
+    let source = sandbox.open();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        assert_unavailable(&source, "blob/main/a").await;
+        assert!(matches!(source.list(None, 10).await, Err(Error::Unavailable(_))));
+        fs::write(&index, content).unwrap();
+        let began = std::time::Instant::now();
+        while ask(&source, "blob/main/a").await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is never tried again");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(text(&source, "blob/main/a").await, "three");
+    });
+}
