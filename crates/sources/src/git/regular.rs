@@ -37,16 +37,15 @@ impl Unreadable {
 
 /// The content of a file of at most `limit` bytes; `None` if there is none, or a directory.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadable> {
-    let Some((file, metadata)) = open(path)? else { return Ok(None) };
+    let Some((mut file, metadata)) = open(path)? else { return Ok(None) };
     if metadata.len() > limit {
         return Err(Unreadable::Broken("it is too large"));
     }
-    let mut data = Vec::new();
-    // It may have grown since.
-    file.take(limit + 1).read_to_end(&mut data).map_err(Unreadable::System)?;
-    if data.len() as u64 > limit {
-        return Err(Unreadable::Broken("it is too large"));
-    }
+    let mut data = vec![0; metadata.len() as usize];
+    file.read_exact(&mut data).map_err(|cause| match cause.kind() {
+        io::ErrorKind::UnexpectedEof => Unreadable::Broken("it is being written"),
+        _ => Unreadable::System(cause),
+    })?;
     Ok(Some(Regular { data, stamp: Stamp::new(&metadata) }))
 }
 
@@ -59,25 +58,40 @@ pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
 }
 
 fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
-    // Asked before, because opening a device can have an effect; asked again after, because another file may have
-    // taken its place.
-    if regular(std::fs::metadata(path))?.is_none() {
-        return Ok(None);
+    let file = match options(Symlinks::Refuse).open(path) {
+        // Asked before, because opening a device that a link leads to can have an effect; asked again after, because
+        // another file may have taken its place.
+        Err(cause) if is_loop(&cause) => match regular(std::fs::metadata(path))? {
+            Some(_) => options(Symlinks::Follow).open(path),
+            None => return Ok(None),
+        },
+        opened => opened,
+    };
+    match file {
+        Ok(file) => Ok(regular(file.metadata())?.map(|metadata| (file, metadata))),
+        // As for the metadata.
+        Err(cause) => regular(Err(cause)).map(|_| None),
     }
+}
+
+enum Symlinks {
+    Follow,
+    Refuse,
+}
+
+fn options(symlinks: Symlinks) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags.set(OFlags::NOFOLLOW, matches!(symlinks, Symlinks::Refuse));
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
     }
-    let file = match options.open(path) {
-        Ok(file) => file,
-        // As for the metadata.
-        Err(cause) => return regular(Err(cause)).map(|_| None),
-    };
-    Ok(regular(file.metadata())?.map(|metadata| (file, metadata)))
+    #[cfg(not(unix))]
+    let _ = symlinks;
+    options
 }
 
 /// The metadata of a regular file; `None` for what is absent and for directories.
