@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::terminal::advice;
 
 /// The file that is looked for where none is named.
 const DEFAULT: &str = "libris.toml";
+
+/// The longest time that changes are gathered for.
+const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
 
 /// What to serve.
 #[derive(Debug, Args)]
@@ -73,10 +77,11 @@ pub(crate) struct Server {
     pub(crate) description: Option<String>,
     /// What a model should know about using it; a text about what is served where it is not said.
     pub(crate) instructions: Option<String>,
-    /// How many resources or templates one page of a list holds.
-    #[serde(deserialize_with = "positive")]
+    /// How many resources or templates one page of a list holds. From 1 to 10,000.
+    #[serde(deserialize_with = "page_size")]
     pub(crate) page_size: usize,
-    /// How many bytes of answers are kept in memory to be given again; 0 keeps none.
+    /// How many bytes of answers are kept in memory to be given again; 0 keeps none. At most 1 TiB.
+    #[serde(deserialize_with = "kept_bytes")]
     pub(crate) kept_bytes: u64,
 }
 
@@ -94,14 +99,14 @@ pub(crate) struct Live {
     /// The debounce window, as in `"50ms"`: changes within it cause one notification. At most an hour.
     #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
-    /// How many resources one client may subscribe to.
-    #[serde(deserialize_with = "positive")]
+    /// How many resources one client may subscribe to. From 1 to 1,000,000.
+    #[serde(deserialize_with = "subscriptions")]
     pub(crate) subscriptions: usize,
     /// How many bytes of memory the subscriptions of all clients may use.
-    #[serde(deserialize_with = "positive")]
+    #[serde(deserialize_with = "subscription_bytes")]
     pub(crate) subscription_bytes: usize,
     /// How many bytes of memory the subscriptions of one client may use.
-    #[serde(deserialize_with = "positive")]
+    #[serde(deserialize_with = "subscription_bytes")]
     pub(crate) client_subscription_bytes: usize,
 }
 
@@ -123,22 +128,46 @@ pub(crate) struct Listen {
     pub(crate) allow_origins: Vec<String>,
 }
 
-fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    match usize::deserialize(deserializer)? {
-        0 => Err(serde::de::Error::custom("it must be at least 1")),
-        number => Ok(number),
-    }
+fn page_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=10_000)
+}
+
+fn subscriptions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=1_000_000)
+}
+
+fn subscription_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=1 << 40)
+}
+
+fn kept_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    within(deserializer, 0..=1 << 40)
+}
+
+/// A number that is out of bounds would otherwise be a panic later, or take all memory.
+fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
+    deserializer: D,
+    bounds: RangeInclusive<u64>,
+) -> Result<N, D::Error> {
+    let number = i64::deserialize(deserializer)?;
+    let inside = u64::try_from(number).ok().filter(|number| bounds.contains(number));
+    inside.and_then(|number| N::try_from(number).ok()).ok_or_else(|| {
+        let (least, most) = bounds.into_inner();
+        serde::de::Error::custom(format!(
+            "`{number}` is out of bounds; hint: say a number from {least} to {most}"
+        ))
+    })
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let window = humantime::parse_duration(&text).map_err(|cause| {
+    let duration = humantime::parse_duration(&text).map_err(|cause| {
         serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
     })?;
-    if window > libris::Live::LONGEST_WINDOW {
-        return Err(serde::de::Error::custom(format!("`{text}` is longer than the hour that is allowed")));
+    match duration > LONGEST_WINDOW {
+        true => Err(serde::de::Error::custom(format!("`{text}` is out of bounds; hint: say at most `1h`"))),
+        false => Ok(duration),
     }
-    Ok(window)
 }
 
 /// A source as it is configured.

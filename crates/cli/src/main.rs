@@ -12,6 +12,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// The argument that makes this program the reaper of the commands of a server that was killed.
+#[cfg(unix)]
+const REAP: &str = "reap-commands";
+
 /// Your data as MCP resources: point it at a folder or a database, and any MCP client can list, complete
 /// and read it.
 #[derive(Debug, Parser)]
@@ -31,7 +35,17 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Not a command for people: a server starts it for itself.
+    #[cfg(unix)]
+    if std::env::args_os().nth(1).is_some_and(|first| first == REAP) {
+        libris_sources::command::reap(std::io::stdin().lock());
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
+    #[cfg(unix)]
+    if let Some(reaper) = reaper() {
+        libris_sources::command::set_reaper(reaper);
+    }
     if let Err(error) = arguments.log.start() {
         return terminal::fail(&error);
     }
@@ -54,4 +68,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => terminal::fail(&error),
     }
+}
+
+/// This program as the reaper of its commands.
+#[cfg(unix)]
+fn reaper() -> Option<std::process::Command> {
+    use std::os::unix::process::CommandExt as _;
+    // The path would lead to another program, or to none, once this one is replaced by a newer one.
+    let program = match cfg!(target_os = "linux") {
+        true => "/proc/self/exe".into(),
+        false => std::env::current_exe().ok()?,
+    };
+    let mut command = std::process::Command::new(program);
+    command.arg0("libris").arg(REAP).env_clear().current_dir("/");
+    Some(command)
 }

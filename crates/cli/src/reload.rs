@@ -1,14 +1,16 @@
 //! Reading the configuration again while it is being served.
 
 use std::io::IsTerminal as _;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use anyhow::Result;
 use libris::Catalog;
 
 use crate::config::{Opened, What};
-use crate::terminal::{describe, note};
+use crate::terminal::{advice, describe, note};
 
 /// How often the configuration file is looked at. A look is one call to the system, which is cheaper and
 /// surer than to watch a file that editors replace.
@@ -33,16 +35,20 @@ pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>
                 seen = now;
             }
         }
-        let known = open.clone();
-        let what = &what;
-        match tokio::task::block_in_place(|| what.open(&known)) {
-            Ok((_, opened)) => {
+        let renewed = tokio::task::block_in_place(|| {
+            surviving(|| {
+                let (_, opened) = what.open(&open)?;
                 let same = opened.len() == open.len()
                     && opened.iter().zip(&open).all(|(new, old)| Arc::ptr_eq(&new.source, &old.source));
                 if !same {
                     catalog.replace(opened.iter().map(|opened| opened.source.clone()).collect());
-                    open = opened;
                 }
+                Ok(opened)
+            })
+        });
+        match renewed {
+            Ok(opened) => {
+                open = opened;
                 tracing::info!("read the configuration again");
             }
             Err(error) => {
@@ -50,6 +56,20 @@ pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>
             }
         }
     }
+}
+
+/// Does what may panic, such as opening a source, and makes that an error: the server goes on, and so does the
+/// reading of later configurations.
+fn surviving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text =
+            text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+        Err(advice(
+            format!("the configuration made Libris fail: {text}"),
+            "this is a defect of Libris: please report it with what you changed in the file",
+        ))
+    })
 }
 
 /// What changes when a file changes.
@@ -83,5 +103,18 @@ impl Hangup {
             return;
         }
         std::future::pending().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::surviving;
+    use crate::terminal::describe;
+
+    #[test]
+    fn a_panic_is_an_error() {
+        let error = surviving::<()>(|| panic!("a {} too many", "semaphore")).unwrap_err();
+        assert!(describe(&error).contains("made Libris fail: a semaphore too many\nhint: "));
+        assert_eq!(surviving(|| Ok(1)).unwrap(), 1);
     }
 }

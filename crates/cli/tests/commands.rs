@@ -195,3 +195,58 @@ async fn loop_until<T>(look: impl Fn() -> Option<T>) -> T {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
+
+/// Whether a process is there and not just waiting to be collected.
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Kills all that a failed test would leave behind.
+struct Processes(Vec<u32>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for id in self.0.iter().filter(|id| is_alive(**id)) {
+            let _ = std::process::Command::new("kill").args(["-KILL", &id.to_string()]).status();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn commands_end_with_a_server_that_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("libris.toml");
+    let script = "sleep 600 & echo $$ $! > ids.tmp; mv ids.tmp ids; wait";
+    std::fs::write(
+        &config,
+        format!("[[command]]\nuri = \"slow://it\"\nrun = [\"sh\", \"-c\", '{script}']\ntimeout = \"600s\"\n"),
+    )
+    .unwrap();
+    let mut command = serve();
+    command.arg("--stdio").arg("--config").arg(&config);
+    let transport = TokioChildProcess::new(command).expect("libris starts");
+    let server = transport.id().expect("it runs");
+    let client = ().serve(transport).await.expect("a connection");
+    let reading = tokio::spawn(async move { read(&client, "slow://it").await.map(|_| ()) });
+    let ids = || {
+        let text = std::fs::read_to_string(folder.path().join("ids")).unwrap_or_default();
+        text.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<u32>>()
+    };
+    eventually("the command runs", || ids().len() == 2).await;
+    let ids = Processes(ids());
+    assert!(ids.0.iter().all(|id| is_alive(*id)));
+    let status = std::process::Command::new("kill").args(["-KILL", &server.to_string()]).status();
+    assert!(status.unwrap().success());
+    eventually("the command and what it started end", || !ids.0.iter().any(|id| is_alive(*id))).await;
+    assert!(reading.await.unwrap().is_err());
+}

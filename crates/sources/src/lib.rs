@@ -27,6 +27,16 @@ pub mod sql;
     feature = "notion",
     feature = "database"
 ))]
+mod bounds;
+#[cfg(any(
+    all(feature = "command", unix),
+    feature = "files",
+    feature = "git",
+    feature = "http",
+    feature = "inline",
+    feature = "notion",
+    feature = "database"
+))]
 mod duration;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;

@@ -17,6 +17,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) url: String,
+    /// What it said on standard error since it listens.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Program {
@@ -38,8 +40,20 @@ impl Program {
             eprintln!("{line}");
         };
         // What it says later must be read, or it would wait for it.
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
-        Self { child, url }
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = said.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                eprintln!("{line}");
+                heard.lock().unwrap().push(line);
+            }
+        });
+        Self { child, url, said }
+    }
+
+    /// How many lines it said that contain this.
+    pub(crate) fn said(&self, text: &str) -> usize {
+        self.said.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
 
     pub(crate) fn folder(folder: &Path) -> Self {

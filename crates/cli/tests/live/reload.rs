@@ -37,3 +37,38 @@ async fn the_configuration_is_read_again() {
     eventually("the third is in force", async || text().await.is_some_and(|text| text == "third")).await;
     assert!(!client.list().await.contains_key("file:///docs/"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_are_out_of_bounds_do_not_end_the_reading_of_configurations() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libris.toml");
+    std::fs::write(&file, FIRST).unwrap();
+    let program = Program::serve(&["--config", file.to_str().unwrap()]);
+    let uri = "note://one".to_owned();
+    let client = Client::connect(&program, Era::Modern, &[]).await;
+    let text = async || client.read(&uri).await.map(|contents| contents[0]["text"].clone());
+    let most = i64::MAX;
+    for (count, wrong) in [
+        format!(
+            "[[http]]\nbase = \"http://127.0.0.1:1/\"\nlimits.concurrency = {most}\nlimits.allow_private = true\n\
+             [[http.resource]]\nuri = \"a://b\"\nurl = \"b\"\n"
+        ),
+        format!("[[git]]\npath = \".\"\nmax_size = {most}\n"),
+        format!("[[files]]\npath = \".\"\ndirectory_entries = {most}\n"),
+        "[live]\nwindow = \"500000000000y\"\n".to_owned(),
+    ]
+    .iter()
+    .enumerate()
+    {
+        std::fs::write(&file, format!("{FIRST}\n{wrong}")).unwrap();
+        program.signal("HUP");
+        // Signals that arrive together are one, so this waits until the first was heard.
+        eventually("it is reported", async || program.said("out of bounds; hint: ") > count).await;
+        let before = count.checked_sub(1).map_or("first".to_owned(), |before| before.to_string());
+        assert_eq!(text().await.unwrap(), before);
+        std::fs::write(&file, FIRST.replace("first", &count.to_string())).unwrap();
+        program.signal("HUP");
+        let now = count.to_string();
+        eventually("the next is in force", async || text().await.is_some_and(|text| text == *now)).await;
+    }
+}

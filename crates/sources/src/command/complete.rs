@@ -11,6 +11,9 @@ use super::entry::{Entry, Line};
 /// For how long printed values are offered: about as long as somebody types.
 const KEPT: Duration = Duration::from_secs(5);
 
+/// How many printed values are kept: a text of short lines takes far more memory as values.
+const VALUES: usize = 10_000;
+
 /// The values to offer for a variable.
 pub(super) enum Offer {
     Fixed(Vec<String>),
@@ -59,8 +62,12 @@ impl Printed {
     async fn print(&self, entry: &Entry, name: &str) -> Result<Arc<[String]>> {
         let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);
-        let values: Arc<[String]> =
-            printed.lines().filter(|value| entry.allows(name, value)).map(str::to_owned).collect();
+        let values: Arc<[String]> = printed
+            .lines()
+            .filter(|value| entry.allows(name, value))
+            .take(VALUES)
+            .map(str::to_owned)
+            .collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((Instant::now(), values.clone()));
         Ok(values)

@@ -51,11 +51,11 @@ pub struct Config {
     /// How long the program may take, the wait for its turn included.
     #[serde(default = "ten_seconds", deserialize_with = "crate::duration::parse")]
     pub timeout: Duration,
-    /// The most bytes that are read of what it prints.
-    #[serde(default = "eight_mebibytes")]
+    /// The most bytes that are read of what it prints. At most 1 GiB.
+    #[serde(default = "eight_mebibytes", deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// How many may run at the same time.
-    #[serde(default = "four")]
+    /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
+    #[serde(default = "four", deserialize_with = "crate::bounds::processes")]
     pub concurrent: usize,
     /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
     /// 0 are failures.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libris_core::uri_template::Variables;
 use libris_core::{Error, Result, Uri, UriTemplate};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::argument::{Argument, Rule};
@@ -27,6 +27,31 @@ const PARTS: [&str; 2] = ["lines", "bytes"];
 /// The shortest time between two runs that look for changes.
 const OFTEN: Duration = Duration::from_secs(1);
 
+/// The most processes that all commands together run at once, and the most bytes that may be taken of their outputs.
+const PROCESSES: usize = 256;
+const OUTPUTS: u64 = 512 << 20;
+
+/// The bytes that one permit for outputs stands for.
+const BLOCK: u64 = 64 << 10;
+
+/// How many runs of all commands may wait for their turn.
+const QUEUE: usize = 1024;
+
+/// What all commands of a configuration share.
+pub(super) struct Room {
+    processes: Arc<Semaphore>,
+    outputs: Arc<Semaphore>,
+    queue: Semaphore,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        let semaphore = |permits| Arc::new(Semaphore::new(permits));
+        let (processes, outputs) = (semaphore(PROCESSES), semaphore((OUTPUTS / BLOCK) as usize));
+        Self { processes, outputs, queue: Semaphore::new(QUEUE) }
+    }
+}
+
 /// A command that can be run.
 pub(super) struct Entry {
     pub(super) config: Config,
@@ -36,6 +61,7 @@ pub(super) struct Entry {
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     turns: Arc<Semaphore>,
+    room: Arc<Room>,
     /// How often the output was seen to be another.
     pub(super) changes: AtomicU64,
     /// What tells the last outputs that somebody read from others, where it is watched.
@@ -96,7 +122,7 @@ fn find(program: &str, home: &Path) -> Option<PathBuf> {
 
 impl Entry {
     /// Checks a command; `home` is the folder of the configuration file, as an absolute path.
-    pub(super) fn new(config: Config, home: &Path) -> Result<Self, String> {
+    pub(super) fn new(config: Config, home: &Path, room: Arc<Room>) -> Result<Self, String> {
         let line = Line::new(&config.run, home)?;
         let template = match &config.uri {
             Place::Template(template) => Some(template.clone()),
@@ -135,6 +161,7 @@ impl Entry {
             folder,
             environment: environment(&config),
             turns: Arc::new(Semaphore::new(config.concurrent)),
+            room,
             changes: AtomicU64::new(0),
             given: Mutex::default(),
             followed: watch::Sender::default(),
@@ -270,8 +297,8 @@ impl Entry {
 
     async fn run(&self, line: &Line, arguments: Vec<String>, take: Take) -> Result<Ran> {
         let deadline = Instant::now() + self.config.timeout;
-        let permit = match timeout_at(deadline, self.turns.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => permit,
+        let permits = match timeout_at(deadline, self.turn()).await {
+            Ok(Some(permits)) => permits,
             _ => return Err(Error::Unavailable("the command is busy: try again later".into())),
         };
         let order = Order {
@@ -280,9 +307,21 @@ impl Entry {
             folder: self.folder.clone(),
             environment: self.environment.clone(),
             deadline,
-            permit,
+            permits,
         };
         process::run(order, take).await.map_err(|cause| Error::failed("run the command", cause))
+    }
+
+    /// Waits until this command may run, and there is room for what it prints; `None` where too many wait.
+    async fn turn(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+        let Room { processes, outputs, queue } = &*self.room;
+        let _waiting = queue.try_acquire().ok()?;
+        // Its own first, so that a command that is asked for much takes no room from others while it waits.
+        let turn = self.turns.clone().acquire_owned().await.ok()?;
+        let process = processes.clone().acquire_owned().await.ok()?;
+        let blocks = self.config.max_size.clamp(1, OUTPUTS).div_ceil(BLOCK) as u32;
+        let output = outputs.clone().acquire_many_owned(blocks).await.ok()?;
+        Some(vec![turn, process, output])
     }
 
     /// Whether this may be the value of a variable.
@@ -371,8 +410,8 @@ fn check_numbers(config: &Config) -> Result<(), String> {
     if config.timeout.is_zero() {
         return Err("its `timeout` must be longer than nothing".into());
     }
-    if config.concurrent == 0 || config.concurrent > Semaphore::MAX_PERMITS {
-        return Err("its `concurrent` must be at least 1".into());
+    if config.concurrent == 0 || config.concurrent > PROCESSES {
+        return Err(format!("its `concurrent` must be from 1 to {PROCESSES}"));
     }
     if config.poll.is_some_and(|poll| poll < OFTEN) {
         return Err("its `poll` must be at least `1s`".into());

@@ -8,6 +8,7 @@ mod complete;
 mod config;
 mod entry;
 mod process;
+mod reaper;
 mod take;
 mod watch;
 
@@ -27,12 +28,12 @@ use libris_core::{
 };
 
 pub use config::{Config, Meaning, Place, Printer, Values};
-pub use process::kill_all;
+pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, Form};
 use crate::range::Range;
 use crate::segment;
-use entry::{Entry, Output};
+use entry::{Entry, Output, Room};
 
 /// Commands as a source.
 pub struct Commands {
@@ -50,13 +51,14 @@ impl Commands {
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
         let mut places = HashSet::new();
+        let room = Arc::new(Room::default());
         for config in commands {
             let place = config.uri.clone();
             let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
             if !places.insert(place.as_str().to_owned()) {
                 return Err(wrong("it is there twice".into()));
             }
-            let entry = Arc::new(Entry::new(config, &home).map_err(wrong)?);
+            let entry = Arc::new(Entry::new(config, &home, room.clone()).map_err(wrong)?);
             if let Some(uri) = entry.bare()
                 && resources.insert(uri, entry.clone()).is_some()
             {

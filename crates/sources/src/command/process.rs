@@ -1,12 +1,10 @@
 //! Running a program: a group of processes of its own, within its time, with nothing left behind.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,6 +13,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::reaper;
 use super::take::{Take, Taken};
 
 /// How long a program that is told to end has until it is killed, and how long its output may stay open
@@ -35,7 +34,7 @@ pub(super) struct Order {
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) deadline: Instant,
     /// Given back when no process is left.
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) permits: Vec<OwnedSemaphorePermit>,
 }
 
 /// What came of it.
@@ -69,6 +68,7 @@ pub(super) async fn run(order: Order, take: Take) -> io::Result<Ran> {
 }
 
 async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::Result<Ran>>) {
+    reaper::prepare();
     let spawned = Command::new(order.program)
         .args(order.arguments)
         .current_dir(order.folder)
@@ -105,7 +105,7 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let _ = timeout(GRACE, child.wait()).await;
     group.kill();
     let _ = child.wait().await;
-    drop(order.permit);
+    drop(order.permits);
 }
 
 /// Takes what the program prints until it ends or enough is there.
@@ -176,23 +176,6 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) ->
     }
 }
 
-/// The groups of processes that may be running; nothing once no more may.
-static RUNNING: Mutex<Option<BTreeSet<i32>>> = Mutex::new(Some(BTreeSet::new()));
-
-fn running() -> MutexGuard<'static, Option<BTreeSet<i32>>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Kills every program that is running, and from then on every one that is started. For the end of the
-/// process, which waits for nobody: they are not in its group, so they would not hear of it.
-pub fn kill_all() {
-    for id in running().take().into_iter().flatten() {
-        if let Some(id) = Pid::from_raw(id) {
-            let _ = kill_process_group(id, Signal::KILL);
-        }
-    }
-}
-
 /// A group of processes that is killed in the end, also when a panic or the end of the runtime comes first.
 struct Group(Option<Pid>);
 
@@ -201,9 +184,8 @@ impl Group {
     fn of(leader: &Child) -> Self {
         let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let mut group = Self(id);
-        match &mut *running() {
-            Some(running) => running.extend(id.map(Pid::as_raw_pid)),
-            None => group.end(),
+        if !id.is_none_or(reaper::add) {
+            group.end();
         }
         group
     }
@@ -217,8 +199,8 @@ impl Group {
 
     /// Once only: when nobody is left, the number may be somebody else's.
     fn kill(&mut self) {
-        if let (Some(id), Some(running)) = (self.0, &mut *running()) {
-            running.remove(&id.as_raw_pid());
+        if let Some(id) = self.0 {
+            reaper::remove(id);
         }
         self.end();
     }

@@ -47,11 +47,14 @@ pub struct Config {
     /// absolute, never are. A link is shown only if both its own name and what it leads to are: one to
     /// `.git`, or to what is hidden, excluded, ignored or not included, does not exist.
     pub symlinks: bool,
-    /// The most bytes that are read at once. Larger files are read by ranges.
+    /// The most bytes that are read at once. Larger files are read by ranges. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// The most entries that reading a folder gives.
+    /// The most entries that reading a folder gives. At most 100,000.
+    #[serde(deserialize_with = "crate::bounds::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of its files that reading a folder gives.
+    /// The most bytes of its files that reading a folder gives. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
     pub directory_bytes: u64,
     /// What to say about files that match a pattern. Of several, the last that says it counts.
     #[serde(rename = "rule")]

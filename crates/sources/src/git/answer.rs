@@ -17,7 +17,7 @@ use super::pages::{
 use super::patch::Patch;
 use super::read::Reader;
 use super::refs::Refs;
-use super::repo::{Objects, fault, is_name};
+use super::repo::{Objects, is_name};
 use super::rev::{self, Resolved};
 use super::walk::DEPTH;
 use crate::media;
@@ -98,7 +98,7 @@ impl Answer<'_> {
 
     /// What an answer about the past depends on: in a shallow clone, more of it may come.
     fn history(&self, resolved: Resolved) -> Result<Basis> {
-        match self.objects.is_shallow().map_err(fault)? {
+        match self.objects.is_shallow()? {
             true => Ok(Basis { fixed: false, proof: None }),
             false => Ok(basis(resolved)),
         }

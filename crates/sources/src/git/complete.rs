@@ -156,7 +156,7 @@ impl Wanted {
 
 /// `HEAD`, branches, tags and remote branches, by their shortest names.
 fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
-    let all = refs::all(objects)?;
+    let all = refs::all(objects)?.refs;
     let mut revs = Vec::new();
     if rev::resolve(objects, LISTED)?.is_some() {
         revs.push(LISTED.to_owned());

@@ -31,11 +31,14 @@ pub struct Config {
     pub include: Vec<String>,
     /// Patterns of files and folders to leave out, at every commit: from trees, diffs and logs.
     pub exclude: Vec<String>,
-    /// The most bytes that are read at once. Larger files are read by ranges, larger diffs by paths.
+    /// The most bytes that are read at once. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// The most entries that reading a folder gives.
+    /// The most entries that reading a folder gives. At most 100,000.
+    #[serde(deserialize_with = "crate::bounds::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of its files that reading a folder gives.
+    /// The most bytes of its files that reading a folder gives. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
     pub directory_bytes: u64,
     /// The longest that one answer may take, as in `"10s"`.
     #[serde(deserialize_with = "crate::duration::parse")]

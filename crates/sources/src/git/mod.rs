@@ -11,11 +11,14 @@ mod config;
 mod describe;
 mod directory;
 mod filter;
+mod guard;
 mod history;
 mod pages;
 mod patch;
 mod read;
+mod ref_store;
 mod refs;
+mod regular;
 mod repo;
 mod rev;
 mod seen;
@@ -25,6 +28,7 @@ mod watch;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -36,6 +40,7 @@ use libris_core::{
     Template, Templates, Uri,
 };
 use tokio::sync::Semaphore;
+use tokio::time::timeout_at;
 
 pub use config::Config;
 
@@ -53,6 +58,13 @@ const LISTED: &str = "HEAD";
 /// How many tasks may work on one repository at once. Each may hold a file of some size in memory.
 const AT_ONCE: usize = 4;
 
+/// How many tasks may wait for one of those to end.
+const QUEUE: usize = 256;
+
+/// How much longer than `timeout` a caller waits for a task to notice that its time is over. One that does not is
+/// blocked by the system.
+const OVERTIME: Duration = Duration::from_secs(1);
+
 /// A git repository as a source of resources.
 pub struct Git {
     inner: Arc<Inner>,
@@ -67,6 +79,7 @@ struct Inner {
     filter: Filter,
     repo: Repo,
     at_once: Arc<Semaphore>,
+    queue: Semaphore,
 }
 
 impl Git {
@@ -78,6 +91,9 @@ impl Git {
         let shown = config.path.display();
         let path =
             std::path::absolute(&config.path).map_err(|cause| Error::failed("find the repository", cause))?;
+        check_bounds(&config)?;
+        guard::check_repository(&path)
+            .map_err(|why| Error::Unavailable(format!("the repository `{shown}` cannot be opened: {why}")))?;
         let repo = Repo::open(&path).map_err(|cause| cannot_open(&config.path, &path, &cause))?;
         let name = config.name.clone().unwrap_or_else(|| name_of(&path));
         let space = Space::new(&name)
@@ -94,10 +110,11 @@ impl Git {
             filter,
             repo,
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
+            queue: Semaphore::new(QUEUE),
             config,
         };
         // One that cannot be read is told at once, not at the first question.
-        let patience = Patience::new(inner.config.timeout, Arc::default());
+        let patience = Patience::new(Instant::now(), inner.config.timeout, Arc::default());
         refs::head(&inner.repo.objects(patience))?;
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -126,6 +143,14 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
+}
+
+/// For programs that make a configuration without reading one.
+fn check_bounds(config: &Config) -> Result<()> {
+    if config.timeout.is_zero() || config.timeout > crate::duration::LONGEST {
+        return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
+    }
+    Ok(())
 }
 
 fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
@@ -216,27 +241,41 @@ impl Inner {
         self.config.title.as_deref().unwrap_or(&self.name)
     }
 
-    /// Does work that waits for a disk, with few others at once.
+    /// Does work that waits for a disk, with few others at once, within `timeout` from now: the wait for the others
+    /// counts. Work that the system blocks keeps its place until it ends, so that there are never more threads than
+    /// places, and its caller does not wait for it.
     async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         gone: Arc<AtomicBool>,
         work: impl FnOnce(&Self, &Objects<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let permit = Arc::clone(&self.at_once).acquire_owned().await;
-        let permit = permit.map_err(|cause| Error::failed("wait for the repository", cause))?;
+        let patience = Patience::new(Instant::now(), self.config.timeout, gone);
+        let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
+        let permit = match Arc::clone(&self.at_once).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _queued = self.queue.try_acquire().map_err(|_| busy())?;
+                let permit = timeout_at(patience.until().into(), Arc::clone(&self.at_once).acquire_owned());
+                permit
+                    .await
+                    .map_err(|_| busy())?
+                    .map_err(|cause| Error::failed("wait for the repository", cause))?
+            }
+        };
+        let until = patience.until() + OVERTIME;
         let inner = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let patience = Patience::new(inner.config.timeout, gone);
-            // One that is gone is not an empty one.
-            if !inner.repo.own().join("HEAD").exists() {
-                return Err(Error::Unavailable(format!("the repository `{}` is not there now", inner.name)));
-            }
+            inner.repo.check(&inner.name)?;
             work(&inner, &inner.repo.objects(patience))
         });
-        match task.await {
-            Ok(result) => result,
-            Err(cause) => Err(Error::failed("finish reading the repository", cause)),
+        match timeout_at(until.into(), task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(cause)) => Err(Error::failed("finish reading the repository", cause)),
+            Err(_) => {
+                tracing::warn!(name = self.name, "a read of the repository is blocked by the system");
+                Err(Error::Unavailable(format!("the repository `{}` does not answer", self.name)))
+            }
         }
     }
 
@@ -354,5 +393,81 @@ impl Inner {
             resources.push(resource);
         }
         Ok(resources)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use libris_core::{Error, Result};
+
+    use super::{AT_ONCE, Config, Git, QUEUE};
+
+    /// The repository that git makes, without the program.
+    fn repository(timeout: Duration) -> (tempfile::TempDir, Git) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["objects", "refs"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let git = Git::open(Config { timeout, name: Some("repo".into()), ..Config::new(folder.path()) });
+        (folder, git.unwrap())
+    }
+
+    fn is_unavailable<T>(result: &Result<T>, why: &str) -> bool {
+        matches!(result, Err(Error::Unavailable(said)) if said.contains(why))
+    }
+
+    #[tokio::test]
+    async fn work_that_is_blocked_keeps_its_place_and_holds_up_nobody() {
+        let (_folder, git) = repository(Duration::from_millis(200));
+        let git = Arc::new(git);
+        let mut release = Vec::new();
+        let mut blocked = Vec::new();
+        for _ in 0..AT_ONCE {
+            let (send, receive) = mpsc::channel::<()>();
+            release.push(send);
+            let git = Arc::clone(&git);
+            blocked.push(tokio::spawn(async move {
+                git.blocking(move |_, _| Ok(receive.recv_timeout(Duration::from_secs(60)))).await
+            }));
+        }
+        while git.inner.at_once.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let queued = (0..QUEUE + 10).map(|_| git.blocking(|_, _| Ok(())));
+        let queued = futures_util::future::join_all(queued).await;
+        assert!(queued.iter().all(|result| is_unavailable(result, "busy")));
+        for task in blocked {
+            assert!(is_unavailable(&task.await.unwrap(), "does not answer"));
+        }
+        // Nobody waits for them any more, but their threads are still there.
+        assert_eq!(git.inner.at_once.available_permits(), 0);
+        drop(release);
+        while git.inner.at_once.available_permits() < AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+        assert!(git.blocking(|_, _| Ok(())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_than_there_is_room_for() {
+        let (_folder, git) = repository(Duration::from_secs(60));
+        let git = Arc::new(git);
+        let all = Arc::clone(&git.inner.at_once).acquire_many_owned(AT_ONCE as u32).await.unwrap();
+        let mut queued = tokio::task::JoinSet::new();
+        for _ in 0..QUEUE {
+            let git = Arc::clone(&git);
+            queued.spawn(async move { git.blocking(|_, _| Ok(())).await });
+        }
+        while git.inner.queue.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = tokio::time::timeout(Duration::from_secs(20), git.blocking(|_, _| Ok(()))).await;
+        assert!(is_unavailable(&refused.expect("it waits"), "busy"));
+        drop(all);
+        assert!(queued.join_all().await.iter().all(Result::is_ok));
     }
 }

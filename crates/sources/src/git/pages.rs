@@ -290,6 +290,13 @@ pub(super) fn refs_markdown(space: &Space, name: &str, refs: &Refs) -> String {
     if refs.more > 0 {
         let _ = writeln!(out, "\n… and {} more.", refs.more);
     }
+    match refs.unreadable {
+        0 => {}
+        1 => out.push_str("\n1 ref cannot be read.\n"),
+        count => {
+            let _ = writeln!(out, "\n{count} refs cannot be read.");
+        }
+    }
     out
 }
 
@@ -308,5 +315,6 @@ pub(super) fn refs_json(refs: &Refs) -> Value {
         "head": { "branch": refs.head, "commit": refs.head_commit.map(|id| id.to_string()) },
         "refs": all.collect::<Vec<_>>(),
         "more": refs.more,
+        "unreadable": refs.unreadable,
     })
 }

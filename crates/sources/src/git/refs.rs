@@ -4,7 +4,8 @@ use gix::ObjectId;
 use libris_core::Result;
 
 use super::pages::Commit;
-use super::repo::{Objects, fault};
+use super::ref_store::{AllRefs, Target};
+use super::repo::Objects;
 use super::rev::{SHOWN, by_name, candidates, peel};
 
 /// How many refs one page tells of.
@@ -18,6 +19,8 @@ pub(super) struct Refs {
     pub(super) all: Vec<Ref>,
     /// How many there are beside those.
     pub(super) more: usize,
+    /// How many are there and cannot be read.
+    pub(super) unreadable: usize,
 }
 
 /// A branch or tag.
@@ -46,35 +49,22 @@ pub(super) fn shortest(name: &str) -> &str {
     SHOWN.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
-/// The full names of all refs that are shown, with what they lead to: a commit or a tag.
-pub(super) fn all(objects: &Objects<'_>) -> Result<Vec<(String, ObjectId)>> {
-    let platform = objects.references().map_err(fault)?;
-    let mut all = Vec::new();
-    for kind in SHOWN {
-        objects.patience.check()?;
-        for reference in platform.prefixed(kind).map_err(fault)? {
-            // One that is broken hides none of the others.
-            let Ok(mut reference) = reference else { continue };
-            let Ok(name) = std::str::from_utf8(reference.name().as_bstr()).map(str::to_owned) else {
-                continue;
-            };
-            let Ok(id) = reference.follow_to_object() else { continue };
-            all.push((name, id.detach()));
-        }
-    }
-    all.sort();
-    Ok(all)
+/// All refs that are shown.
+pub(super) fn all(objects: &Objects<'_>) -> Result<AllRefs> {
+    objects.refs().all(&SHOWN, &objects.patience)
 }
 
 /// The full name of the branch that `HEAD` is, where it is one.
 pub(super) fn head(objects: &Objects<'_>) -> Result<Option<String>> {
-    let name = objects.head_name().map_err(fault)?;
-    Ok(name.map(|name| name.as_bstr().to_string()))
+    Ok(match objects.refs().head()? {
+        Target::Symbolic(name) => Some(name),
+        Target::Object(_) => None,
+    })
 }
 
 impl Refs {
     pub(super) fn read(objects: &Objects<'_>) -> Result<Self> {
-        let names = all(objects)?;
+        let AllRefs { refs: names, unreadable } = all(objects)?;
         let is_there = |name: &str| names.binary_search_by(|(other, _)| other.as_str().cmp(name)).is_ok();
         let mut refs = Vec::new();
         let mut seen = 0;
@@ -96,6 +86,7 @@ impl Refs {
             });
         }
         let head = head(objects)?.map(|name| shortest(&name).to_owned());
-        Ok(Self { head, head_commit: by_name(objects, "HEAD")?, all: refs, more: names.len() - seen })
+        let head_commit = by_name(objects, "HEAD")?;
+        Ok(Self { head, head_commit, all: refs, more: names.len() - seen, unreadable })
     }
 }

@@ -1,10 +1,10 @@
 //! The repository itself: opened once, without the environment and without programs, with bounded memory.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gix::ObjectId;
@@ -14,7 +14,10 @@ use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Error, Result, Uri};
 
 use super::directory::{Directory, Weight};
+use super::guard::{self, Alternates};
 use super::history::Window;
+use super::ref_store::RefStore;
+use super::regular::{self, Stamp};
 
 /// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
 const OBJECTS: usize = 8 * 1024 * 1024;
@@ -27,16 +30,29 @@ const ENTRIES: u64 = 200_000;
 const WINDOWS: usize = 4;
 const ANCESTORS: usize = 1000;
 
+/// The shortest time between two attempts to open a repository again in which objects are missing.
+const REOPENED: Duration = Duration::from_secs(3);
+
 /// The most that one object may make the library reserve.
 const RESERVED: usize = 256 * 1024 * 1024;
 
+/// The most bytes of the file that says where a shallow clone ends: some 400,000 commits.
+const SHALLOW: u64 = 16 * 1024 * 1024;
+
 /// A repository that many may use at once.
 pub(super) struct Repo {
-    shared: gix::ThreadSafeRepository,
+    path: PathBuf,
+    /// Where `HEAD` is.
+    own: PathBuf,
+    /// Where the branches and tags are: elsewhere for a linked working tree.
+    common: PathBuf,
+    shared: Mutex<Shared>,
     /// Whether others may write it without this system knowing.
     remote: bool,
-    /// Handles that nobody uses now, with what they remember.
-    idle: Mutex<Vec<gix::Repository>>,
+    refs: RefStore,
+    alternates: Alternates,
+    /// The commits that a shallow clone ends at, sorted, as they were read last.
+    shallow: Mutex<Option<(Stamp, Arc<[ObjectId]>)>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
     /// When the files of some commits last changed.
     windows: quick_cache::sync::Cache<ObjectId, Arc<Window>>,
@@ -44,18 +60,45 @@ pub(super) struct Repo {
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
-impl Repo {
-    pub(super) fn open(path: &Path) -> gix::Result<Self> {
+/// What the library has open.
+struct Shared {
+    repository: gix::ThreadSafeRepository,
+    /// Handles that nobody uses now, with what they remember.
+    idle: Vec<gix::Repository>,
+    /// Generation: bumped when the repository is opened again.
+    generation: u64,
+    opened: Instant,
+    /// Whether an object was missing since then. The library does not look again at a pack that it failed to open
+    /// once, for want of file descriptors or memory, so everything in it would be missing for good.
+    suspect: bool,
+}
+
+impl Shared {
+    fn open(path: &Path, generation: u64) -> gix::Result<Self> {
         // Nothing of the environment or of the user's configuration is read, and nothing here asks for what would
         // run a program.
         let options = gix::open::Options::isolated()
             .config_overrides([format!("gitoxide.objects.allocLimit={RESERVED}")]);
-        let shared = options.open(path)?;
-        let remote = is_remote(shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir()));
+        let repository = options.open(path)?;
+        Ok(Self { repository, idle: Vec::new(), generation, opened: Instant::now(), suspect: false })
+    }
+}
+
+impl Repo {
+    pub(super) fn open(path: &Path) -> gix::Result<Self> {
+        let opened = Shared::open(path, 0)?;
+        let shared = &opened.repository;
+        let common = shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir());
+        let hash = shared.to_thread_local().object_hash();
         Ok(Self {
-            shared,
-            remote,
-            idle: Mutex::default(),
+            path: path.to_owned(),
+            own: shared.git_dir().to_owned(),
+            common: common.to_owned(),
+            remote: is_remote(common),
+            refs: RefStore::new(shared.git_dir(), common, hash),
+            alternates: Alternates::new(common),
+            shallow: Mutex::default(),
+            shared: Mutex::new(opened),
             directories: quick_cache::sync::Cache::with_weighter(1000, ENTRIES, Weight),
             windows: quick_cache::sync::Cache::new(WINDOWS),
             ancestors: quick_cache::sync::Cache::new(ANCESTORS),
@@ -64,24 +107,84 @@ impl Repo {
 
     /// Where `HEAD` is.
     pub(super) fn own(&self) -> &Path {
-        self.shared.git_dir()
+        &self.own
     }
 
     /// Where the branches and tags are: elsewhere for a linked working tree.
     pub(super) fn common(&self) -> &Path {
-        self.shared.common_dir.as_deref().unwrap_or_else(|| self.shared.git_dir())
+        &self.common
+    }
+
+    /// Fails where the repository is gone, or holds a file that the library must not open.
+    pub(super) fn check(&self, name: &str) -> Result<()> {
+        // One that is gone is not an empty one.
+        match Stamp::of(&self.own().join("HEAD")) {
+            Ok(Some(_)) => self.alternates.check(),
+            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` is not there now"))),
+            Err(cause) => Err(Error::failed("read the repository", cause)),
+        }
+    }
+
+    /// The commits that a shallow clone ends at, sorted; none for other repositories.
+    fn shallow(&self) -> Result<Arc<[ObjectId]>> {
+        const NAME: &str = "shallow";
+        let path = self.common().join(NAME);
+        let stamp = Stamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
+        let Some(stamp) = stamp else { return Ok(Arc::default()) };
+        let mut cached = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, commits)) = &*cached
+            && *of == stamp
+        {
+            return Ok(commits.clone());
+        }
+        let file = regular::read(&path, SHALLOW).map_err(|cause| cause.of(NAME))?;
+        let Some(file) = file else { return Ok(Arc::default()) };
+        let lines = file.data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let ids = lines.filter(|line| !line.is_empty()).map(ObjectId::from_hex);
+        let mut commits = ids.collect::<Result<Vec<_>, _>>().map_err(fault)?;
+        commits.sort();
+        let commits: Arc<[ObjectId]> = commits.into();
+        *cached = Some((file.stamp, commits.clone()));
+        Ok(commits)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reopen(&self, shared: &mut Shared) {
+        shared.opened = Instant::now();
+        shared.suspect = false;
+        let checked = guard::check_repository(&self.path);
+        let opened = checked.and_then(|()| {
+            Shared::open(&self.path, shared.generation + 1).map_err(|cause| cause.to_string())
+        });
+        match opened {
+            Ok(opened) => *shared = opened,
+            Err(why) => tracing::warn!(why, "the repository cannot be opened again"),
+        }
     }
 
     /// A handle for one task.
     pub(super) fn objects(&self, patience: Patience) -> Objects<'_> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let handle = idle.unwrap_or_else(|| {
-            let mut handle = self.shared.to_thread_local();
+        let mut shared = self.shared();
+        if shared.suspect && shared.opened.elapsed() > REOPENED {
+            self.reopen(&mut shared);
+        }
+        let handle = shared.idle.pop().unwrap_or_else(|| {
+            let mut handle = shared.repository.to_thread_local();
             handle.object_cache_size(OBJECTS);
             handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTAS)));
             handle
         });
-        Objects { handle: Some(handle), repo: self, patience, decoded: Cell::new(0) }
+        Objects {
+            handle: Some(handle),
+            repo: self,
+            patience,
+            generation: shared.generation,
+            decoded: Cell::new(0),
+            shallow: OnceCell::new(),
+        }
     }
 }
 
@@ -95,8 +198,13 @@ pub(super) struct Patience {
 
 impl Patience {
     /// `gone` tells that nobody waits any more.
-    pub(super) fn new(limit: Duration, gone: Arc<AtomicBool>) -> Self {
-        Self { until: Instant::now() + limit, limit, gone }
+    pub(super) fn new(from: Instant, limit: Duration, gone: Arc<AtomicBool>) -> Self {
+        Self { until: from + limit, limit, gone }
+    }
+
+    /// When it ends.
+    pub(super) fn until(&self) -> Instant {
+        self.until
     }
 
     /// An error once it has ended. Nobody can stop a blocking task but itself.
@@ -119,13 +227,20 @@ pub(super) struct Objects<'r> {
     handle: Option<gix::Repository>,
     repo: &'r Repo,
     pub(super) patience: Patience,
+    /// Generation of the repository that the handle is of.
+    generation: u64,
     decoded: Cell<u64>,
+    /// The commits that a shallow clone ends at, for all of this task.
+    shallow: OnceCell<Arc<[ObjectId]>>,
 }
 
 impl Drop for Objects<'_> {
     fn drop(&mut self) {
         // There are never more than are used at once, which is bounded.
-        self.repo.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.handle.take());
+        let mut shared = self.repo.shared();
+        if shared.generation == self.generation {
+            shared.idle.extend(self.handle.take());
+        }
     }
 }
 
@@ -157,6 +272,19 @@ pub(super) struct Entry {
 pub(super) type Named = (Vec<u8>, Entry);
 
 impl Objects<'_> {
+    /// What went wrong with an object that must be there.
+    fn fault(&self, cause: gix::Error) -> Error {
+        if cause.is_not_found() {
+            self.suspect();
+        }
+        fault(cause)
+    }
+
+    /// Notes that an object is missing that must be there.
+    pub(super) fn suspect(&self) {
+        self.repo.shared().suspect = true;
+    }
+
     /// Whether others may write the repository without this system knowing.
     pub(super) fn is_remote(&self) -> bool {
         self.repo.remote
@@ -177,7 +305,7 @@ impl Objects<'_> {
     /// A commit; its parents are left out where a shallow clone ends.
     pub(super) fn node(&self, id: ObjectId) -> Result<Node> {
         self.patience.check()?;
-        let object = self.find_object(id).map_err(fault)?;
+        let object = self.find_object(id).map_err(|cause| self.fault(cause))?;
         if object.kind != ObjectKind::Commit {
             return Err(damaged("a commit is something else"));
         }
@@ -190,8 +318,24 @@ impl Objects<'_> {
 
     /// Whether a shallow clone ends at this commit.
     pub(super) fn is_boundary(&self, id: ObjectId) -> Result<bool> {
-        let shallow = self.shallow_commits().map_err(fault)?;
-        Ok(shallow.is_some_and(|commits| commits.binary_search(&id).is_ok()))
+        Ok(self.boundaries()?.binary_search(&id).is_ok())
+    }
+
+    /// Whether this is a shallow clone.
+    pub(super) fn is_shallow(&self) -> Result<bool> {
+        Ok(!self.boundaries()?.is_empty())
+    }
+
+    fn boundaries(&self) -> Result<&[ObjectId]> {
+        if let Some(known) = self.shallow.get() {
+            return Ok(known);
+        }
+        let read = self.repo.shallow()?;
+        Ok(self.shallow.get_or_init(|| read))
+    }
+
+    pub(super) fn refs(&self) -> &RefStore {
+        &self.repo.refs
     }
 
     /// The entries of a tree in the order of git, without those whose names lead elsewhere.
@@ -222,7 +366,7 @@ impl Objects<'_> {
 
     fn tree_object(&self, id: ObjectId) -> Result<gix::Object<'_>> {
         self.patience.check()?;
-        let object = self.find_object(id).map_err(fault)?;
+        let object = self.find_object(id).map_err(|cause| self.fault(cause))?;
         if object.kind != ObjectKind::Tree {
             return Err(damaged("a tree is something else"));
         }

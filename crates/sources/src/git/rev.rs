@@ -115,16 +115,14 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
 
 /// The commit that a ref of this full name leads to.
 pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<ObjectId>> {
-    let found = objects.try_find_reference(name).map_err(fault)?;
-    // The library tries other names too.
-    let Some(mut reference) = found.filter(|reference| reference.name().as_bstr() == name) else {
-        return Ok(None);
-    };
-    match reference.follow_to_object() {
-        Ok(id) => peel(objects, id.detach()),
-        // It leads to a branch that has no commit yet.
-        Err(cause) if cause.is_not_found() => Ok(None),
-        Err(cause) => Err(fault(cause)),
+    let Some(id) = objects.refs().follow(name)? else { return Ok(None) };
+    match peel(objects, id)? {
+        // A branch without its commit is damaged, and not an empty one.
+        None if objects.size(id)?.is_none() => {
+            objects.suspect();
+            Err(Error::Unavailable(format!("the repository does not hold what `{name}` leads to")))
+        }
+        commit => Ok(commit),
     }
 }
 

@@ -1,17 +1,14 @@
-//! Knowing that a name still stands for the same commit: the files that say so are the same.
+//! Evidence that a name still stands for the same commit: the files that say so are the same.
 
-use std::fs;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use libris_core::Proof;
 
+use super::ref_store::LOOSE;
+use super::regular::{self, Stamp, Unreadable};
 use super::repo::Objects;
 use super::rev::candidates;
-
-/// The most of a ref's file that is looked at; git writes one line.
-const LINE: u64 = 1024;
 
 /// How many refs may lead from one to the next.
 const LINKS: usize = 5;
@@ -22,15 +19,17 @@ pub(super) struct Seen {
     refs: Vec<(PathBuf, Option<Vec<u8>>)>,
     packed: PathBuf,
     stamp: Option<Stamp>,
-    remote: bool,
+    /// Whether nothing can be proven: a file could not be read, or others may write unseen.
+    unprovable: bool,
 }
 
 impl Seen {
     pub(super) fn of(objects: &Objects<'_>, name: &str) -> Self {
         let (own, common) = (objects.git_dir(), objects.common_dir());
         let packed = common.join("packed-refs");
-        let mut seen =
-            Self { refs: Vec::new(), stamp: Stamp::of(&packed), packed, remote: objects.is_remote() };
+        let stamp = Stamp::of(&packed);
+        let unprovable = objects.is_remote() || stamp.is_err();
+        let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
             seen.look(own, common, &full, LINKS);
         }
@@ -39,7 +38,10 @@ impl Seen {
 
     fn look(&mut self, own: &Path, common: &Path, name: &str, links: usize) {
         let path = if name == "HEAD" { own.join(name) } else { common.join(name) };
-        let held = line(&path);
+        let Ok(held) = content(&path) else {
+            self.unprovable = true;
+            return;
+        };
         let next = held.as_deref().and_then(|line| line.strip_prefix(b"ref: ")).map(<[u8]>::trim_ascii);
         if let Some(Ok(next)) = next.map(std::str::from_utf8)
             && links > 0
@@ -51,43 +53,19 @@ impl Seen {
         self.refs.push((path, held));
     }
 
-    /// A proof that the name stands for what it stood for. None where others may write unseen.
+    /// A proof that the name stands for what it stood for; `None` where that cannot be told.
     pub(super) fn prove(self) -> Option<Proof> {
-        (!self.remote).then(|| Proof::new(move || self.holds()))
+        (!self.unprovable).then(|| Proof::new(move || self.holds()))
     }
 
     fn holds(&self) -> bool {
-        self.refs.iter().all(|(path, held)| line(path) == *held) && Stamp::of(&self.packed) == self.stamp
+        // What cannot be read now proves nothing, even where nothing was there before.
+        let same = |(path, held): &(PathBuf, Option<Vec<u8>>)| content(path).is_ok_and(|now| now == *held);
+        let same_stamp = |now: io::Result<Option<Stamp>>| now.is_ok_and(|now| now == self.stamp);
+        self.refs.iter().all(same) && same_stamp(Stamp::of(&self.packed))
     }
 }
 
-fn line(path: &Path) -> Option<Vec<u8>> {
-    let mut line = Vec::new();
-    fs::File::open(path).ok()?.take(LINE).read_to_end(&mut line).ok()?;
-    Some(line)
-}
-
-/// What tells one state of a file or folder from another. Git replaces files and never writes into them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    pub(super) modified: Option<SystemTime>,
-    size: u64,
-    inode: u64,
-}
-
-impl Stamp {
-    pub(super) fn of(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Self { modified: metadata.modified().ok(), size: metadata.len(), inode: inode(&metadata) })
-    }
-}
-
-#[cfg(unix)]
-fn inode(metadata: &fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(metadata)
-}
-
-#[cfg(not(unix))]
-fn inode(_: &fs::Metadata) -> u64 {
-    0
+fn content(path: &Path) -> Result<Option<Vec<u8>>, Unreadable> {
+    Ok(regular::read(path, LOOSE)?.map(|regular| regular.data))
 }

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 use super::compare::{Compare, Difference};
 use super::pages::escaped;
 use super::refs::{self, shortest};
+use super::regular::Stamp;
 use super::repo::{Entry, Objects};
 use super::rev::{SHOWN, candidates, peel};
-use super::seen::Stamp;
 use super::{Inner, LISTED};
 
 /// The most changes that are told one by one. Beyond, whoever listens had better look again.
@@ -32,6 +32,12 @@ const WAITING: usize = 1000;
 
 /// The shortest time between two looks.
 const BREATH: Duration = Duration::from_millis(10);
+
+/// How long the first look at the refs may take. After it, whoever listens is told to look again once they are read.
+const FIRST: Duration = Duration::from_secs(2);
+
+/// The most folders of refs whose times are compared. Beyond, the refs are read at each look.
+const FOLDERS: usize = 10_000;
 
 /// For how long after a change there may be another that leaves no trace in the times of files.
 const UNSETTLED: Duration = Duration::from_secs(2);
@@ -51,8 +57,27 @@ impl Stream for Changes {
 pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let (send, receive) = mpsc::channel(WAITING);
     let mut pulse = Pulse::default();
-    pulse.beats(&inner);
-    let mut state = inner.blocking(Arc::default(), |_, objects| State::read(objects)).await?;
+    let first = inner.blocking(Arc::default(), |inner, objects| {
+        let mut pulse = Pulse::default();
+        pulse.beats(inner);
+        Ok((pulse, State::read(objects)?))
+    });
+    // A repository that cannot be read now must not keep anybody from hearing of others.
+    let mut state = match tokio::time::timeout(FIRST, first).await {
+        Ok(Ok((beating, state))) => {
+            pulse = beating;
+            Some(state)
+        }
+        failed => {
+            let cause = failed.err().map(|_| "it takes too long");
+            tracing::warn!(
+                name = inner.name,
+                ?cause,
+                "the refs cannot be read now, and are watched once they can"
+            );
+            None
+        }
+    };
     tokio::spawn(async move {
         loop {
             tokio::select! {
@@ -66,14 +91,16 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 }
                 let now = State::read(objects)?;
                 // What takes too long to tell is lost, rather than tried again and again.
-                let changes = was.until(&now, inner, objects).unwrap_or_else(|_| vec![Change::Lost]);
+                let changes =
+                    was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.until(&now, inner, objects));
+                let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
                 Ok((beating, Some((changes, now))))
             });
             match looked.await {
                 Ok((beating, None)) => pulse = beating,
                 Ok((beating, Some((changes, now)))) => {
                     pulse = beating;
-                    state = now;
+                    state = Some(now);
                     for change in changes {
                         if send.send(change).await.is_err() {
                             return;
@@ -101,7 +128,9 @@ struct Pulse {
 impl Pulse {
     /// Whether anything may have changed since the last time.
     fn beats(&mut self, inner: &Inner) -> bool {
-        let same = self.settled && self.stamps.iter().all(|(path, stamp)| Stamp::of(path) == *stamp);
+        let is_same =
+            |(path, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(path).is_ok_and(|now| now == *stamp);
+        let same = self.settled && self.stamps.iter().all(is_same);
         if same {
             return false;
         }
@@ -110,18 +139,29 @@ impl Pulse {
         for kind in SHOWN {
             folders(&inner.repo.common().join(kind), &mut paths);
         }
-        self.stamps = paths.into_iter().map(|path| (path.clone(), Stamp::of(&path))).collect();
+        let known = paths.len() < FOLDERS;
+        let mut failed = false;
+        let stamp = |path: PathBuf| {
+            let stamp = Stamp::of(&path);
+            failed |= stamp.is_err();
+            (path, stamp.ok().flatten())
+        };
+        self.stamps = paths.into_iter().map(stamp).collect();
         let old = |stamp: &Stamp| {
             let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
             age.is_some_and(|age| age > UNSETTLED)
         };
-        self.settled = self.stamps.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(old));
+        self.settled =
+            known && !failed && self.stamps.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(old));
         true
     }
 }
 
-/// A folder and all that are in it.
+/// A folder and all that are in it, up to a limit.
 fn folders(path: &Path, found: &mut Vec<PathBuf>) {
+    if found.len() >= FOLDERS {
+        return;
+    }
     found.push(path.to_owned());
     let Ok(entries) = std::fs::read_dir(path) else { return };
     for entry in entries.flatten() {
@@ -148,7 +188,7 @@ enum Head {
 
 impl State {
     fn read(objects: &Objects<'_>) -> Result<Self> {
-        let refs = refs::all(objects)?.into_iter().collect();
+        let refs = refs::all(objects)?.refs.into_iter().collect();
         let head = match refs::head(objects)? {
             Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
             _ => Head::Detached(super::rev::by_name(objects, LISTED)?),

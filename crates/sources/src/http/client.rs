@@ -71,7 +71,7 @@ impl Client {
             .pool_idle_timeout(IDLE)
             .http1_max_headers(HEADERS)
             .build(connector);
-        let turns = Semaphore::new(limits.concurrency.max(1));
+        let turns = Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
 

@@ -80,11 +80,14 @@ pub struct Limits {
     /// For how long a request may take, from waiting for its turn to the last byte of the answer.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub timeout: Duration,
-    /// The most bytes of an answer, after it was unpacked.
+    /// The most bytes of an answer, after it was unpacked. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// How many redirects within the same origin are followed.
+    /// How many redirects within the same origin are followed. At most 20.
+    #[serde(deserialize_with = "crate::bounds::redirects")]
     pub redirects: usize,
-    /// How many requests are under way at once.
+    /// How many requests are under way at once. From 1 to 1,024.
+    #[serde(deserialize_with = "crate::bounds::concurrency")]
     pub concurrency: usize,
     /// Whether addresses that are not public may be asked.
     pub allow_private: bool,
@@ -119,7 +122,8 @@ pub struct Caching {
     /// For how long an answer that is fresh no more is given while no new one can be had.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub stale_if_error: Duration,
-    /// How many bytes of answers are kept.
+    /// How many bytes of answers are kept. At most 1 TiB.
+    #[serde(deserialize_with = "crate::bounds::cache_bytes")]
     pub bytes: u64,
     /// Who may share an answer: `"private"` or `"public"`. One that says `private` itself stays so.
     pub scope: Scope,

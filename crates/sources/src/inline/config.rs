@@ -30,7 +30,8 @@ pub struct Config {
     /// The templates.
     #[serde(rename = "template")]
     pub templates: Vec<Entry<UriTemplate>>,
-    /// The most bytes that are read from a `file`.
+    /// The most bytes that are read from a `file`. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
     /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
     #[serde(deserialize_with = "crate::duration::parse")]

@@ -29,9 +29,11 @@ pub struct Config {
     /// For how long a request is tried again where Notion asks to wait or is not there.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub patience: Duration,
-    /// How many requests may be under way at the same time.
+    /// How many requests may be under way at the same time. From 1 to 1,024.
+    #[serde(deserialize_with = "crate::bounds::concurrency")]
     pub concurrent: usize,
-    /// The most bytes that Notion may send for one page or one database.
+    /// The most bytes that Notion may send for one page or one database. At most 1 GiB.
+    #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
 }
 

@@ -35,7 +35,7 @@ fn mistakes_are_explained() {
     assert_snapshot!(with("folder = \"nowhere\""), @"the command `a://{b}{?c}`: its folder `nowhere` is not there");
     assert_snapshot!(with("inherit = [\"A=B\"]"), @"the command `a://{b}{?c}`: `A=B` is no name for a variable of the environment");
     assert_snapshot!(with("timeout = \"0s\""), @"the command `a://{b}{?c}`: its `timeout` must be longer than nothing");
-    assert_snapshot!(with("concurrent = 0"), @"the command `a://{b}{?c}`: its `concurrent` must be at least 1");
+    assert_snapshot!(with("concurrent = 0"), @"`0` is out of bounds; hint: say a number from 1 to 256");
     assert_snapshot!(with("poll = \"5ms\""), @"the command `a://{b}{?c}`: its `poll` must be at least `1s`");
     assert_snapshot!(with("exit = { 256 = \"ok\" }"), @"`256` is not an exit code: they go from 0 to 255");
     assert_snapshot!(with("exit = { 1 = \"fine\" }"), @"unknown variant `fine`, expected one of `ok`, `not-found`, `denied`, `invalid`, `unavailable`");

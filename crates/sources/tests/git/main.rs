@@ -1,5 +1,7 @@
 //! Git repositories, made here with the `git` program and read without it.
 
+#[cfg(unix)]
+mod broken;
 mod complete;
 mod contract;
 mod inject;

@@ -160,3 +160,35 @@ async fn what_is_no_repository_is_explained() {
     assert!(said("nothing").contains("there is no such folder"));
     assert!(Git::open(libris_sources::git::Config::default()).is_err());
 }
+
+#[tokio::test]
+async fn a_git_file_is_followed_to_a_repository_that_names_it_in_turn() {
+    let sandbox = Sandbox::with(&[("a", "a")]);
+    let other = sandbox.dir.path().join("linked");
+    sandbox.git(&["worktree", "add", "--quiet", "--detach", other.to_str().unwrap()]);
+    assert_eq!(text(&Git::open(config(&other)).unwrap(), "blob/HEAD/a").await, "a");
+    run(sandbox.dir.path(), &["clone", "--quiet", "repo", "library"]);
+    let library = sandbox.dir.path().join("library");
+    sandbox.git(&["submodule", "--quiet", "add", library.to_str().unwrap(), "deep/library"]);
+    let submodule = sandbox.work.join("deep/library");
+    assert!(submodule.join(".git").is_file());
+    assert_eq!(text(&Git::open(config(&submodule)).unwrap(), "blob/HEAD/a").await, "a");
+}
+
+#[tokio::test]
+async fn a_folder_cannot_choose_a_repository_that_does_not_know_it() {
+    let sandbox = Sandbox::with(&[("secret", "a")]);
+    let git = sandbox.work.join(".git");
+    let planted = sandbox.dir.path().join("planted");
+    std::fs::create_dir(&planted).unwrap();
+    std::fs::write(planted.join(".git"), format!("gitdir: {}\n", git.display())).unwrap();
+    let said = Git::open(config(&planted)).err().unwrap().to_string();
+    assert!(said.contains("does not name it in turn; hint: "), "{said}");
+    std::fs::remove_file(planted.join(".git")).unwrap();
+    run(&planted, &["init", "--quiet"]);
+    std::fs::write(planted.join(".git/commondir"), git.to_str().unwrap()).unwrap();
+    let said = Git::open(config(&planted)).err().unwrap().to_string();
+    assert!(said.contains("has no such linked working tree"), "{said}");
+    // Whoever means that repository says so.
+    assert_eq!(text(&Git::open(config(&git)).unwrap(), "blob/HEAD/secret").await, "a");
+}

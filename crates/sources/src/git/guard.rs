@@ -1,0 +1,208 @@
+//! Checks the files that the git library opens by itself: they must be small regular files, and not lead to another
+//! repository unseen.
+//!
+//! The check is by path, shortly before the library opens the file. Whoever replaces a file within that moment can
+//! still block one thread; [`blocking`](super::Inner::blocking) bounds what that costs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use gix::config::File as ConfigFile;
+use libris_core::{Error, Result};
+
+use super::ref_store::{LOOSE, PACKED};
+use super::regular::{self, Stamp, Unreadable, is_absent};
+
+/// The most bytes of a configuration file.
+const CONFIG: u64 = 4 * 1024 * 1024;
+
+/// The most bytes of a file that holds paths.
+const PATHS: u64 = 64 * 1024;
+
+/// The most object folders that a repository may borrow from.
+const BORROWED: usize = 64;
+
+/// The most replaced objects.
+const REPLACED: usize = 100_000;
+
+/// Checks that the library can open the repository at a path, and says why not.
+pub(super) fn check_repository(path: &Path) -> Result<(), String> {
+    let inside = path.join(".git");
+    let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+    let root = if path.ends_with(".git") || !is_there(&inside) { path } else { &inside };
+    let own = match named_folder(root)? {
+        Some(folder) => {
+            check_git_file(root, &folder)?;
+            folder
+        }
+        None => root.to_owned(),
+    };
+    let common = common_folder(&own)?;
+    for folder in [&own, &common] {
+        check_file(folder, "HEAD", LOOSE)?;
+        check_file(folder, "packed-refs", PACKED)?;
+        check_file(folder, "config", CONFIG)?;
+        check_file(folder, "config.worktree", CONFIG)?;
+        check_file(folder, "gitdir", PATHS)?;
+    }
+    check_replacements(&common)?;
+    Alternates::new(&common).check().map_err(|error| error.to_string())
+}
+
+fn check_file(folder: &Path, name: &str, limit: u64) -> Result<(), String> {
+    regular::check(&folder.join(name), limit).map_err(|cause| said(cause, name))
+}
+
+fn said(cause: Unreadable, name: &str) -> String {
+    match cause {
+        Unreadable::Broken(why) => format!("`{name}` cannot be read: {why}"),
+        Unreadable::System(cause) => format!("`{name}` cannot be read: {cause}"),
+    }
+}
+
+/// The folder that a `.git` file names; `None` where it is no file.
+fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
+    let Some(file) = regular::read(root, PATHS).map_err(|cause| said(cause, ".git"))? else {
+        return Ok(None);
+    };
+    let named = file.data.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
+    let named = named.filter(|named| !named.is_empty()).and_then(path_of);
+    let named = named.ok_or("its `.git` is a file that names no repository")?;
+    Ok(Some(root.parent().unwrap_or(Path::new("")).join(named)))
+}
+
+/// Checks that the repository that a `.git` file names belongs to it. Otherwise a file in a folder that came from
+/// somebody else could choose any repository of this machine.
+fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
+    let folder = root.parent().unwrap_or(Path::new(""));
+    let same = |one: &Path, other: &Path| {
+        one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+    };
+    let is_inside = folder
+        .canonicalize()
+        .is_ok_and(|folder| named.canonicalize().is_ok_and(|named| named.starts_with(folder)));
+    if is_inside {
+        return Ok(());
+    }
+    // A linked working tree.
+    let link = regular::read(&named.join("gitdir"), PATHS).map_err(|cause| said(cause, "gitdir"))?;
+    let link = link.as_ref().and_then(|link| path_of(link.data.trim_ascii()));
+    if link.is_some_and(|link| same(&named.join(link), root)) {
+        return Ok(());
+    }
+    // A submodule.
+    for name in ["config", "config.worktree"] {
+        let config = regular::read(&named.join(name), CONFIG).map_err(|cause| said(cause, name))?;
+        let config = config.and_then(|config| ConfigFile::try_from(str::from_utf8(&config.data).ok()?).ok());
+        let worktree = config.and_then(|config| config.raw_value("core.worktree").ok().map(Into::into));
+        let worktree: Option<Vec<u8>> = worktree;
+        if worktree.and_then(|path| path_of(&path)).is_some_and(|path| same(&named.join(path), folder)) {
+            return Ok(());
+        }
+    }
+    Err(format!(
+        "its `.git` is a file that names `{0}`, a repository that does not name it in turn; hint: if that one is \
+         meant, set `path` to `{0}`",
+        named.display()
+    ))
+}
+
+/// Where the branches and objects of a repository are: elsewhere for a linked working tree.
+fn common_folder(own: &Path) -> Result<PathBuf, String> {
+    let file = regular::read(&own.join("commondir"), PATHS).map_err(|cause| said(cause, "commondir"))?;
+    let Some(file) = file else { return Ok(own.to_owned()) };
+    let named = path_of(file.data.trim_ascii_end()).filter(|named| !named.as_os_str().is_empty());
+    let common = own.join(named.ok_or("its `commondir` names no folder")?);
+    let worktrees = common.join("worktrees").canonicalize();
+    let is_linked = own.canonicalize().is_ok_and(|own| {
+        worktrees.is_ok_and(|worktrees| own.parent().is_some_and(|parent| parent == worktrees))
+    });
+    match is_linked {
+        true => Ok(common),
+        false => Err(format!(
+            "its `commondir` names `{}`, which has no such linked working tree",
+            common.display()
+        )),
+    }
+}
+
+/// The library reads all replacements when it opens a repository.
+fn check_replacements(common: &Path) -> Result<(), String> {
+    let failed = |cause: io::Error| said(Unreadable::System(cause), "refs/replace");
+    let entries = match std::fs::read_dir(common.join("refs/replace")) {
+        Err(cause) if is_absent(&cause) => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    for (count, entry) in entries.enumerate() {
+        let entry = entry.map_err(failed)?;
+        if count >= REPLACED {
+            return Err(format!("it has more than {REPLACED} replaced objects"));
+        }
+        let name = format!("refs/replace/{}", entry.file_name().to_string_lossy());
+        regular::check(&entry.path(), LOOSE).map_err(|cause| said(cause, &name))?;
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn path_of(bytes: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt as _;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(bytes)))
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: &[u8]) -> Option<PathBuf> {
+    str::from_utf8(bytes).ok().map(PathBuf::from)
+}
+
+/// The files that name the object folders a repository borrows from. The library reads them again whenever it does
+/// not find an object.
+pub(super) struct Alternates {
+    objects: PathBuf,
+    /// The files that were found to be right; empty before.
+    verified: Mutex<Vec<(PathBuf, Option<Stamp>)>>,
+}
+
+impl Alternates {
+    pub(super) fn new(common: &Path) -> Self {
+        Self { objects: common.join("objects"), verified: Mutex::default() }
+    }
+
+    /// Fails if the library would open anything but small regular files. Costs one system call for each object
+    /// folder where nothing has changed.
+    pub(super) fn check(&self) -> Result<()> {
+        const NAME: &str = "objects/info/alternates";
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same =
+            |(path, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(path).is_ok_and(|now| now == *stamp);
+        if !verified.is_empty() && verified.iter().all(is_same) {
+            return Ok(());
+        }
+        verified.clear();
+        let mut found = Vec::new();
+        let mut folders = vec![self.objects.clone()];
+        while let Some(folder) = folders.pop() {
+            let path = folder.join("info/alternates");
+            if found.iter().any(|(known, _)| *known == path) {
+                continue;
+            }
+            if found.len() > BORROWED {
+                return Err(Error::Unavailable(format!(
+                    "the repository borrows objects from more than {BORROWED} others"
+                )));
+            }
+            let file = regular::read(&path, PATHS).map_err(|cause| cause.of(NAME))?;
+            let stamp = file.as_ref().map(|file| file.stamp.clone());
+            found.push((path, stamp));
+            if let Some(file) = file {
+                let named = gix::odb::alternate::parse(&file.data)
+                    .map_err(|_| Unreadable::Broken("it is damaged").of(NAME))?;
+                // As the library does: all are relative to the first.
+                folders.extend(named.into_iter().map(|named| self.objects.join(named)));
+            }
+        }
+        *verified = found;
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+//! The refs of a repository as files: loose ones, one file each, and `packed-refs`.
+//!
+//! They are read here and not by the git library, which opens whatever is at their paths and reads all of it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gix::ObjectId;
+use libris_core::{Error, Result};
+
+use super::regular::{self, Stamp, Unreadable, is_absent};
+use super::repo::Patience;
+
+/// The most bytes of a loose ref; git writes one line.
+pub(super) const LOOSE: u64 = 4 * 1024;
+
+/// The most bytes of `packed-refs`: some 900,000 refs.
+pub(super) const PACKED: u64 = 64 * 1024 * 1024;
+
+/// The most loose refs and folders of them that are looked at.
+const ENTRIES: usize = 1_000_000;
+
+/// How deep folders of loose refs may be nested.
+const DEPTH: usize = 64;
+
+/// How many refs may lead from one to the next, as in git.
+const LINKS: usize = 5;
+
+/// Refs that each working tree has for itself.
+const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
+
+/// The refs of one repository.
+pub(super) struct RefStore {
+    /// Where `HEAD` is.
+    own: PathBuf,
+    /// Where branches and tags are: elsewhere for a linked working tree.
+    common: PathBuf,
+    hash: gix::hash::Kind,
+    /// `packed-refs` as it was parsed last.
+    packed: Mutex<Option<(Stamp, Arc<PackedRefs>)>>,
+}
+
+/// Where a ref leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To an object.
+    Object(ObjectId),
+    /// To the ref of this full name.
+    Symbolic(String),
+}
+
+/// All refs of some kinds.
+#[derive(Debug, Default)]
+pub(super) struct AllRefs {
+    /// By full name, sorted, with the commit or tag that they lead to.
+    pub(super) refs: Vec<(String, ObjectId)>,
+    /// How many are there and cannot be read.
+    pub(super) unreadable: usize,
+}
+
+impl RefStore {
+    pub(super) fn new(own: &Path, common: &Path, hash: gix::hash::Kind) -> Self {
+        Self { own: own.to_owned(), common: common.to_owned(), hash, packed: Mutex::default() }
+    }
+
+    /// Where `HEAD` leads.
+    pub(super) fn head(&self) -> Result<Target> {
+        let head = self.loose("HEAD").map_err(|cause| cause.of("HEAD"))?;
+        head.ok_or_else(|| Error::Unavailable("the repository is not there now".into()))
+    }
+
+    /// The object that the ref of this full name leads to; `None` if there is none, or it leads to a ref that is not
+    /// there, as `HEAD` does before the first commit.
+    pub(super) fn follow(&self, name: &str) -> Result<Option<ObjectId>> {
+        self.find_object(name).map_err(|cause| cause.of(name))
+    }
+
+    fn find_object(&self, name: &str) -> Result<Option<ObjectId>, Unreadable> {
+        let mut name = name.to_owned();
+        for _ in 0..=LINKS {
+            match self.find(&name)? {
+                None => return Ok(None),
+                Some(Target::Object(id)) => return Ok(Some(id)),
+                Some(Target::Symbolic(next)) => name = next,
+            }
+        }
+        Err(Unreadable::Broken("it leads through too many other refs"))
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Target>, Unreadable> {
+        match self.loose(name)? {
+            None => Ok(self.packed()?.find(name).map(Target::Object)),
+            found => Ok(found),
+        }
+    }
+
+    fn loose(&self, name: &str) -> Result<Option<Target>, Unreadable> {
+        let own = !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
+        let folder = if own { &self.own } else { &self.common };
+        match regular::read(&folder.join(name), LOOSE)? {
+            None => Ok(None),
+            Some(file) => Target::parse(&file.data, self.hash).map(Some),
+        }
+    }
+
+    fn packed(&self) -> Result<Arc<PackedRefs>, Unreadable> {
+        let path = self.common.join("packed-refs");
+        let Some(stamp) = Stamp::of(&path).map_err(Unreadable::System)? else {
+            return Ok(Arc::default());
+        };
+        let mut cached = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, packed)) = &*cached
+            && *of == stamp
+        {
+            return Ok(packed.clone());
+        }
+        // The old one and the new one need not be in memory together.
+        *cached = None;
+        let Some(file) = regular::read(&path, PACKED)? else { return Ok(Arc::default()) };
+        let packed = Arc::new(PackedRefs::parse(file.data, self.hash)?);
+        *cached = Some((file.stamp, packed.clone()));
+        Ok(packed)
+    }
+
+    /// All refs whose full names begin with one of these. A broken one hides none of the others.
+    pub(super) fn all(&self, kinds: &[&str], patience: &Patience) -> Result<AllRefs> {
+        let packed = self.packed().map_err(|cause| cause.of("packed-refs"))?;
+        let mut names = BTreeSet::new();
+        for kind in kinds {
+            let kind = kind.trim_end_matches('/');
+            self.loose_names(kind, DEPTH, &mut names, patience)?;
+        }
+        let mut all = AllRefs::default();
+        for name in &names {
+            patience.check()?;
+            match self.find_object(name) {
+                Ok(Some(id)) => all.refs.push((name.clone(), id)),
+                Ok(None) => {}
+                Err(Unreadable::Broken(why)) => {
+                    tracing::debug!(name, why, "a ref cannot be read");
+                    all.unreadable += 1;
+                }
+                Err(cause) => return Err(cause.of(name)),
+            }
+        }
+        for kind in kinds {
+            let packed = packed.beginning(kind).filter(|(name, _)| !names.contains(*name));
+            all.refs.extend(packed.map(|(name, id)| (name.to_owned(), id)));
+        }
+        all.refs.sort();
+        Ok(all)
+    }
+
+    /// The names of the loose refs in a folder and below it.
+    fn loose_names(
+        &self,
+        folder: &str,
+        depth: usize,
+        names: &mut BTreeSet<String>,
+        patience: &Patience,
+    ) -> Result<()> {
+        patience.check()?;
+        let failed = |cause: io::Error| Error::failed("read the repository", cause);
+        let entries = match std::fs::read_dir(self.common.join(folder)) {
+            Err(cause) if is_absent(&cause) => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let name = format!("{folder}/{name}");
+            // Symbolic links to folders are not entered: they may lead in a circle.
+            if entry.file_type().map_err(failed)?.is_dir() {
+                if depth > 0 {
+                    self.loose_names(&name, depth - 1, names, patience)?;
+                }
+            } else if is_full_name(name.as_bytes()) {
+                names.insert(name);
+            }
+            if names.len() > ENTRIES {
+                return Err(Error::Unavailable(format!(
+                    "the repository has more than {ENTRIES} loose refs; hint: run `git pack-refs --all`"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether git would let a ref have this full name.
+fn is_full_name(name: &[u8]) -> bool {
+    name.starts_with(b"refs/") && gix::validate::reference::name(name.into()).is_ok()
+}
+
+impl Target {
+    /// Reads the file of a loose ref.
+    fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Self, Unreadable> {
+        let broken = Unreadable::Broken("it is not a ref");
+        if let Some(name) = data.strip_prefix(b"ref:") {
+            let name = name.trim_ascii();
+            return match std::str::from_utf8(name) {
+                Ok(text) if is_full_name(name) => Ok(Self::Symbolic(text.to_owned())),
+                _ => Err(broken),
+            };
+        }
+        let (id, rest) = data.split_at_checked(hash.len_in_hex()).unwrap_or((&[], data));
+        match ObjectId::from_hex(id) {
+            Ok(id) if rest.first().is_none_or(u8::is_ascii_whitespace) => Ok(Self::Object(id)),
+            _ => Err(broken),
+        }
+    }
+}
+
+/// The file `packed-refs`: a line for each ref, with its object and its full name.
+#[derive(Debug, Default)]
+struct PackedRefs {
+    data: Vec<u8>,
+    /// Where the lines of refs begin, in the order of their names.
+    lines: Vec<u32>,
+    /// How many digits an id has.
+    digits: usize,
+}
+
+impl PackedRefs {
+    /// Fails as a whole where a line is damaged, as git does: refs that are left out would look like deleted ones.
+    fn parse(data: Vec<u8>, hash: gix::hash::Kind) -> Result<Self, Unreadable> {
+        let digits = hash.len_in_hex();
+        let mut lines = Vec::new();
+        let mut start = 0;
+        for line in data.split_inclusive(|byte| *byte == b'\n') {
+            let at = start;
+            start += line.len();
+            // Lines that begin with `^` say where a tag leads, which the tag says too.
+            if line.trim_ascii().is_empty() || line.starts_with(b"#") || line.starts_with(b"^") {
+                continue;
+            }
+            let is_ref = line.get(digits) == Some(&b' ')
+                && line[..digits].iter().all(u8::is_ascii_hexdigit)
+                && std::str::from_utf8(&line[digits..]).is_ok_and(|name| name.trim_end().len() > 1);
+            match u32::try_from(at) {
+                Ok(at) if is_ref => lines.push(at),
+                _ => return Err(Unreadable::Broken("`packed-refs` is damaged")),
+            }
+        }
+        let mut packed = Self { data, lines: Vec::new(), digits };
+        if !lines.is_sorted_by_key(|line| packed.name(*line)) {
+            lines.sort_by_key(|line| packed.name(*line));
+        }
+        packed.lines = lines;
+        Ok(packed)
+    }
+
+    fn name(&self, line: u32) -> &str {
+        let rest = &self.data[line as usize + self.digits + 1..];
+        let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        std::str::from_utf8(&rest[..end]).unwrap_or_default().trim_end()
+    }
+
+    fn id(&self, line: u32) -> Option<ObjectId> {
+        ObjectId::from_hex(&self.data[line as usize..][..self.digits]).ok()
+    }
+
+    fn find(&self, name: &str) -> Option<ObjectId> {
+        let at = self.lines.binary_search_by(|line| self.name(*line).cmp(name)).ok()?;
+        self.id(self.lines[at])
+    }
+
+    /// The refs whose names begin so.
+    fn beginning<'p>(&'p self, prefix: &'p str) -> impl Iterator<Item = (&'p str, ObjectId)> {
+        let from = self.lines.partition_point(|line| self.name(*line) < prefix);
+        let lines = self.lines[from..].iter().map(|line| (self.name(*line), *line));
+        lines
+            .take_while(move |(name, _)| name.starts_with(prefix))
+            .filter_map(|(name, line)| Some((name, self.id(line)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PackedRefs, Target, Unreadable};
+    use gix::hash::Kind;
+
+    #[test]
+    fn loose_refs_are_read() {
+        let id = "a".repeat(40);
+        let parse = |text: &str| Target::parse(text.as_bytes(), Kind::Sha1);
+        let object = Target::Object(gix::ObjectId::from_hex(id.as_bytes()).unwrap());
+        for text in [id.clone(), format!("{id}\n"), format!("{id} more")] {
+            assert_eq!(parse(&text).unwrap(), object, "{text:?}");
+        }
+        assert_eq!(parse("ref: refs/heads/a/b\n").unwrap(), Target::Symbolic("refs/heads/a/b".into()));
+        for text in ["", "\n", "a", &id[1..], &format!("{id}a"), "ref: ", "ref: HEAD", "ref: refs/../../x"] {
+            assert!(matches!(parse(text), Err(Unreadable::Broken(_))), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn packed_refs_are_found_in_any_order() {
+        let id = |digit: char| digit.to_string().repeat(40);
+        let text = format!(
+            "# pack-refs with: peeled fully-peeled\n{} refs/tags/v1\n^{}\n{} refs/heads/a\n{} refs/heads/b",
+            id('1'),
+            id('2'),
+            id('3'),
+            id('4')
+        );
+        let packed = PackedRefs::parse(text.into_bytes(), Kind::Sha1).unwrap();
+        for (name, digit) in [("refs/tags/v1", '1'), ("refs/heads/a", '3'), ("refs/heads/b", '4')] {
+            assert_eq!(packed.find(name).unwrap().to_string(), id(digit));
+        }
+        assert_eq!(packed.find("refs/heads/"), None);
+        let names: Vec<_> = packed.beginning("refs/heads/").map(|(name, _)| name).collect();
+        assert_eq!(names, ["refs/heads/a", "refs/heads/b"]);
+        for damaged in ["x", "\0\0\0\0", &format!("{} ", id('1')), &format!("{}refs/heads/a", id('1'))] {
+            assert!(PackedRefs::parse(damaged.into(), Kind::Sha1).is_err(), "{damaged:?}");
+        }
+    }
+}

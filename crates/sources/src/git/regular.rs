@@ -1,0 +1,161 @@
+//! Reads the small files of a repository, such as refs, without trusting what they are.
+//!
+//! The file is opened without waiting, and its type and size are those of the open file, so that nothing can be
+//! swapped in between: a named pipe does not block, and a huge file is refused before it is read.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use libris_core::Error;
+
+/// The content of a regular file, with the stamp that it had while it was open.
+pub(super) struct Regular {
+    pub(super) data: Vec<u8>,
+    pub(super) stamp: Stamp,
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(super) enum Unreadable {
+    /// The file itself is wrong; others are not affected.
+    Broken(&'static str),
+    /// The system failed, which says nothing about the file.
+    System(io::Error),
+}
+
+impl Unreadable {
+    /// The error for callers; `what` names the file within the repository.
+    pub(super) fn of(self, what: &str) -> Error {
+        match self {
+            Self::Broken(why) => Error::Unavailable(format!("`{what}` cannot be read: {why}")),
+            Self::System(cause) => Error::failed("read the repository", cause),
+        }
+    }
+}
+
+/// The content of a file of at most `limit` bytes; `None` if there is none, or a directory.
+pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadable> {
+    let Some((mut file, metadata)) = open(path)? else { return Ok(None) };
+    if metadata.len() > limit {
+        return Err(Unreadable::Broken("it is too large"));
+    }
+    let mut data = vec![0; metadata.len() as usize];
+    file.read_exact(&mut data).map_err(|cause| match cause.kind() {
+        io::ErrorKind::UnexpectedEof => Unreadable::Broken("it is being written"),
+        _ => Unreadable::System(cause),
+    })?;
+    Ok(Some(Regular { data, stamp: Stamp::new(&metadata) }))
+}
+
+/// Fails unless a program that opens this path finds nothing, a directory, or a regular file of at most `limit` bytes.
+pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
+    match regular(std::fs::metadata(path))? {
+        Some(metadata) if metadata.len() > limit => Err(Unreadable::Broken("it is too large")),
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
+    let file = match options(Symlinks::Refuse).open(path) {
+        // Asked before, because opening a device that a link leads to can have an effect; asked again after, because
+        // another file may have taken its place.
+        Err(cause) if is_loop(&cause) => match regular(std::fs::metadata(path))? {
+            Some(_) => options(Symlinks::Follow).open(path),
+            None => return Ok(None),
+        },
+        opened => opened,
+    };
+    match file {
+        Ok(file) => Ok(regular(file.metadata())?.map(|metadata| (file, metadata))),
+        // As for the metadata.
+        Err(cause) => regular(Err(cause)).map(|_| None),
+    }
+}
+
+enum Symlinks {
+    Follow,
+    Refuse,
+}
+
+fn options(symlinks: Symlinks) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags.set(OFlags::NOFOLLOW, matches!(symlinks, Symlinks::Refuse));
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
+    }
+    #[cfg(not(unix))]
+    let _ = symlinks;
+    options
+}
+
+/// The metadata of a regular file; `None` for what is absent and for directories.
+fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, Unreadable> {
+    match metadata {
+        Ok(metadata) if metadata.is_file() => Ok(Some(metadata)),
+        Ok(metadata) if metadata.is_dir() => Ok(None),
+        Ok(_) => Err(Unreadable::Broken("it is not a regular file")),
+        Err(cause) if is_absent(&cause) => Ok(None),
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Unreadable::Broken("it may not be read"))
+        }
+        Err(cause) if is_loop(&cause) => Err(Unreadable::Broken("it is a symbolic link to itself")),
+        Err(cause) => Err(Unreadable::System(cause)),
+    }
+}
+
+/// Whether an error says that there is no such file, rather than that the system could not tell.
+pub(super) fn is_absent(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
+    )
+}
+
+#[cfg(unix)]
+fn is_loop(cause: &io::Error) -> bool {
+    cause.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+#[cfg(not(unix))]
+fn is_loop(_: &io::Error) -> bool {
+    false
+}
+
+/// What tells one state of a file or folder from another. Git replaces files and never writes into them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) modified: Option<SystemTime>,
+    size: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    fn new(metadata: &Metadata) -> Self {
+        Self { modified: metadata.modified().ok(), size: metadata.len(), inode: inode(metadata) }
+    }
+
+    /// The stamp of what is at a path; `None` if nothing is.
+    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Some(Self::new(&metadata))),
+            Err(cause) if is_absent(&cause) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+#[cfg(not(unix))]
+fn inode(_: &Metadata) -> u64 {
+    0
+}
