@@ -1,0 +1,116 @@
+//! Requests of one kind that go on beside an attack, and how long they take.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::client::{Client, Tally};
+use crate::statistics::{milliseconds, percentile};
+use crate::table::shown;
+
+/// The longest that a probe waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks at a steady pace until it is stopped.
+pub(super) struct Probe {
+    stop: watch::Sender<bool>,
+    task: JoinHandle<Series>,
+}
+
+/// What came of the requests of a probe.
+#[derive(Default)]
+pub(super) struct Series {
+    times: Vec<Duration>,
+    kinds: Tally,
+}
+
+impl Probe {
+    /// Asks from an address what `request` makes of the number of the request.
+    pub(super) fn start(
+        address: SocketAddr,
+        from: IpAddr,
+        pace: Duration,
+        request: impl Fn(usize) -> Vec<u8> + Send + 'static,
+    ) -> Self {
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let mut series = Series::default();
+            let mut client = None;
+            for number in 0.. {
+                let request = request(number);
+                let begun = Instant::now();
+                let asking = async {
+                    if client.is_none() {
+                        client = Some(Client::open(address, from).await?);
+                    }
+                    match &mut client {
+                        Some(client) => Ok(client.ask(&request).await?.kind()),
+                        None => Ok::<_, anyhow::Error>("closed".to_owned()),
+                    }
+                };
+                let (kind, over) = tokio::select! {
+                    asked = tokio::time::timeout(PATIENCE, asking) => match asked {
+                        Ok(Ok(kind)) => (kind, false),
+                        Ok(Err(_)) => ("closed".to_owned(), false),
+                        Err(_) => ("unanswered".to_owned(), false),
+                    },
+                    _ = stopped.changed() => ("unanswered".to_owned(), true),
+                };
+                if kind == "closed" || kind == "unanswered" {
+                    client = None;
+                }
+                series.times.push(begun.elapsed());
+                series.kinds.count(kind);
+                if over {
+                    break;
+                }
+                let pause = tokio::time::timeout(pace.saturating_sub(begun.elapsed()), stopped.changed());
+                if pause.await.is_ok() {
+                    break;
+                }
+            }
+            series
+        });
+        Self { stop, task }
+    }
+
+    pub(super) async fn stop(self) -> Result<Series> {
+        self.stop.send_replace(true);
+        Ok(self.task.await?)
+    }
+}
+
+impl Series {
+    /// How many requests were answered with a result.
+    pub(super) fn good(&self) -> usize {
+        self.kinds.of("ok")
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.times.len()
+    }
+}
+
+impl FromIterator<(String, Duration)> for Series {
+    fn from_iter<I: IntoIterator<Item = (String, Duration)>>(outcomes: I) -> Self {
+        let mut series = Self::default();
+        for (kind, time) in outcomes {
+            series.kinds.count(kind);
+            series.times.push(time);
+        }
+        series
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = milliseconds(&self.times);
+        let at = |share| shown(percentile(&times, share));
+        write!(out, "p50 {} p99 {} ms", at(0.5), at(0.99))?;
+        if self.good() < self.asked() { write!(out, " ({})", self.kinds) } else { Ok(()) }
+    }
+}
