@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use memchr::memmem;
 use serde_json::json;
 
 use crate::http::Connection;
@@ -105,7 +106,9 @@ pub(super) fn start(address: SocketAddr, from: IpAddr, clock: Arc<Clock>) -> Res
                     connection = Some(Connection::open_from(address, from).await?);
                 }
                 let connection: &mut Connection = connection.as_mut().context("no connection")?;
-                connection.ask(request).await.map(drop)
+                let answer = connection.ask(request).await?;
+                ensure!(memmem::find(answer, b"\"result\":{").is_some(), "an answer without a result");
+                Ok(())
             };
             // A time-out is made within the runtime, whose clock it needs.
             let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });

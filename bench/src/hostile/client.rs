@@ -164,6 +164,10 @@ impl Tally {
         *self.0.entry(kind.into()).or_default() += 1;
     }
 
+    pub(super) fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+
     pub(super) fn of(&self, kind: &str) -> usize {
         self.0.get(kind).copied().unwrap_or_default()
     }

@@ -15,6 +15,9 @@ use crate::table::shown;
 /// The longest that a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// From when on a request without an answer counts as unanswered where the probe is stopped.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Asks at a steady pace until it is stopped.
 pub(super) struct Probe {
     stop: watch::Sender<bool>,
@@ -60,6 +63,10 @@ impl Probe {
                     },
                     _ = stopped.changed() => ("unanswered".to_owned(), true),
                 };
+                // One that had just begun says nothing about the server.
+                if over && begun.elapsed() < LATE {
+                    break;
+                }
                 if kind == "closed" || kind == "unanswered" {
                     client = None;
                 }

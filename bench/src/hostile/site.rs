@@ -55,8 +55,8 @@ impl Site {
         self.config.push('\n');
     }
 
-    /// Starts a server over HTTP.
-    pub(super) fn serve(&self, stage: &Stage<'_>) -> Result<Target> {
+    /// Starts a server over HTTP. The folders are there for as long as it is.
+    pub(super) fn serve(self, stage: &Stage<'_>) -> Result<Target> {
         let file = self.path().join("libris.toml");
         std::fs::write(&file, &self.config)?;
         let server = stage.binary.configured(&file);
@@ -78,7 +78,7 @@ impl Site {
         let server = OverHttp::listening_with(child, "libris", move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         })?;
-        Ok(Target { server, logged })
+        Ok(Target { server, logged, _site: self })
     }
 }
 
@@ -86,6 +86,7 @@ impl Site {
 pub(super) struct Target {
     server: OverHttp,
     logged: Arc<AtomicUsize>,
+    _site: Site,
 }
 
 impl Target {

@@ -82,8 +82,8 @@ pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
     }
     tokio::time::sleep(stage.time(HOLD)).await;
     drop((waiting, connections));
-    let observed =
-        format!("{count} reads: {}", kinds.lock().map(|kinds| kinds.to_string()).unwrap_or_default());
+    let kinds = kinds.lock().map(|kinds| format!("{kinds}, {} without a head", count - kinds.total()));
+    let observed = format!("{count} reads: {}", kinds.unwrap_or_default());
     Ok(Outcome::new(watch.end().await?, observed))
 }
 
