@@ -56,12 +56,17 @@ impl Clock {
     }
 }
 
+/// How long an answer took, in milliseconds, and how long the requests would have taken that it held up,
+/// had they been sent at their pace: else the worst moments would be counted least.
+pub(super) fn held_up(time: Duration, pace: Duration) -> impl Iterator<Item = f64> {
+    let rest = move |left: &Duration| left.checked_sub(pace).filter(|rest| !rest.is_zero());
+    std::iter::successors(Some(time), rest).map(|time| time.as_secs_f64() * 1e3)
+}
+
 /// What a bystander went through in one phase.
 #[derive(Default)]
 pub(super) struct Experience {
-    /// How long answers took, in milliseconds. One that took longer than the pace counts once for each
-    /// request that it held up, as if those had been sent in time: else the worst moments would be
-    /// counted least.
+    /// How long answers took, in milliseconds; see [`held_up`].
     times: Vec<f64>,
     /// How many requests were refused, failed or were not answered in time.
     pub(super) errors: usize,
@@ -69,14 +74,7 @@ pub(super) struct Experience {
 
 impl Experience {
     fn add(&mut self, time: Duration) {
-        let mut left = time;
-        loop {
-            self.times.push(left.as_secs_f64() * 1e3);
-            match left.checked_sub(PACE) {
-                Some(rest) if !rest.is_zero() => left = rest,
-                _ => break,
-            }
-        }
+        self.times.extend(held_up(time, PACE));
     }
 
     pub(super) fn percentile(&self, share: f64) -> f64 {

@@ -23,7 +23,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use self::bystander::{Experiences, Phase};
-use self::watch::Measured;
+use self::site::Site;
+use self::watch::{Measured, Watch};
 use crate::machine;
 use crate::program::Binary;
 use crate::report::{Aim, Report};
@@ -51,6 +52,7 @@ const DESCRIPTORS: usize = 4_096;
 /// attacks at full size need as much memory as it takes: name a smaller `--scale` on a small machine.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Attacks, to be named with --only:
+  none           no attack, to show what the machine does by itself
   ignored        the server has no descriptor left while `.gitignore`d files are asked for
   root-race      the served folder and a link to one outside are exchanged as fast as possible
   slow-command   1,000 reads of a command that takes 8 s
@@ -88,6 +90,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// One way to harm a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Attack {
+    None,
     Ignored,
     RootRace,
     SlowCommand,
@@ -116,6 +119,7 @@ impl Attack {
 
     async fn run(self, stage: &Stage<'_>) -> Result<Outcome> {
         match self {
+            Self::None => none(stage).await,
             Self::Ignored => folders::ignored(stage).await,
             Self::RootRace => folders::root_race(stage).await,
             Self::SlowCommand => programs::slow_command(stage).await,
@@ -173,6 +177,14 @@ impl Outcome {
     fn skipped(why: &str) -> Self {
         Self { measured: None, observed: format!("skipped: {why}"), leaks: 0 }
     }
+}
+
+/// Leaves a server alone: what is slower then is so for reasons that are no attack.
+async fn none(stage: &Stage<'_>) -> Result<Outcome> {
+    let target = Site::new()?.serve(stage)?;
+    let watch = Watch::begin(&target).await?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    Ok(Outcome::new(watch.end().await?, "no attack".to_owned()))
 }
 
 /// Makes the attacks that are named, or all.

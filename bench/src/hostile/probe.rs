@@ -8,8 +8,9 @@ use anyhow::Result;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::bystander::held_up;
 use super::client::{Client, Tally};
-use crate::statistics::{milliseconds, percentile};
+use crate::statistics::percentile;
 use crate::table::shown;
 
 /// The longest that a probe waits for an answer.
@@ -27,7 +28,8 @@ pub(super) struct Probe {
 /// What came of the requests of a probe.
 #[derive(Default)]
 pub(super) struct Series {
-    times: Vec<Duration>,
+    /// How long answers took, in milliseconds; see [`held_up`].
+    times: Vec<f64>,
     kinds: Tally,
 }
 
@@ -70,7 +72,7 @@ impl Probe {
                 if kind == "closed" || kind == "unanswered" {
                     client = None;
                 }
-                series.times.push(begun.elapsed());
+                series.times.extend(held_up(begun.elapsed(), pace));
                 series.kinds.count(kind);
                 if over {
                     break;
@@ -98,7 +100,7 @@ impl Series {
     }
 
     pub(super) fn asked(&self) -> usize {
-        self.times.len()
+        self.kinds.total()
     }
 }
 
@@ -107,7 +109,7 @@ impl FromIterator<(String, Duration)> for Series {
         let mut series = Self::default();
         for (kind, time) in outcomes {
             series.kinds.count(kind);
-            series.times.push(time);
+            series.times.push(time.as_secs_f64() * 1e3);
         }
         series
     }
@@ -115,8 +117,7 @@ impl FromIterator<(String, Duration)> for Series {
 
 impl fmt::Display for Series {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = milliseconds(&self.times);
-        let at = |share| shown(percentile(&times, share));
+        let at = |share| shown(percentile(&self.times, share));
         write!(out, "p50 {} p99 {} ms", at(0.5), at(0.99))?;
         if self.good() < self.asked() { write!(out, " ({})", self.kinds) } else { Ok(()) }
     }

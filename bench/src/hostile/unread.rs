@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use tokio::io::AsyncWriteExt as _;
@@ -93,7 +93,7 @@ fn count_in(kinds: &Mutex<Tally>, kind: &str) {
     }
 }
 
-/// Asks for large files over sockets that are not read, and times what others read meanwhile.
+/// Asks for large files over sockets that are not read, again where it is refused, and times what others read meanwhile.
 pub(super) async fn stalled(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let files = stage.scaled(FILES).max(16);
@@ -105,26 +105,59 @@ pub(super) async fn stalled(stage: &Stage<'_>) -> Result<Outcome> {
     let target = site.serve(stage)?;
     let address = target.address();
     let watch = Watch::begin(&target).await?;
-    let (mut open, mut observed) = (Vec::new(), Vec::new());
+    let (mut askers, mut observed, mut refused) = (Vec::new(), Vec::new(), 0);
     for more in [18, 70] {
         for _ in 0..stage.scaled(more) {
-            open.push(ask_and_leave_unread(address, &large(open.len(), files)).await?);
+            askers.push(Asker::new(address, large(askers.len(), files)).await?);
         }
         let others = Probe::start(address, ELSEWHERE, Duration::from_millis(20), move |number| {
             let uri = format!("file:///medium/{}.txt", number % 50);
             Era::Modern.posted(address, None, &Era::Modern.read(&uri))
         });
-        tokio::time::sleep(stage.time(HOLD)).await;
-        observed.push(format!("beside {} sockets others read 200 KB: {}", open.len(), others.stop().await?));
+        let begun = Instant::now();
+        while begun.elapsed() < stage.time(HOLD) {
+            for asker in &mut askers {
+                refused += usize::from(asker.insist(address).await?);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        let sockets = askers.len();
+        observed.push(format!("beside {sockets} sockets others read 200 KB: {}", others.stop().await?));
     }
-    drop(open);
+    let held = askers.iter().filter(|asker| asker.answered).count();
+    observed.push(format!("{held} sockets got an answer at last, {refused} refusals before"));
+    drop(askers);
     Ok(Outcome::new(watch.end().await?, observed.join("; ")))
 }
 
-async fn ask_and_leave_unread(address: SocketAddr, uri: &str) -> Result<TcpStream> {
-    let mut stream = unread(address).await?;
-    stream.write_all(&Era::Modern.posted(address, None, &Era::Modern.read(uri))).await?;
-    Ok(stream)
+/// A socket that asks for a large file and reads no more than whether it gets it.
+struct Asker {
+    stream: TcpStream,
+    uri: String,
+    /// Whether the answer has begun.
+    answered: bool,
+}
+
+impl Asker {
+    async fn new(address: SocketAddr, uri: String) -> Result<Self> {
+        let mut stream = unread(address).await?;
+        stream.write_all(&Era::Modern.posted(address, None, &Era::Modern.read(&uri))).await?;
+        Ok(Self { stream, uri, answered: false })
+    }
+
+    /// Asks again if it was refused, and says whether it was.
+    async fn insist(&mut self, address: SocketAddr) -> Result<bool> {
+        let mut head = [0; 12];
+        if self.answered || self.stream.try_read(&mut head).is_err() {
+            return Ok(false);
+        }
+        self.answered = head == *b"HTTP/1.1 200";
+        let refused = !self.answered;
+        if refused {
+            *self = Self::new(address, std::mem::take(&mut self.uri)).await?;
+        }
+        Ok(refused)
+    }
 }
 
 /// Has 25 clients of the transport of 2024-11-05 ask for twelve large files each and not read their streams.
