@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use memchr::memmem;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::client::{ATTACKER, Client, Tally, crowd, unread};
@@ -24,8 +25,9 @@ const SECRET: &str = "must-not-be-read";
 /// How many descriptors the server has where it is to run out of them.
 const FEW: usize = 1_024;
 
-/// With how many free descriptors, from none on, the hidden files are asked for.
-const FREE: usize = 24;
+/// With how many free descriptors, from none on, the hidden files are asked for, and then with how many more.
+const FREE: usize = 12;
+const MANY: usize = 32;
 
 /// The files that the ignore files of the folder hide.
 const HIDDEN: [&str; 4] = ["secret.txt", "private/key.txt", "below/local.txt", "below/deep/log.txt"];
@@ -43,42 +45,86 @@ pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
     std::fs::write(folder.join("shown.txt"), "shown")?;
     std::fs::write(folder.join("below/shown.txt"), "shown")?;
     let rules = [(".gitignore", "secret*\n/private/\n"), ("below/.gitignore", "local.txt\nlog.txt\n")];
-    let write_rules =
-        |folder: &Path| rules.iter().try_for_each(|(file, text)| std::fs::write(folder.join(file), text));
+    // Renamed into place, so that there is no moment at which the rules are empty.
+    let write_rules = |folder: &Path| {
+        rules.iter().try_for_each(|(file, text)| {
+            let new = folder.join(".new");
+            std::fs::write(&new, text).and_then(|()| std::fs::rename(new, folder.join(file)))
+        })
+    };
     write_rules(&folder)?;
     let target = site.serve(stage)?;
     let address = target.address();
     // Opened while there are descriptors, as that of any client that was there first.
     let mut client = Client::open(address, ATTACKER).await?;
+    let churning = stage.time(Duration::from_secs(8));
     let watch = Watch::begin(&target).await?;
-    let mut idle = Vec::new();
-    // A few more than the server can accept wait in its queue, so that what it frees is taken at once.
-    while target.descriptors() < FEW && idle.len() < FEW + 16 {
-        idle.push(unread(address).await?);
-        // A new connection is accepted only while the descriptors last.
-        if idle.len() % 64 == 0 || idle.len() + 64 > FEW {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    }
-    let taken = target.descriptors();
-    let (mut kinds, mut leaks) = (Tally::default(), 0);
-    for _ in 0..=FREE {
+    let (mut idle, mut kinds, mut leaks) = (Vec::new(), Tally::default(), 0);
+    let mut taken = 0;
+    for free in 0..FREE {
+        take_all(&mut idle, &target).await?;
+        taken = taken.max(target.descriptors());
+        idle.truncate(idle.len() - free);
         // What was cached of the rules and of the folder must be looked up again.
-        std::fs::write(folder.join("new.txt"), "new")?;
         write_rules(&folder)?;
+        std::fs::write(folder.join("new.txt"), free.to_string())?;
         leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
-        std::fs::remove_file(folder.join("new.txt"))?;
-        leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
-        idle.pop();
+        // What was looked up without a descriptor may be cached, and is asked for with many of them.
+        idle.truncate(idle.len() - MANY);
         tokio::time::sleep(Duration::from_millis(20)).await;
+        leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
     }
-    drop(idle);
+    // And while descriptors come and go between the steps of one request.
+    take_all(&mut idle, &target).await?;
+    let begun = Instant::now();
+    let churn = tokio::spawn(async move {
+        for number in 0.. {
+            idle.truncate(idle.len() - number % 4);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            for _ in 0..number % 4 {
+                idle.push(unread(address).await?);
+            }
+            if begun.elapsed() > churning {
+                break;
+            }
+        }
+        Ok::<_, anyhow::Error>(())
+    });
+    while !churn.is_finished() {
+        write_rules(&folder)?;
+        std::fs::write(folder.join("new.txt"), begun.elapsed().as_nanos().to_string())?;
+        leaks += hidden_asked_for(&mut client, &target, &mut kinds).await?;
+    }
+    churn.await??;
     let measured = watch.end().await?;
     let observed = format!(
         "{taken} of {FEW} descriptors taken; lists and reads: {kinds}; {} lines logged",
         target.logged()
     );
     Ok(Outcome { leaks, ..Outcome::new(measured, observed) })
+}
+
+/// Opens idle connections until the server has no descriptor left.
+async fn take_all(idle: &mut Vec<TcpStream>, target: &Target) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let open = target.descriptors();
+        if open >= FEW || idle.len() > FEW {
+            return Ok(());
+        }
+        ensure!(
+            begun.elapsed() < Duration::from_secs(20),
+            "the server still has descriptors: {open} of {FEW} are open"
+        );
+        // One more than it can accept would wait in its queue and take what is freed later.
+        for _ in 0..((FEW - open) / 2).max(1) {
+            idle.push(unread(target.address()).await?);
+        }
+        let accepting = Instant::now();
+        while target.descriptors() <= open && accepting.elapsed() < Duration::from_secs(1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }
 
 /// Lists everything and reads every hidden file. Gives how often something hidden was shown.
