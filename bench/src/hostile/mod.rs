@@ -82,7 +82,7 @@ pub(crate) struct Options {
 
 fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(share) if 0.001 <= share && share <= 1.0 => Ok(share),
+        Ok(share) if (0.001..=1.0).contains(&share) => Ok(share),
         _ => Err("say a number from 0.001 to 1".to_owned()),
     }
 }
