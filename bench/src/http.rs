@@ -1,11 +1,11 @@
 //! As much of an HTTP/1.1 client as measuring needs: it costs little, so that the server is what is measured.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Longer answers than this are not expected.
 const MOST: usize = 8 << 20;
@@ -19,6 +19,15 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.context("could not connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, received: Vec::with_capacity(16 << 10) })
+    }
+
+    /// Connects from one of the addresses of this machine.
+    pub(crate) async fn open_from(address: SocketAddr, from: IpAddr) -> Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        let stream = socket.connect(address).await.context("could not connect")?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, received: Vec::with_capacity(16 << 10) })
     }

@@ -10,6 +10,7 @@ mod compare;
 mod drive;
 mod git;
 mod growth;
+mod hostile;
 mod http;
 mod limit;
 mod live;
@@ -29,8 +30,8 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
-use clap::{Args, Parser, Subcommand};
+use anyhow::{Context as _, Result, anyhow};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::mcp::Era;
 use crate::program::Binary;
@@ -57,6 +58,7 @@ use crate::tree::Trees;
                                                            and the numbers in files
   cargo run --release -p bench -- live                     everything about live resources
   cargo run --release -p bench -- git                      a large git repository, beside `git`
+  cargo run --release -p bench -- hostile --scale 0.1      attacks on a server, a tenth of each
 
 The server is built by `cargo build --release -p libris-cli` before it is measured. Name another one in
 the environment variable LIBRIS_BIN, and that one is measured as it is."
@@ -66,9 +68,11 @@ struct Arguments {
     what: Option<What>,
     #[command(flatten)]
     output: Output,
-    /// Only these servers, separated by commas
-    #[arg(long, value_name = "SERVERS", value_delimiter = ',', global = true)]
-    only: Vec<Server>,
+    /// Only these servers, separated by commas; for `hostile`, only these attacks
+    ///
+    /// Servers: limit, libris, rmcp, typescript, typescript1, python, fastmcp.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
+    only: Vec<String>,
     /// Fewer and shorter turns, and no folder of a million files: a look rather than a measurement
     #[arg(long, global = true)]
     quick: bool,
@@ -101,6 +105,7 @@ enum What {
     /// A git repository of 100,000 files and 2,000 commits, beside the `git` program
     Git,
     Live(live::Options),
+    Hostile(hostile::Options),
     #[command(flatten)]
     Serve(Serve),
 }
@@ -141,6 +146,10 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut report = Report::new(binary.version()?);
     let outcome = match &arguments.what {
         Some(What::Live(options)) => runtime()?.block_on(live::run(options, &binary, &mut report)),
+        Some(What::Hostile(options)) => {
+            let attacks = named(&arguments.only)?;
+            runtime()?.block_on(hostile::run(options, &attacks, &binary, &mut report))
+        }
         Some(What::Git) => git::run(arguments.quick, &binary, &mut report),
         what => measure(what.as_ref(), arguments, &binary, &mut report),
     };
@@ -156,7 +165,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 fn measure(what: Option<&What>, arguments: &Arguments, binary: &Binary, report: &mut Report) -> Result<()> {
     let quick = arguments.quick;
     let trees = Trees::new(arguments.keep)?;
-    let servers = Servers::new(&arguments.only, binary)?;
+    let servers = Servers::new(&named::<Server>(&arguments.only)?, binary)?;
     report.table(servers.table()?);
     let everything = what.is_none();
     if let Some(What::Compare(options)) = what {
@@ -171,6 +180,18 @@ fn measure(what: Option<&What>, arguments: &Arguments, binary: &Binary, report: 
         growth::run(quick, &servers, &trees, report)?;
     }
     Ok(())
+}
+
+/// The servers or attacks of these names.
+fn named<T: ValueEnum>(names: &[String]) -> Result<Vec<T>> {
+    let named = |name: &String| {
+        T::from_str(name, true).map_err(|_| {
+            let known = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
+            anyhow!("there is no `{name}`\nhint: name some of {}", known.join(", "))
+        })
+    };
+    names.iter().map(named).collect()
 }
 
 impl Output {

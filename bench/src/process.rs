@@ -14,6 +14,11 @@ pub(crate) fn memory(id: u32) -> Result<u64> {
     Ok(kilobytes << 10)
 }
 
+/// How many descriptors a process has open.
+pub(crate) fn descriptors(id: u32) -> Result<usize> {
+    Ok(std::fs::read_dir(format!("/proc/{id}/fd")).context("the process has ended")?.count())
+}
+
 /// How long each thread of a process has been computing, for itself and in the kernel.
 ///
 /// To the nanosecond, where the times of a whole process are counted in hundredths of a second. What a

@@ -91,6 +91,15 @@ pub(crate) struct OverHttp {
 impl OverHttp {
     /// A process that says on its standard error, which is piped, where it listens.
     pub(crate) fn listening(child: Child, name: &'static str) -> Result<Self> {
+        Self::listening_with(child, name, move |line| eprintln!("{name}: {line}"))
+    }
+
+    /// The same, and `log` gets each line that it prints once it listens.
+    pub(crate) fn listening_with(
+        child: Child,
+        name: &'static str,
+        log: impl FnMut(String) + Send + 'static,
+    ) -> Result<Self> {
         let mut running = Running(child);
         let mut lines = BufReader::new(running.0.stderr.take().context("no standard error")?).lines();
         let address = loop {
@@ -102,7 +111,7 @@ impl OverHttp {
         };
         // What it says later must be read, or it would wait for it.
         std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| eprintln!("{name}: {line}"));
+            lines.map_while(Result::ok).for_each(log);
         });
         Ok(Self { running, address })
     }

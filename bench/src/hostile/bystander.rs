@@ -1,0 +1,139 @@
+//! Somebody who has nothing to do with the attack: asks at a steady pace and times the answers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use memchr::memmem;
+use serde_json::json;
+
+use crate::http::Connection;
+use crate::mcp::Era;
+use crate::statistics::percentile;
+
+/// The time between two requests of a bystander.
+const PACE: Duration = Duration::from_millis(5);
+
+/// How many reads come between two pings.
+const READS_PER_PING: usize = 4;
+
+/// The longest that a bystander waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a bystander reads.
+pub(super) const SMALL: &str = "file:///calm/small.txt";
+
+/// A part of the run of one attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Before,
+    During,
+    After,
+}
+
+/// The number that says that all phases are over.
+const OVER: u8 = 3;
+
+/// Which phase it is, for all threads.
+#[derive(Default)]
+pub(super) struct Clock(AtomicU8);
+
+impl Clock {
+    /// The phase that it is, until all are over.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        [Phase::Before, Phase::During, Phase::After].get(usize::from(self.0.load(Ordering::Relaxed))).copied()
+    }
+
+    pub(super) fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn stop(&self) {
+        self.0.store(OVER, Ordering::Relaxed);
+    }
+}
+
+/// How long an answer took, in milliseconds, and how long the requests would have taken that it held up,
+/// had they been sent at their pace: else the worst moments would be counted least.
+pub(super) fn held_up(time: Duration, pace: Duration) -> impl Iterator<Item = f64> {
+    let rest = move |left: &Duration| left.checked_sub(pace).filter(|rest| !rest.is_zero());
+    std::iter::successors(Some(time), rest).map(|time| time.as_secs_f64() * 1e3)
+}
+
+/// What a bystander went through in one phase.
+#[derive(Default)]
+pub(super) struct Experience {
+    /// How long answers took, in milliseconds; see [`held_up`].
+    times: Vec<f64>,
+    /// How many requests were refused, failed or were not answered in time.
+    pub(super) errors: usize,
+}
+
+impl Experience {
+    fn add(&mut self, time: Duration) {
+        self.times.extend(held_up(time, PACE));
+    }
+
+    pub(super) fn percentile(&self, share: f64) -> f64 {
+        percentile(&self.times, share)
+    }
+}
+
+/// The experience of each phase, in their order.
+pub(super) type Experiences = [Experience; 3];
+
+/// Starts a bystander on a thread of its own, so that the attack does not take its time.
+pub(super) fn start(address: SocketAddr, from: IpAddr, clock: Arc<Clock>) -> Result<JoinHandle<Experiences>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let read = Era::Modern.posted(address, None, &Era::Modern.read(SMALL));
+    // 2026-07-28 has no `ping`.
+    let ping = Era::Modern.posted(address, None, &Era::Modern.request("server/discover", json!({})));
+    Ok(std::thread::spawn(move || {
+        let mut experiences = Experiences::default();
+        let mut connection = None;
+        let mut asked = 0;
+        while let Some(phase) = clock.phase() {
+            let request = if asked % (READS_PER_PING + 1) == READS_PER_PING { &ping } else { &read };
+            asked += 1;
+            let begun = Instant::now();
+            let asking = async {
+                if connection.is_none() {
+                    connection = Some(Connection::open_from(address, from).await?);
+                }
+                let connection: &mut Connection = connection.as_mut().context("no connection")?;
+                let answer = connection.ask(request).await?;
+                ensure!(memmem::find(answer, b"\"result\":{").is_some(), "an answer without a result");
+                Ok(())
+            };
+            // A time-out is made within the runtime, whose clock it needs.
+            let answered = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
+            let experience = &mut experiences[phase as usize];
+            experience.add(begun.elapsed());
+            if !matches!(answered, Ok(Ok(()))) {
+                experience.errors += 1;
+                connection = None;
+            }
+            std::thread::sleep(PACE.saturating_sub(begun.elapsed()));
+        }
+        experiences
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Experience;
+
+    #[test]
+    fn a_long_wait_counts_for_each_request_that_it_held_up() {
+        let mut experience = Experience::default();
+        experience.add(Duration::from_millis(1));
+        experience.add(Duration::from_millis(12));
+        assert_eq!(experience.times, [1.0, 12.0, 7.0, 2.0]);
+        assert_eq!(experience.percentile(1.0), 12.0);
+    }
+}

@@ -1,0 +1,110 @@
+//! What is served while an attack goes on: a folder for bystanders and what the attack needs.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use super::Stage;
+use crate::process;
+use crate::program::OverHttp;
+
+/// The most address space that a server gets, in KiB: an attack must not take the machine down.
+const ADDRESS_SPACE: u64 = 14 << 20;
+
+/// Folders and a configuration, in a temporary folder.
+pub(super) struct Site {
+    root: TempDir,
+    config: String,
+    /// What is said to `libris serve` beside the configuration.
+    pub(super) arguments: Vec<&'static str>,
+    /// How many descriptors the server may have, where that is not left to the system.
+    pub(super) descriptors: Option<usize>,
+}
+
+impl Site {
+    /// With the folder that bystanders read.
+    pub(super) fn new() -> Result<Self> {
+        let root = tempfile::Builder::new().prefix("libris-hostile-").tempdir()?;
+        let mut site = Self { root, config: String::new(), arguments: Vec::new(), descriptors: None };
+        let calm = site.folder("calm")?;
+        std::fs::write(calm.join("small.txt"), "sixteen letters.".repeat(64))?;
+        Ok(site)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// Makes a folder that is served under its own name.
+    pub(super) fn folder(&mut self, name: &str) -> Result<PathBuf> {
+        let path = self.path().join(name);
+        std::fs::create_dir(&path)?;
+        writeln!(self.config, "[[files]]\npath = \"{name}\"")?;
+        Ok(path)
+    }
+
+    /// Adds to the configuration.
+    pub(super) fn configure(&mut self, text: &str) {
+        self.config.push_str(text);
+        self.config.push('\n');
+    }
+
+    /// Starts a server over HTTP. The folders are there for as long as it is.
+    pub(super) fn serve(self, stage: &Stage<'_>) -> Result<Target> {
+        let file = self.path().join("libris.toml");
+        std::fs::write(&file, &self.config)?;
+        let server = stage.binary.configured(&file);
+        let descriptors = self.descriptors.map_or(String::new(), |most| format!("ulimit -n {most}; "));
+        let child = Command::new("sh")
+            .args(["-c", &format!("ulimit -v {ADDRESS_SPACE}; {descriptors}exec \"$@\""), "sh"])
+            .arg(server.get_program())
+            .args(server.get_args())
+            .args(["--http", "127.0.0.1:0"])
+            .args(&self.arguments)
+            .env_remove("LIBRIS_LOG")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("could not start libris")?;
+        let logged = Arc::<AtomicUsize>::default();
+        let count = logged.clone();
+        // An attack may fill the log, which is worth a number and not a screen.
+        let server = OverHttp::listening_with(child, "libris", move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(Target { server, logged, _site: self })
+    }
+}
+
+/// A server that is attacked.
+pub(super) struct Target {
+    server: OverHttp,
+    logged: Arc<AtomicUsize>,
+    _site: Site,
+}
+
+impl Target {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// How many descriptors it has open.
+    pub(super) fn descriptors(&self) -> usize {
+        process::descriptors(self.id()).unwrap_or_default()
+    }
+
+    /// How many lines it has logged.
+    pub(super) fn logged(&self) -> usize {
+        self.logged.load(Ordering::Relaxed)
+    }
+}
