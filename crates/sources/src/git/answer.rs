@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Cache, Content, Contents, Error, Proof, Result, Uri};
+use libris_core::{Cache, Content, Contents, Context, Error, Proof, Result, Uri};
 use serde_json::Value;
 
 use super::Inner;
@@ -39,15 +39,16 @@ const FILES: usize = 1000;
 /// How many files a diff compares.
 const COMPARED: usize = 100_000;
 
-pub(super) fn read(inner: &Inner, objects: &Objects<'_>, uri: &Uri) -> Result<Contents> {
+pub(super) fn read(inner: &Inner, objects: &Objects<'_>, uri: &Uri, context: &Context) -> Result<Contents> {
     let asked = inner.space.parse(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
-    Answer { inner, objects, uri, asked }.read()
+    Answer { inner, objects, uri, context, asked }.read()
 }
 
 struct Answer<'a> {
     inner: &'a Inner,
     objects: &'a Objects<'a>,
     uri: &'a Uri,
+    context: &'a Context,
     asked: Asked<'a>,
 }
 
@@ -74,7 +75,7 @@ impl Answer<'_> {
                 let resolved = self.resolve(rev)?;
                 let tree = self.objects.node(resolved.commit)?.tree;
                 let reader = Reader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
-                (reader.read(tree, &self.asked)?, basis(resolved))
+                (reader.read(tree, &self.asked, self.context)?, basis(resolved))
             }
             What::Log { rev } => {
                 let resolved = self.resolve(rev)?;

@@ -192,9 +192,9 @@ impl Source for Git {
         self.blocking(move |inner, objects| inner.list(objects, after.as_ref(), limit)).await
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
-        let uri = uri.clone();
-        self.blocking(move |inner, objects| answer::read(inner, objects, &uri)).await
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let (uri, context) = (uri.clone(), context.clone());
+        self.blocking(move |inner, objects| answer::read(inner, objects, &uri, &context)).await
     }
 
     async fn templates(&self) -> Result<Templates> {

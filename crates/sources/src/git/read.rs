@@ -4,7 +4,7 @@ use std::io::{self, Cursor};
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Body, Content, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Context, Error, Meta, Result, Uri};
 
 use super::Inner;
 use super::address::Asked;
@@ -45,7 +45,7 @@ pub(super) struct Found {
 }
 
 impl Reader<'_> {
-    pub(super) fn read(&self, tree: ObjectId, asked: &Asked<'_>) -> Result<Vec<Content>> {
+    pub(super) fn read(&self, tree: ObjectId, asked: &Asked<'_>, context: &Context) -> Result<Vec<Content>> {
         let range = Range::parse(asked.range())?;
         let found = self.find(tree)?.ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         match (found.entry.kind, range) {
@@ -54,7 +54,7 @@ impl Reader<'_> {
                 "`{}` is no file, so it has no lines or bytes: read it without `?`",
                 self.uri.without_query()
             ))),
-            (_, range) => self.file(&found, range).map(|content| vec![content]),
+            (_, range) => self.file(&found, range, context).map(|content| vec![content]),
         }
     }
 
@@ -69,7 +69,7 @@ impl Reader<'_> {
         Ok(shown.then(|| Found { path: names.join(&b'/'), entry }))
     }
 
-    fn file(&self, found: &Found, range: Option<Range>) -> Result<Content> {
+    fn file(&self, found: &Found, range: Option<Range>, context: &Context) -> Result<Content> {
         let label = label(&found.path);
         if found.entry.kind == EntryKind::Commit {
             return Ok(self.submodule(self.uri.clone(), found.entry.id));
@@ -84,6 +84,7 @@ impl Reader<'_> {
             };
             return Err(self.too_large(size, limit, hint));
         }
+        context.reserve(size)?;
         let data = self.objects.blob(found.entry.id)?;
         match range {
             None => Ok(content(self.uri.clone(), &label, found.entry.kind, data)),
