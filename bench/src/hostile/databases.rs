@@ -25,17 +25,21 @@ use crate::mcp::Era;
 /// A database of the examples, for attacks that need just any.
 const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/shop.db");
 
-/// How long a client waits before it leaves.
-const LEAVES: Duration = Duration::from_millis(50);
+/// How many connections a source may have to its database.
+const POOL: usize = 4;
+
+/// How long a client waits before it leaves a locked database, and a slow query, which needs time to start.
+const LEAVES_LOCKED: Duration = Duration::from_millis(50);
+const LEAVES_QUERY: Duration = Duration::from_millis(250);
 
 /// How long the queries of a database are counted after their clients have left.
 const COUNTED: Duration = Duration::from_secs(12);
 
 /// Asks and leaves before the answer.
-async fn abandon(address: SocketAddr, uri: &str) -> String {
+async fn abandon(address: SocketAddr, uri: &str, patience: Duration) -> String {
     let request = Era::Modern.posted(address, None, &Era::Modern.read(uri));
     match Client::open(address, ATTACKER).await {
-        Ok(mut client) => outcome(&mut client, &request, LEAVES).await,
+        Ok(mut client) => outcome(&mut client, &request, patience).await,
         Err(_) => "not connected".to_owned(),
     }
 }
@@ -66,7 +70,7 @@ impl Database {
 
     fn source(&self) -> String {
         format!(
-            "[[sql]]\nurl = \"{}\"\nname = \"{}\"\nconnections = 4\n\n\
+            "[[sql]]\nurl = \"{}\"\nname = \"{}\"\nconnections = {POOL}\n\n\
              [[sql.query]]\nuri = \"slow-{}://now\"\nsql = \"{}\"\n",
             self.server.url(self.name),
             self.name,
@@ -109,15 +113,19 @@ pub(super) async fn abandoned(stage: &Stage<'_>) -> Result<Outcome> {
     let target = site.serve(stage)?;
     let watch = Watch::begin(&target).await?;
     let count = stage.scaled(48);
-    let (mut asking, mut kinds) = (JoinSet::new(), Tally::default());
-    for database in &databases {
-        for _ in 0..count {
-            let (address, uri) = (target.address(), format!("slow-{}://now", database.name));
-            asking.spawn(async move { abandon(address, &uri).await });
+    let mut kinds = Tally::default();
+    // In waves as large as the pool, so that each query runs before its client leaves.
+    for wave in (0..count).step_by(POOL) {
+        let mut asking = JoinSet::new();
+        for database in &databases {
+            for _ in wave..count.min(wave + POOL) {
+                let (address, uri) = (target.address(), format!("slow-{}://now", database.name));
+                asking.spawn(async move { abandon(address, &uri, LEAVES_QUERY).await });
+            }
         }
-    }
-    while let Some(kind) = asking.join_next().await {
-        kinds.count(kind?);
+        while let Some(kind) = asking.join_next().await {
+            kinds.count(kind?);
+        }
     }
     let mut most = vec![(0, 0); databases.len()];
     let begun = Instant::now();
@@ -165,7 +173,7 @@ pub(super) async fn locked(stage: &Stage<'_>) -> Result<Outcome> {
     let mut site = Site::new()?;
     let file = site.path().join("shop.db");
     std::fs::copy(SHOP, &file)?;
-    site.configure("[[sql]]\nurl = \"sqlite:shop.db\"\nconnections = 4\n");
+    site.configure(&format!("[[sql]]\nurl = \"sqlite:shop.db\"\nconnections = {POOL}\n"));
     let target = site.serve(stage)?;
     let address = target.address();
     const ROWS: &str = "sqlite://shop/users/rows";
@@ -182,7 +190,7 @@ pub(super) async fn locked(stage: &Stage<'_>) -> Result<Outcome> {
         readers.spawn(async move {
             let mut kinds = Vec::new();
             for _ in (reader..count).step_by(20) {
-                kinds.push(abandon(address, ROWS).await);
+                kinds.push(abandon(address, ROWS, LEAVES_LOCKED).await);
             }
             kinds
         });
