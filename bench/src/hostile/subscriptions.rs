@@ -93,7 +93,11 @@ pub(super) async fn of_streams(stage: &Stage<'_>) -> Result<Outcome> {
             client.send(&Era::Modern.posted(address, None, &message)).await?;
             // The acknowledgement, or the end of the head of a refusal.
             let head = client.until(b"\r\n\r\n", 0).await?;
-            if client.received()[..head].starts_with(b"HTTP/1.1 200 ") {
+            let events = memchr::memmem::find(&client.received()[..head], b"text/event-stream").is_some();
+            if !events && client.received().starts_with(b"HTTP/1.1 200 ") {
+                return Ok("refused".to_owned());
+            }
+            if events {
                 client.until(ACKNOWLEDGED, head).await?;
                 return Ok("listening".to_owned());
             }

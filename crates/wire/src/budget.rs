@@ -237,16 +237,6 @@ impl Lease {
         }
         taken
     }
-
-    /// The same as [`resize`](Self::resize) for what is more than it has, waiting until `deadline`.
-    pub async fn grow(&mut self, amount: usize, deadline: Instant) -> bool {
-        let amount = amount.min(self.budget.share);
-        let Some(more) = amount.checked_sub(self.amount).filter(|more| *more > 0) else { return true };
-        let budget = self.budget.clone();
-        let Some(mut rest) = budget.take(self.client, more, deadline).await else { return false };
-        self.amount += std::mem::take(&mut rest.amount);
-        true
-    }
 }
 
 impl Drop for Lease {
@@ -370,18 +360,15 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_lease_grows_and_shrinks() {
+    #[test]
+    fn a_lease_grows_and_shrinks() {
         let budget = Budget::with_share(10, 8);
         let mut lease = budget.try_take(client(1), 2).unwrap();
         assert!(lease.resize(100) && lease.amount() == 8);
         assert!(lease.resize(3));
         let other = budget.try_take(client(2), 6).unwrap();
         assert!(!lease.resize(5) && lease.amount() == 3);
-        let mut grown = Box::pin(async move { lease.grow(5, soon()).await.then_some(lease) });
-        assert!((&mut grown).now_or_never().is_none());
-        drop(other);
-        assert_eq!(grown.await.unwrap().amount(), 5);
+        drop((lease, other));
         assert_eq!(budget.used(), 0);
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(target_os = "linux")]
 use crate::again::Again;
-use crate::budget::{Budget, Client};
+use crate::budget::Client;
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
@@ -28,7 +28,7 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::protocol::{self, Protocol};
 use crate::request::{Filter, Params, Request};
-use crate::unsent::{Room, Unsent};
+use crate::unsent::{Room, Share, Unsent};
 use crate::{Limits, Listener, Revision, Service};
 
 pub use crate::pipes::standard;
@@ -67,7 +67,7 @@ where
 {
     let (queue, mut queued) = mpsc::channel::<Response>(4);
     // The client is the only one, and what it does not read keeps nobody else waiting.
-    let unsent = Unsent::new(Budget::with_share(limits.unsent, limits.unsent), limits.time);
+    let unsent = Unsent::new(limits.unsent, Share::All, limits.time);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
         read: Arc::new(Semaphore::new(READ * limits.in_flight)),

@@ -36,9 +36,22 @@ pub(crate) trait Recipient: Send + Sync {
     fn close(&self);
 }
 
+/// Responses of up to so many bytes have memory of their own, and do not wait for larger ones.
+const SMALL: usize = 64 << 10;
+
+/// How much of the memory one client may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Share {
+    /// Three quarters.
+    Most,
+    /// All of it, where there is no other client.
+    All,
+}
+
 /// The memory of one server for contents.
 pub(crate) struct Unsent {
-    budget: Arc<Budget>,
+    large: Arc<Budget>,
+    small: Arc<Budget>,
     /// How long a response waits for memory.
     patience: Duration,
     sending: Mutex<Sending>,
@@ -61,31 +74,46 @@ struct Response {
 }
 
 impl Unsent {
-    pub(crate) fn new(budget: Arc<Budget>, patience: Duration) -> Arc<Self> {
-        Arc::new(Self { budget, patience, sending: Mutex::default() })
+    /// Memory of so many bytes, of which each client may have a share.
+    pub(crate) fn new(bytes: usize, share: Share, patience: Duration) -> Arc<Self> {
+        let budget = |bytes| match share {
+            Share::Most => Budget::new(bytes),
+            Share::All => Budget::with_share(bytes, bytes),
+        };
+        let small = bytes / 4;
+        Arc::new(Self {
+            large: budget(bytes - small),
+            small: budget(small),
+            patience,
+            sending: Mutex::default(),
+        })
+    }
+
+    fn budget(&self, bytes: usize) -> &Arc<Budget> {
+        if bytes <= SMALL { &self.small } else { &self.large }
     }
 
     /// Takes memory if there is some.
     pub(crate) fn try_take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
-        let lease = self.budget.try_take(client, bytes)?;
+        let lease = self.budget(bytes).try_take(client, bytes)?;
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
     }
 
     /// Takes memory, waiting for it for a while.
     pub(crate) async fn take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
-        let taking = self.budget.take(client, bytes, Instant::now() + self.patience);
+        let taking = self.budget(bytes).take(client, bytes, Instant::now() + self.patience);
         let lease = self.closing_slow_connections(taking).await?;
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
     }
 
     /// Room for a response that is in memory already although there is none for it.
     pub(crate) fn uncounted(self: &Arc<Self>) -> Room {
-        Room { unsent: self.clone(), lease: self.budget.nothing(), number: OnceLock::new() }
+        Room { unsent: self.clone(), lease: self.small.nothing(), number: OnceLock::new() }
     }
 
     /// How many bytes are in use.
     pub(crate) fn used(&self) -> usize {
-        self.budget.used()
+        self.large.used() + self.small.used()
     }
 
     /// Waits for memory, and sees to it that there will be some.
@@ -141,12 +169,6 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Makes it room for so many bytes, waiting for them for a while. Whether they could be had.
-    async fn grow(&mut self, bytes: usize) -> bool {
-        let growing = self.lease.grow(bytes, Instant::now() + self.unsent.patience);
-        self.unsent.closing_slow_connections(growing).await
-    }
-
     /// From now on its response is being sent on this connection.
     pub(crate) fn sending_to(&self, recipient: &Arc<impl Recipient + 'static>) {
         self.number.get_or_init(|| {
@@ -202,11 +224,14 @@ impl Reserved {
         let there = match &mut state.room {
             // What was waited for is there already.
             Some(room) if needed <= room.lease.amount() => true,
-            Some(room) => room.lease.resize(needed),
-            None => {
-                state.room = self.unsent.try_take(self.client, needed);
-                state.room.is_some()
-            }
+            Some(room) if room.lease.amount() > SMALL => room.lease.resize(needed),
+            _ => match self.unsent.try_take(self.client, needed) {
+                Some(room) => {
+                    state.room = Some(room);
+                    true
+                }
+                None => false,
+            },
         };
         match there {
             true => state.bytes = bytes,
@@ -228,16 +253,15 @@ impl Reserved {
     /// Waits until what was asked for in vain can be had, for a request that starts over. Whether there is a point
     /// in that.
     pub(crate) async fn wait(&self) -> bool {
-        let (room, wanted) = {
+        let wanted = {
             let mut state = lock(&self.state);
             state.bytes = 0;
+            // Those who hold memory do not wait for more: they would wait for each other.
+            state.room = None;
             let Some(wanted) = state.wanted.take() else { return false };
-            (state.room.take(), wanted)
+            wanted
         };
-        let room = match room {
-            None => self.unsent.take(self.client, wanted).await,
-            Some(mut room) => room.grow(wanted).await.then_some(room),
-        };
+        let room = self.unsent.take(self.client, wanted).await;
         let there = room.is_some();
         lock(&self.state).room = room;
         there
@@ -253,7 +277,7 @@ impl Reserved {
         match room {
             None => self.unsent.take(self.client, bytes).await,
             Some(mut room) => {
-                // Those who hold memory do not wait for more: they would wait for each other.
+                // It may be more than was reserved, and is there already.
                 room.lease.resize(bytes);
                 Some(room)
             }

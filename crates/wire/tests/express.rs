@@ -1,6 +1,5 @@
 //! The short way for answers that are at hand: no request on a connection can tell which way another went.
 
-#[expect(dead_code, reason = "the tests of other transports use more of it")]
 mod support;
 
 use std::net::SocketAddr;

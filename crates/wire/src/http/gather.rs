@@ -134,11 +134,11 @@ impl Buf for Rope {
 #[cfg(test)]
 mod tests {
     use super::{Gathered, MOST, Rope};
-    use crate::budget::{Budget, Client};
+    use crate::budget::Client;
     use crate::envelope::Framed;
     use crate::http::body::Body;
     use crate::members::Writer;
-    use crate::unsent::Unsent;
+    use crate::unsent::{Share, Unsent};
     use bytes::{Buf as _, Bytes};
     use http::Version;
     use http_body::Body as _;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back_when_the_last_piece_has_left() {
-        let unsent = Unsent::new(Budget::new(1), Duration::ZERO);
+        let unsent = Unsent::new(4, Share::All, Duration::ZERO);
         let room = unsent.try_take(Client::default(), 1);
         let mut body = Gathered::new(body(MOST / 2).holding(room), Version::HTTP_11);
         let rope = next(&mut body).unwrap();

@@ -41,7 +41,7 @@ use self::old::Old;
 use self::sessions::{Peer, Sessions};
 use crate::budget::{Budget, Client};
 use crate::protocol::Protocol;
-use crate::unsent::Unsent;
+use crate::unsent::{Share, Unsent};
 use crate::{Limits, Service};
 
 /// How HTTP is served.
@@ -120,7 +120,7 @@ impl Endpoint {
             requests: Budget::new(config.requests),
             bodies: Budget::new(config.bodies - config.bodies / 4),
             moderate_bodies: Budget::new(config.bodies / 4),
-            unsent: Unsent::new(Budget::new(config.limits.unsent), PATIENCE),
+            unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
             listens: Budget::new(config.listens),
             connections: Connections::new(config.connections),
             config,
