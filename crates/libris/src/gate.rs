@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use libris_core::{Error, Result, Source};
 use libris_wire::{Budget, Client, Lease};
-use tokio::time::Instant;
 
 /// How many requests one source works on at once. One client may have three quarters of them.
 const AT_ONCE: usize = 64;
@@ -40,8 +39,7 @@ impl Gated {
     /// Waits for a turn to ask the source for something, which the lease is held for.
     pub(crate) async fn turn(&self, client: Option<IpAddr>) -> Result<Lease> {
         let client = client.map_or_else(Client::default, Client::at);
-        let deadline = Instant::now() + PATIENCE;
-        self.turns.take(client, 1, deadline).await.ok_or_else(|| {
+        self.turns.take(client, 1, PATIENCE).await.ok_or_else(|| {
             Error::Unavailable("the source has too many requests in progress; try again later".into())
         })
     }

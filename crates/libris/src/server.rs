@@ -18,6 +18,9 @@ use crate::encode::{self, Page};
 use crate::kept::Kept;
 use crate::live::{Hub, Live};
 
+/// Contents of up to so many bytes wait for memory once they are loaded; larger ones are refused where there is none.
+const SMALL: usize = 64 << 10;
+
 /// How a source is served.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -150,7 +153,8 @@ impl Service for Server {
                 Err(error) => return Err(explain(error)),
             }
         };
-        if !call.reserve_loaded(contents.parts.iter().map(|part| part.body.len()).sum()) {
+        let size = contents.parts.iter().map(|part| part.body.len()).sum();
+        if size > SMALL && !call.reserve_loaded(size) {
             let why = "the server has no memory left for large contents; try again later";
             return Err(Failure::Internal { message: why.into(), data: None });
         }

@@ -4,9 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use crate::lock::lock;
 
@@ -52,7 +53,10 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct State {
     used: usize,
-    clients: HashMap<Client, usize>,
+    /// The client that was counted last, and what it holds: most often the next one is the same.
+    last: (Client, usize),
+    /// What each other client holds.
+    others: HashMap<Client, usize>,
     /// First come, first served; those whose client has used up its share are passed over.
     waiting: VecDeque<Waiter>,
 }
@@ -82,15 +86,28 @@ impl Budget {
         lock(&self.state).take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Takes `amount`, waiting for it until `deadline`; `None` if it is not there by then, or if too many wait
-    /// already. One client may have three quarters of those who wait.
-    pub async fn take(self: &Arc<Self>, client: Client, amount: usize, deadline: Instant) -> Option<Lease> {
+    /// Takes `amount`, waiting for it for `patience`; `None` if it is not there by then, or if too many wait already.
+    /// One client may have three quarters of those who wait.
+    pub async fn take(self: &Arc<Self>, client: Client, amount: usize, patience: Duration) -> Option<Lease> {
+        match self.take_in_turn(client, amount) {
+            Some(lease) => Some(lease),
+            // Boxed, or everybody who takes something would make room for waiting.
+            None => Box::pin(self.wait(client, amount, patience)).await,
+        }
+    }
+
+    /// Takes `amount` if it is there and nobody waits for it.
+    pub(crate) fn take_in_turn(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
-        let mut receiver = {
+        let mut state = lock(&self.state);
+        let taken = state.waiting.is_empty() && state.take(self, client, amount);
+        taken.then(|| self.lease(client, amount))
+    }
+
+    async fn wait(self: &Arc<Self>, client: Client, amount: usize, patience: Duration) -> Option<Lease> {
+        let amount = amount.min(self.share);
+        let mut waiting = {
             let mut state = lock(&self.state);
-            if state.waiting.is_empty() && state.take(self, client, amount) {
-                return Some(self.lease(client, amount));
-            }
             // Those who gave up leave their place to others.
             state.waiting.retain(|waiter| !waiter.granted.is_closed());
             let own = state.waiting.iter().filter(|waiter| waiter.client == client).count();
@@ -103,7 +120,7 @@ impl Budget {
             // A grant that nobody receives any more is given back.
             Granted { budget: self.clone(), client, amount, receiver }
         };
-        timeout_at(deadline, &mut receiver.receiver).await.ok()?.ok()?;
+        timeout(patience, &mut waiting.receiver).await.ok()?.ok()?;
         Some(self.lease(client, amount))
     }
 
@@ -136,28 +153,35 @@ impl Budget {
 impl State {
     /// Takes `amount` if it is there, for the client and in all, and reports whether it was.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
+        self.look_up(client);
         if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {
             return false;
         }
-        if amount > 0 {
-            self.used += amount;
-            *self.clients.entry(client).or_default() += amount;
-        }
+        self.used += amount;
+        self.last.1 += amount;
         true
     }
 
     fn is_within_share(&self, budget: &Budget, client: Client, amount: usize) -> bool {
-        let held = self.clients.get(&client).copied().unwrap_or_default();
-        held.saturating_add(amount) <= budget.share
+        let held = if self.last.0 == client { Some(self.last.1) } else { self.others.get(&client).copied() };
+        held.unwrap_or_default().saturating_add(amount) <= budget.share
     }
 
     fn give_back(&mut self, client: Client, amount: usize) {
+        self.look_up(client);
         self.used -= amount;
-        if let Some(held) = self.clients.get_mut(&client) {
-            *held -= amount;
-            if *held == 0 {
-                self.clients.remove(&client);
-            }
+        self.last.1 -= amount;
+    }
+
+    /// Makes `client` the one that was counted last.
+    fn look_up(&mut self, client: Client) {
+        if self.last.0 == client {
+            return;
+        }
+        let held = self.others.remove(&client).unwrap_or_default();
+        let (client, held) = std::mem::replace(&mut self.last, (client, held));
+        if held > 0 {
+            self.others.insert(client, held);
         }
     }
 
@@ -252,14 +276,13 @@ mod tests {
     use super::{Budget, Client, WAITERS};
     use futures_util::FutureExt as _;
     use std::time::Duration;
-    use tokio::time::Instant;
 
     fn client(last: u8) -> Client {
         Client::at([127, 0, 0, last].into())
     }
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(5)
+    fn soon() -> Duration {
+        Duration::from_secs(5)
     }
 
     #[test]
@@ -345,19 +368,14 @@ mod tests {
         let budget = Budget::with_share(1, 1);
         let _held = budget.try_take(client(1), 1).unwrap();
         let wait = |last| {
-            let mut wait = Box::pin(budget.clone().wait(client(last)));
+            let budget = budget.clone();
+            let mut wait = Box::pin(async move { budget.take(client(last), 1, soon()).await.is_some() });
             ((&mut wait).now_or_never().is_none()).then_some(wait)
         };
         let waiting: Vec<_> = (0..WAITERS).map_while(|_| wait(2)).collect();
         assert_eq!(waiting.len(), WAITERS - WAITERS / 4);
         let others: Vec<_> = (0..WAITERS).map_while(|_| wait(3)).collect();
         assert_eq!(others.len(), WAITERS / 4);
-    }
-
-    impl Budget {
-        async fn wait(self: std::sync::Arc<Self>, client: Client) -> bool {
-            self.take(client, 1, soon()).await.is_some()
-        }
     }
 
     #[test]

@@ -101,8 +101,15 @@ impl Unsent {
 
     /// Takes memory, waiting for it for a while.
     pub(crate) async fn take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
-        let taking = self.budget(bytes).take(client, bytes, Instant::now() + self.patience);
-        let lease = self.closing_slow_connections(taking).await?;
+        let budget = self.budget(bytes);
+        let lease = match budget.take_in_turn(client, bytes) {
+            Some(lease) => lease,
+            // Boxed, or every response would make room for waiting.
+            None => {
+                let taking = budget.take(client, bytes, self.patience);
+                Box::pin(self.closing_slow_connections(taking)).await?
+            }
+        };
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::pulse::Pulse;
 use super::sessions::Peer;
@@ -84,7 +84,7 @@ impl Connections {
 impl Connections {
     /// Waits for room. More has to be made where others have taken what was made before.
     async fn wait(&self, client: Client) -> Option<Lease> {
-        let mut taking = pin!(self.budget.take(client, 1, Instant::now() + WAIT));
+        let mut taking = pin!(self.budget.take(client, 1, WAIT));
         loop {
             tokio::select! {
                 biased;

@@ -148,7 +148,7 @@ impl Endpoint {
             ..=MODERATE => (&self.moderate_bodies, MODERATE),
             _ => (&self.bodies, size),
         };
-        budget.take(client, size, tokio::time::Instant::now() + PATIENCE).await.ok_or_else(|| {
+        budget.take(client, size, PATIENCE).await.ok_or_else(|| {
             let why = "too many large requests are being received; try again later";
             response::refusal(StatusCode::SERVICE_UNAVAILABLE, why)
         })
