@@ -47,6 +47,8 @@ pub struct Budget {
     total: usize,
     /// What one client may hold.
     share: usize,
+    /// How many may wait.
+    waiters: usize,
     state: Mutex<State>,
 }
 
@@ -76,7 +78,17 @@ impl Budget {
 
     /// A budget of which each client may hold `share`.
     pub fn with_share(total: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { total, share: share.clamp(1, total.max(1)), state: Mutex::default() })
+        Arc::new(Self {
+            total,
+            share: share.clamp(1, total.max(1)),
+            waiters: WAITERS,
+            state: Mutex::default(),
+        })
+    }
+
+    /// A budget that so many may wait for.
+    pub(crate) fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
+        Arc::new(Self { total, share: total - total / 4, waiters, state: Mutex::default() })
     }
 
     /// Takes `amount` if it is there. More than a client's share counts as all of the share, so that what is large
@@ -111,7 +123,7 @@ impl Budget {
             // Those who gave up leave their place to others.
             state.waiting.retain(|waiter| !waiter.granted.is_closed());
             let own = state.waiting.iter().filter(|waiter| waiter.client == client).count();
-            if state.waiting.len() >= WAITERS || own >= WAITERS - WAITERS / 4 {
+            if state.waiting.len() >= self.waiters || own >= self.waiters - self.waiters / 4 {
                 return None;
             }
             let (granted, receiver) = oneshot::channel();

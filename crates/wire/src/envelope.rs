@@ -109,8 +109,8 @@ pub(crate) fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     std::mem::replace(place, value).is_some()
 }
 
-/// Reads what arrived.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
+/// Reads what arrived. Of a batch, one message more than `most` is kept, which is enough to refuse it.
+pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed> {
     // Checked once, rather than for each string.
     let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
     let mut reader = Reader::new(text);
@@ -119,7 +119,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
     }
     let mut batch = Vec::new();
     let read = reader.array(|reader| {
-        batch.push(reader.raw()?);
+        let message = reader.raw()?;
+        if batch.len() <= most {
+            batch.push(message);
+        }
         Ok(())
     });
     read.and_then(|()| reader.end()).map_err(|broken| not_json(text, broken))?;
@@ -242,7 +245,7 @@ mod tests {
     use bytes::Bytes;
 
     fn code(text: &str) -> i32 {
-        match parse(text.as_bytes()) {
+        match parse(text.as_bytes(), 64) {
             Ok(_) => 0,
             Err(malformed) => malformed.error.code,
         }
@@ -251,7 +254,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_told_apart() {
         assert_eq!(
-            parse(b"{\n\"a\":\"\xff\"").unwrap_err().error.message,
+            parse(b"{\n\"a\":\"\xff\"", 64).unwrap_err().error.message,
             "not JSON: line 2, column 6 is not UTF-8"
         );
         for garbage in ["", "{", "nonsense", "{\"jsonrpc\":\"2.0\"", "\u{1}\u{2}", "[1,"] {
@@ -290,7 +293,7 @@ mod tests {
     fn ids_come_back_as_they_came() {
         for id in ["1", "-7", "\"a\\u0000b\"", "123456789012345678901234567890", "1.50"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-            let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes()) else {
+            let Ok(Incoming::One(Message::Request { id: kept, .. })) = parse(text.as_bytes(), 64) else {
                 panic!("{text}");
             };
             assert_eq!(kept.as_json(), id);

@@ -1,5 +1,6 @@
 //! A service as MCP: requests in, framed answers out, whatever the transport.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +17,11 @@ use crate::members::Members;
 use crate::patience::within_since;
 use crate::request::{Filter, Meta, Params, Request, missing};
 use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
+use crate::unsent::Outgoing;
 use crate::{Call, Client, Era, Failure, Limits, Revision};
+
+/// Why a response is not sent that there is no memory for.
+pub(crate) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
 
 /// A result with nothing in it.
 const EMPTY: Reply = Reply { members: Members::NONE, keep: None };
@@ -201,7 +206,7 @@ impl Protocol {
         id: &Id,
         filter: &Filter,
         closing: CancellationToken,
-    ) -> Result<BoxStream<'static, Framed>, ErrorObject> {
+    ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
         let revision = call.revision;
         let listener = self.service.listener(call.client).map_err(|failure| failure.object(revision))?;
         let mut granted = json!({});
@@ -210,7 +215,9 @@ impl Protocol {
             granted["resourcesListChanged"] = true.into();
         }
         let mut resources = Vec::new();
-        for uri in &filter.resources {
+        // A URI that is there twice is one subscription, and is granted once.
+        let mut seen = HashSet::new();
+        for uri in filter.resources.iter().filter(|uri| seen.insert(*uri)) {
             match listener.subscribe(uri).await {
                 Ok(()) => resources.push(uri),
                 Err(Failure::NotFound { .. } | Failure::Invalid { .. }) => {}
@@ -226,17 +233,24 @@ impl Protocol {
             "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\
              \"params\":{{{subscription},\"notifications\":{granted}}}}}"
         ));
+        let acknowledged = match &call.memory {
+            None => Outgoing::from(acknowledged),
+            Some(memory) => match memory.settle(&acknowledged).await {
+                Some(room) => Outgoing { framed: acknowledged, room: Some(room) },
+                None => return Err(ErrorObject::new(INTERNAL_ERROR, UNSENT)),
+            },
+        };
         let goodbye = format!("\"resultType\":\"complete\",{subscription}");
         let ended = Framed::result(id, Members::NONE, format!(",{goodbye}}}}}").into());
         let news = stream::unfold(listener, move |listener| {
             let subscription = subscription.clone();
             async move {
                 let news = listener.next().await;
-                Some((notification(&news, &subscription), listener))
+                Some((Outgoing::from(notification(&news, &subscription)), listener))
             }
         });
         let news = news.take_until(async move { closing.cancelled().await });
-        Ok(stream::iter([acknowledged]).chain(news).chain(stream::iter([ended])).boxed())
+        Ok(stream::iter([acknowledged]).chain(news).chain(stream::iter([Outgoing::from(ended)])).boxed())
     }
 
     fn initialize(&self, revision: Revision) -> Reply {

@@ -28,7 +28,7 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::protocol::{self, Protocol};
 use crate::request::{Filter, Params, Request};
-use crate::unsent::{Room, Share, Unsent};
+use crate::unsent::{Outgoing, Share, Unsent};
 use crate::{Limits, Listener, Revision, Service};
 
 pub use crate::pipes::standard;
@@ -65,7 +65,7 @@ where
     R: Read + Send + 'static,
     W: Outlet,
 {
-    let (queue, mut queued) = mpsc::channel::<Response>(4);
+    let (queue, mut queued) = mpsc::channel::<Outgoing>(4);
     // The client is the only one, and what it does not read keeps nobody else waiting.
     let unsent = Unsent::new(limits.unsent, Share::All, limits.time);
     let connection = Arc::new(Connection {
@@ -81,7 +81,7 @@ where
     });
     let writing = connection.clone();
     let writer = tokio::task::spawn_blocking(move || -> io::Result<()> {
-        while let Some(Response { framed, room }) = queued.blocking_recv() {
+        while let Some(Outgoing { framed, room }) = queued.blocking_recv() {
             let end = framed.size() == 0;
             let mut output = lock(&writing.output);
             output.push(framed)?;
@@ -128,20 +128,8 @@ struct Connection<W> {
     /// Bounds the contents in memory.
     unsent: Arc<Unsent>,
     running: Mutex<HashMap<Id, AbortHandle>>,
-    queue: mpsc::Sender<Response>,
+    queue: mpsc::Sender<Outgoing>,
     closing: CancellationToken,
-}
-
-/// A message that waits to be written, with the memory that it is in.
-struct Response {
-    framed: Framed,
-    room: Option<Room>,
-}
-
-impl From<Framed> for Response {
-    fn from(framed: Framed) -> Self {
-        Self { framed, room: None }
-    }
 }
 
 /// What `initialize` has agreed on.
@@ -168,7 +156,7 @@ impl<W: Outlet> Connection<W> {
                     self.write(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)))?;
                 }
                 Some(Line::Whole(line, _)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Some(Line::Whole(line, since)) => match envelope::parse(line) {
+                Some(Line::Whole(line, since)) => match envelope::parse(line, self.protocol.limits.batch) {
                     Ok(Incoming::One(message)) => {
                         self.message(runtime, &mut session, since, line.len(), message)?;
                     }
@@ -210,7 +198,7 @@ impl<W: Outlet> Connection<W> {
                     let reporter = token.map(|token| {
                         let queue = self.queue.clone();
                         // A client that does not keep up misses a report, never the answer.
-                        Reporter::new(token, move |framed| drop(queue.try_send(Response::from(framed))))
+                        Reporter::new(token, move |framed| drop(queue.try_send(Outgoing::from(framed))))
                     });
                     Ok((self.call(revision).reporting(reporter), request))
                 });
@@ -281,10 +269,10 @@ impl<W: Outlet> Connection<W> {
     }
 
     /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
-    async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Response {
+    async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
         let Some(memory) = &call.memory else { return framed.into() };
         match memory.settle(&framed).await {
-            Some(room) => Response { framed, room: Some(room) },
+            Some(room) => Outgoing { framed, room: Some(room) },
             None => {
                 let why = "too many responses wait to be read; read them, and try again";
                 Framed::error(id, &ErrorObject::new(INTERNAL_ERROR, why)).into()
@@ -330,7 +318,7 @@ impl<W: Outlet> Connection<W> {
             match connection.protocol.listen(&call, &id, &filter, closing).await {
                 Ok(mut stream) => {
                     while let Some(framed) = stream.next().await {
-                        let _ = connection.queue.send(framed.into()).await;
+                        let _ = connection.queue.send(framed).await;
                     }
                 }
                 Err(error) => {
@@ -372,7 +360,7 @@ impl<W: Outlet> Connection<W> {
         id: Option<Id>,
         size: usize,
         turns: Option<Arc<Semaphore>>,
-        answer: impl Future<Output = Option<Response>> + Send + 'static,
+        answer: impl Future<Output = Option<Outgoing>> + Send + 'static,
     ) -> io::Result<()> {
         // Large messages count as several, or so many of them would take too much memory.
         let count = (1 + size / LARGE).min(READ * self.protocol.limits.in_flight) as u32;

@@ -39,6 +39,9 @@ pub(crate) trait Recipient: Send + Sync {
 /// Responses of up to so many bytes have memory of their own, and do not wait for larger ones.
 const SMALL: usize = 64 << 10;
 
+/// Responses of up to so many bytes do not wait for memory.
+const TINY: usize = 4 << 10;
+
 /// How much of the memory one client may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share {
@@ -202,6 +205,18 @@ impl Drop for Room {
     }
 }
 
+/// A message on its way to a client, with the memory that it is in.
+pub(crate) struct Outgoing {
+    pub(crate) framed: Framed,
+    pub(crate) room: Option<Room>,
+}
+
+impl From<Framed> for Outgoing {
+    fn from(framed: Framed) -> Self {
+        Self { framed, room: None }
+    }
+}
+
 /// The memory that one request has reserved for its contents.
 pub(crate) struct Reserved {
     unsent: Arc<Unsent>,
@@ -282,6 +297,11 @@ impl Reserved {
         };
         let room = lock(&self.state).room.take();
         match room {
+            // So little is sent in any case, or a client could not even be told that it has to wait.
+            None if bytes <= TINY => {
+                let room = self.unsent.try_take(self.client, bytes);
+                Some(room.unwrap_or_else(|| self.unsent.uncounted()))
+            }
             None => self.unsent.take(self.client, bytes).await,
             Some(mut room) => {
                 // It may be more than was reserved, and is there already.

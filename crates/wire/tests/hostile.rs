@@ -371,6 +371,78 @@ async fn responses_that_nobody_takes_are_bounded_and_keep_nobody_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn responses_as_events_are_bounded_too() {
+    let server = Server::start(Config::default()).await;
+    let message = modern(1, "resources/read", json!({ "uri": "toy:parts/8388608" })).to_string();
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: resources/read\r\nmcp-name: toy:parts/8388608\r\n\
+         content-length: {}\r\n\r\n{message}",
+        message.len()
+    );
+    let (grown, _stalled) = growth(async {
+        let mut stalled = Vec::new();
+        for _ in 0..40 {
+            let mut client = server.connect().await;
+            client.stream.write_all(request.as_bytes()).await.unwrap();
+            stalled.push(client);
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        stalled
+    })
+    .await;
+    assert!(grown < 160, "{grown} MiB for events that nobody takes");
+    assert!(server.metric("unsent_bytes").await > 8 * MIB);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledgements_that_nobody_takes_are_counted_and_name_each_uri_once() {
+    let server = Server::start(Config::default()).await;
+    let long = format!("toy:{}", "a".repeat(8_000));
+    let listen = |uris: Vec<String>| json!({ "notifications": { "resourceSubscriptions": uris } });
+    let mut client = server.connect().await;
+    client.ask("subscriptions/listen", listen(vec![long.clone(); 400])).await;
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\n\n\r\n") {
+        seen.push(client.stream.read_u8().await.unwrap());
+    }
+    assert!(seen.len() < 10_000, "{}", seen.len());
+    // Of different ones, all are named, and all of that is counted until it is taken. The system takes some itself.
+    let many: Vec<_> = (0..490).map(|number| format!("{long}{number}")).collect();
+    let mut stalled = Vec::new();
+    until("it is counted", async || {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        let mut client = Client { stream: socket.connect(server.address).await.unwrap() };
+        client.ask("subscriptions/listen", listen(many.clone())).await;
+        stalled.push(client);
+        server.metric("unsent_bytes").await > MIB
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_told_of_progress_can_be_cancelled() {
+    use std::sync::atomic::Ordering;
+    let server = Server::start(Config::default()).await;
+    let mut client = server.connect().await;
+    let session = client.session().await;
+    let mut read = request(7, "resources/read", json!({ "uri": "toy:progress" }));
+    read["params"]["_meta"] = json!({ "progressToken": 1 });
+    client.send(&[("mcp-session-id", &session)], &read).await;
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"\n\n\r\n") {
+        seen.push(client.stream.read_u8().await.unwrap());
+    }
+    assert_eq!(server.toy.ended.load(Ordering::SeqCst), 0);
+    let mut other = server.connect().await;
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
+    other.send(&[("mcp-session-id", &session)], &cancel).await;
+    until("it ends", async || server.toy.ended.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn small_responses_that_nobody_takes_are_counted() {
     let server = Server::start(Config { sse: true, ..Config::default() }).await;
     let mut client = server.connect().await;

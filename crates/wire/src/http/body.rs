@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::pulse::Pulse;
 use crate::envelope::Framed;
 use crate::members::Pieces;
-use crate::unsent::Room;
+use crate::unsent::{Outgoing, Room};
 
 /// Answers up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
@@ -167,6 +167,12 @@ impl Events {
 impl From<Framed> for Event {
     fn from(framed: Framed) -> Self {
         Self::Message { framed, id: None, room: None }
+    }
+}
+
+impl From<Outgoing> for Event {
+    fn from(Outgoing { framed, room }: Outgoing) -> Self {
+        Self::Message { framed, id: None, room }
     }
 }
 

@@ -18,6 +18,9 @@ use crate::unsent::Recipient as _;
 /// How long a new connection waits for another one to make room.
 const WAIT: Duration = Duration::from_secs(2);
 
+/// How many new connections may wait for that. They have descriptors that are reserved for sources.
+const WAITERS: usize = 32;
+
 /// How often it looks for another one that can.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -54,7 +57,7 @@ impl Connections {
     /// Room for `most` connections, or as many as there are file descriptors for if that is less.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let most = descriptors().map_or(most, |descriptors| most.min(for_connections(descriptors)));
-        Arc::new(Self { most, budget: Budget::new(most), state: Mutex::default() })
+        Arc::new(Self { most, budget: Budget::with_waiters(most, WAITERS), state: Mutex::default() })
     }
 
     /// How many are open.

@@ -165,7 +165,7 @@ impl Endpoint {
         if !usual {
             return None;
         }
-        let Ok(Incoming::One(Message::Request { id, method, params })) = envelope::parse(body) else {
+        let Ok(Incoming::One(Message::Request { id, method, params })) = envelope::parse(body, 0) else {
             return None;
         };
         let now = Instant::now();

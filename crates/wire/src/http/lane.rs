@@ -134,7 +134,7 @@ impl Lane {
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.answer.is_empty() {
             let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(context, &self.answer)? else {
-                self.count_unsent();
+                self.count_unsent()?;
                 return Poll::Pending;
             };
             if sent == 0 {
@@ -201,19 +201,20 @@ impl Lane {
         }
     }
 
-    /// Counts an answer that the client does not take at once among those that wait. Where there are too many of
-    /// them, it waits all the same, and those clients are let go that have taken too little.
-    fn count_unsent(&mut self) {
+    /// Counts an answer that the client does not take at once among those that wait; an error if too many of its
+    /// client's do.
+    fn count_unsent(&mut self) -> io::Result<()> {
         if self.room.is_some() {
-            return;
+            return Ok(());
         }
         let unsent = &self.endpoint.unsent;
-        self.room = unsent.try_take(self.origin.peer.client, self.answer.len());
-        let room = self.room.get_or_insert_with(|| {
+        let Some(room) = unsent.try_take(self.origin.peer.client, self.answer.len()) else {
             unsent.close_slow_connections();
-            unsent.uncounted()
-        });
+            return Err(io::Error::other("too many responses wait for the client to take them"));
+        };
         room.sending_to(&self.pulse);
+        self.room = Some(room);
+        Ok(())
     }
 
     /// Drops what nobody waits for any more, or hyper would wait for it before it closes.

@@ -97,6 +97,8 @@ pub struct Endpoint {
     old: Option<Old>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
+    /// Bounds the requests whose bodies are being received.
+    arriving: Arc<Budget>,
     /// Bound the request bodies in memory: those of moderate size have a quarter of it.
     bodies: Arc<Budget>,
     moderate_bodies: Arc<Budget>,
@@ -118,6 +120,7 @@ impl Endpoint {
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
             requests: Budget::new(config.requests),
+            arriving: Budget::new(ARRIVING),
             bodies: Budget::new(config.bodies - config.bodies / 4),
             moderate_bodies: Budget::new(config.bodies / 4),
             unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
@@ -204,6 +207,10 @@ const PING: Duration = Duration::from_secs(30);
 
 /// The most bytes of the head of a request, and of events that hyper writes ahead, for each connection.
 const HEAD: usize = 16 << 10;
+
+/// How many requests may be received at once. Until its body is there, each takes up to 32 KiB that nothing else counts:
+/// its head, and a small body.
+const ARRIVING: usize = 2_048;
 
 /// How many requests one connection of HTTP/2 may have open at once.
 const STREAMS: u32 = 64;

@@ -13,15 +13,16 @@ use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
 use super::sessions::unguessable;
-use super::streamable::{TOO_MANY, UNSENT, busy};
+use super::streamable::{TOO_MANY, busy};
 use super::{Endpoint, response};
 use crate::budget::Lease;
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
 use crate::patience::within;
-use crate::protocol;
+use crate::protocol::{self, UNSENT};
 use crate::request::Request;
+use crate::unsent::Outgoing;
 use crate::{Listener, Revision};
 
 /// How many answers wait for a client that does not read.
@@ -104,20 +105,21 @@ impl Endpoint {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        let (id_of_request, method, params) = match envelope::parse(&received.bytes) {
-            Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
-            Ok(Incoming::One(Message::Notification { method, .. })) => {
-                if method == "notifications/initialized" {
-                    protocol::follow(&*listener).await;
+        let (id_of_request, method, params) =
+            match envelope::parse(&received.bytes, self.protocol.limits.batch) {
+                Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
+                Ok(Incoming::One(Message::Notification { method, .. })) => {
+                    if method == "notifications/initialized" {
+                        protocol::follow(&*listener).await;
+                    }
+                    return response::bare(StatusCode::ACCEPTED);
                 }
-                return response::bare(StatusCode::ACCEPTED);
-            }
-            Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
-            Ok(Incoming::Batch(_)) => {
-                return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
-            }
-            Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
-        };
+                Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
+                Ok(Incoming::Batch(_)) => {
+                    return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
+                }
+                Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
+            };
         let read = protocol::read(&method, &params, revision);
         let event = match read {
             Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
@@ -133,7 +135,7 @@ impl Endpoint {
                 };
                 let framed = self.protocol.answer(&call, &id_of_request, &request).await;
                 match self.room(&call, &framed).await {
-                    Some(room) => Event::Message { framed, id: None, room: Some(room) },
+                    Some(room) => Event::from(Outgoing { framed, room: Some(room) }),
                     None => {
                         let error = ErrorObject::new(INTERNAL_ERROR, UNSENT);
                         Event::from(Framed::error(Some(&id_of_request), &error))

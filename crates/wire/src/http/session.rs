@@ -1,6 +1,7 @@
 //! The session of a client that opens with a handshake.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -11,15 +12,22 @@ use crate::envelope::Id;
 use crate::lock::lock;
 use crate::{Listener, Revision};
 
+/// For each request of a session that is worked on, how many may wait.
+const WAITING: usize = 8;
+
 /// A client that has opened with a handshake.
 pub(super) struct Session {
     pub(super) revision: Revision,
     /// Bounds the requests worked on at once.
     pub(super) in_flight: Arc<Semaphore>,
+    /// Bounds those that wait for that.
+    pub(super) waiting: Semaphore,
     /// Ends with the session, and its streams with it.
     pub(super) ended: CancellationToken,
     pub(super) news: Arc<Mailbox>,
-    running: Mutex<HashMap<Id, CancellationToken>>,
+    /// By their ids, with a number that tells two of the same id apart.
+    running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
+    requests: AtomicU64,
 }
 
 impl Session {
@@ -28,21 +36,24 @@ impl Session {
             revision,
             news: Arc::new(Mailbox::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
+            waiting: Semaphore::new(WAITING * in_flight),
             ended: CancellationToken::new(),
             running: Mutex::default(),
+            requests: AtomicU64::new(0),
         }
     }
 
     /// Notes that a request is being answered, until the guard is dropped.
     pub(super) fn run(self: &Arc<Self>, id: &Id) -> Running {
         let token = self.ended.child_token();
-        lock(&self.running).insert(id.clone(), token.clone());
-        Running { session: self.clone(), id: id.clone(), token }
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        lock(&self.running).insert(id.clone(), (number, token.clone()));
+        Running { session: self.clone(), id: id.clone(), number, token }
     }
 
     /// Stops the answering of a request.
     pub(super) fn cancel(&self, id: &Id) {
-        if let Some(token) = lock(&self.running).get(id) {
+        if let Some((_, token)) = lock(&self.running).get(id) {
             token.cancel();
         }
     }
@@ -57,11 +68,15 @@ impl Session {
 pub(super) struct Running {
     session: Arc<Session>,
     id: Id,
+    number: u64,
     pub(super) token: CancellationToken,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        lock(&self.session.running).remove(&self.id);
+        let mut running = lock(&self.session.running);
+        if running.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
+            running.remove(&self.id);
+        }
     }
 }

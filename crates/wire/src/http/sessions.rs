@@ -36,6 +36,8 @@ struct Table {
     /// The sessions of each owner, those first that are to make room first.
     order: BTreeSet<(Owner, Rank, Arc<str>)>,
     counts: HashMap<Owner, usize>,
+    /// The clients by how many sessions they have.
+    largest: BTreeSet<(usize, Client)>,
 }
 
 struct Entry {
@@ -88,19 +90,28 @@ impl Sessions {
     /// of that owner ends; `None` if all of those are busy.
     pub(super) fn open(&self, session: Session, peer: Peer) -> Option<Arc<str>> {
         let id: Arc<str> = unguessable()?.into();
+        let now = self.began.elapsed();
         let mut ended = Vec::new();
         let mut table = lock(&self.table);
-        for owner in peer.owners() {
-            if table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner)) {
-                ended.push(table.make_room(owner)?);
+        let full =
+            |table: &Table, owner| table.counts.get(&owner).is_some_and(|count| *count >= self.limit(owner));
+        let there_is_room = peer.owners().all(|owner| {
+            if !full(&table, owner) {
+                return true;
             }
+            let made = table.make_room(owner, now);
+            let is_room = made.is_some();
+            ended.extend(made);
+            is_room
+        });
+        if there_is_room {
+            let rank = Rank { used: false, last: now };
+            table.insert(id.clone(), Entry { session: Arc::new(session), peer, rank });
         }
-        let rank = Rank { used: false, last: self.began.elapsed() };
-        table.insert(id.clone(), Entry { session: Arc::new(session), peer, rank });
         drop(table);
         // Not under the lock, as dropping a session ends its subscriptions.
-        ended.iter().for_each(|session| session.ended.cancel());
-        Some(id)
+        ended.iter().for_each(|session: &Arc<Session>| session.ended.cancel());
+        there_is_room.then_some(id)
     }
 
     /// The session with this id, which counts as used now.
@@ -158,7 +169,7 @@ impl Table {
     fn insert(&mut self, id: Arc<str>, entry: Entry) {
         for owner in entry.peer.owners() {
             self.order.insert((owner, entry.rank, id.clone()));
-            *self.counts.entry(owner).or_default() += 1;
+            self.count(owner, 1);
         }
         self.open.insert(id, entry);
     }
@@ -167,12 +178,7 @@ impl Table {
         let (id, entry) = self.open.remove_entry(id)?;
         for owner in entry.peer.owners() {
             self.order.remove(&(owner, entry.rank, id.clone()));
-            if let Some(count) = self.counts.get_mut(&owner) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&owner);
-                }
-            }
+            self.count(owner, -1);
         }
         Some(entry.session)
     }
@@ -188,14 +194,42 @@ impl Table {
         self.open.insert(id, entry);
     }
 
-    /// Takes out the session of an owner that is to make room first and is not busy.
-    fn make_room(&mut self, owner: Owner) -> Option<Arc<Session>> {
-        let first = Rank { used: false, last: Duration::ZERO };
-        let from = (owner, first, Arc::from(""));
-        let of_owner = self.order.range(from..).take_while(|(other, ..)| *other == owner);
-        let busy = |id: &Arc<str>| self.open.get(id).is_none_or(|entry| entry.session.is_busy());
-        let id = of_owner.take(TRIED).map(|(.., id)| id).find(|id| !busy(id))?.clone();
-        self.remove(&id)
+    /// Takes out the session of an owner that is to make room first and is not busy. Of all, it is one of the client
+    /// that has most.
+    fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<Session>> {
+        let owner = match owner {
+            Owner::Everybody => Owner::Client(self.largest.last()?.1),
+            owner => owner,
+        };
+        for _ in 0..TRIED {
+            let first = Rank { used: false, last: Duration::ZERO };
+            let id = match self.order.range((owner, first, Arc::from(""))..).next() {
+                Some((other, _, id)) if *other == owner => id.clone(),
+                _ => return None,
+            };
+            if !self.open.get(&id)?.session.is_busy() {
+                return self.remove(&id);
+            }
+            // It is in use, whatever was asked last, and makes way for others to be tried.
+            self.promote(&id, Rank { used: true, last: now });
+        }
+        None
+    }
+
+    /// Notes that an owner has one session more or less.
+    fn count(&mut self, owner: Owner, change: isize) {
+        let before = self.counts.get(&owner).copied().unwrap_or_default();
+        let after = before.saturating_add_signed(change);
+        match after {
+            0 => self.counts.remove(&owner),
+            _ => self.counts.insert(owner, after),
+        };
+        if let Owner::Client(client) = owner {
+            self.largest.remove(&(before, client));
+            if after > 0 {
+                self.largest.insert((after, client));
+            }
+        }
     }
 }
 
@@ -265,18 +299,20 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_get_in_and_who_was_never_used_or_not_for_long_makes_room() {
+    fn newcomers_get_in_at_the_cost_of_who_has_most() {
         let sessions = sessions(8);
-        let open = |number: u64| sessions.open(session(), peer(number as u8, number)).unwrap();
-        let all: Vec<_> = (0..8).map(open).collect();
-        let used: Vec<_> =
-            all.iter().enumerate().filter(|(at, _)| *at != 5).map(|(_, id)| id.clone()).collect();
-        assert!(used.iter().all(|id| sessions.find(id).is_some()));
-        let late = open(8);
-        assert!(lock(&sessions.table).open.get(&all[5]).is_none());
-        assert!(sessions.find(&late).is_some());
-        open(9);
-        assert!(lock(&sessions.table).open.get(&used[0]).is_none(), "the least recently used one");
+        let open = |client, connection| sessions.open(session(), peer(client, connection)).unwrap();
+        let many: Vec<_> = (0..5).map(|number| open(1, number)).collect();
+        let few: Vec<_> = (5..8).map(|number| open(2, number)).collect();
+        let is_open = |id: &Arc<str>| lock(&sessions.table).open.contains_key(id);
+        for (at, id) in many.iter().chain(&few).enumerate() {
+            assert!(at == 3 || sessions.find(id).is_some());
+        }
+        open(3, 8);
+        assert!(!is_open(&many[3]), "the one that was never used");
+        open(4, 9);
+        assert!(!is_open(&many[0]), "the least recently used one");
+        assert!(few.iter().all(is_open));
         assert_eq!(sessions.count().0, 8);
     }
 
@@ -303,5 +339,6 @@ mod tests {
         assert!(held.ended.is_cancelled());
         let table = lock(&sessions.table);
         assert!(table.open.is_empty() && table.order.is_empty() && table.counts.is_empty());
+        assert!(table.largest.is_empty());
     }
 }

@@ -11,11 +11,11 @@ use http::request::Parts as Head;
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::body::{Body, Event};
 use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
-use super::session::Session;
+use super::session::{Running, Session};
 use super::sessions::Peer;
 use super::{Endpoint, response};
 use crate::budget::{Client, Lease};
@@ -23,9 +23,9 @@ use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::patience::within;
-use crate::protocol;
+use crate::protocol::{self, UNSENT};
 use crate::request::{Filter, Params, Request};
-use crate::unsent::Room;
+use crate::unsent::{Outgoing, Room};
 use crate::{Era, Revision};
 
 /// How much of a body that is too large is read and dropped. Many clients look for an answer only once
@@ -34,7 +34,6 @@ const DRAINED: usize = 64 << 20;
 
 /// Why a request is refused that there is no room for.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
-pub(super) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
 
 /// A body of up to so many bytes that comes in one piece is not counted: hyper has read it into a buffer of its own.
 const SMALL: usize = 16 << 10;
@@ -47,6 +46,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a client may send nothing of a body while others wait for the memory that the body is in.
 const STALLED: Duration = Duration::from_secs(2);
+
+/// A request in progress, until its answer is there.
+struct InProgress {
+    _lease: Option<Lease>,
+    /// Its place in its session.
+    session: Option<(Running, Option<OwnedSemaphorePermit>)>,
+}
 
 /// The body of a request, with the memory that it is in.
 pub(super) struct Received {
@@ -72,6 +78,9 @@ impl Endpoint {
             let why = "the `Content-Type` must be `application/json`";
             return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
+        let Some(_arriving) = self.arriving.try_take(client, 1) else {
+            return Err(busy(None, "too many requests are being received; try again later"));
+        };
         let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))
@@ -173,7 +182,7 @@ impl Endpoint {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        match envelope::parse(&received.bytes) {
+        match envelope::parse(&received.bytes, self.protocol.limits.batch) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
             Ok(Incoming::Batch(batch)) => self.batch(peer, &head, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
@@ -262,31 +271,32 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
-        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
         let running = session.run(id);
+        let cancelled = running.token.clone();
         let waiting = async {
             // What costs nothing need not wait for what does.
             if request.is_free() {
-                return Ok(None);
+                return Some(None);
             }
-            match within(self.protocol.limits.time, session.in_flight.acquire()).await {
-                Some(Ok(permit)) => Ok(Some(permit)),
-                _ => Err(()),
-            }
+            let _place = session.waiting.try_acquire().ok()?;
+            let permit = within(self.protocol.limits.time, session.in_flight.clone().acquire_owned()).await?;
+            permit.ok().map(Some)
         };
         let permit = tokio::select! {
             permit = waiting => permit,
-            () = running.token.cancelled() => return response::events(Body::empty()),
+            () = cancelled.cancelled() => return response::events(Body::empty()),
         };
-        let Ok(_permit) = permit else {
+        let Some(permit) = permit else {
             let why = "the session has too many requests in progress; wait for their responses";
             return busy(Some(id), why);
         };
+        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
+        let progress = InProgress { _lease: lease, session: Some((running, permit)) };
         let call = call.of(Some(session.news.listener.clone()));
         tokio::select! {
-            answered = self.admitted(lease, takes, call, token, id, request) => answered,
+            answered = self.admitted(progress, takes, call, token, id, request) => answered,
             // Nobody waits for the answer to a cancelled request; its stream just ends.
-            () = running.token.cancelled() => response::events(Body::empty()),
+            () = cancelled.cancelled() => response::events(Body::empty()),
         }
     }
 
@@ -300,13 +310,14 @@ impl Endpoint {
         request: Request,
     ) -> Response<Body> {
         let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
-        self.admitted(lease, takes, call, token, id, request).await
+        let progress = InProgress { _lease: lease, session: None };
+        self.admitted(progress, takes, call, token, id, request).await
     }
 
     /// Answers with JSON, or with a stream of events once there is progress to tell.
     async fn admitted(
         self: Arc<Self>,
-        lease: Option<Lease>,
+        progress: InProgress,
         takes: Takes,
         call: Call,
         token: Option<&str>,
@@ -322,11 +333,12 @@ impl Endpoint {
         let send = move |framed| drop(sender.try_send(framed));
         let call = call.reporting(Some(Reporter::new(token, send)));
         let (endpoint, asked) = (self.clone(), id.clone());
+        let cancelled = progress.session.as_ref().map(|(running, _)| running.token.clone());
         let mut answer = Box::pin(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
             let room = endpoint.room(&call, &framed).await;
             // The request is done; what is left to be sent of it is counted in bytes.
-            drop(lease);
+            drop(progress);
             (framed, room)
         });
         tokio::select! {
@@ -341,12 +353,18 @@ impl Endpoint {
                 });
                 let id = id.clone();
                 let answer = answer.map(move |(framed, room)| match room {
-                    Some(room) => Event::Message { framed, id: None, room: Some(room) },
+                    Some(room) => Event::from(Outgoing { framed, room: Some(room) }),
                     None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, UNSENT))),
                 });
                 // The call holds the sender, so progress ends when the answer is there.
                 let rest = stream::select(progress, answer.into_stream());
-                let events = stream::iter([Event::from(first)]).chain(rest);
+                let ends = async move {
+                    match cancelled {
+                        Some(token) => token.cancelled().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let events = stream::iter([Event::from(first)]).chain(rest).take_until(ends);
                 response::events(Body::events(events.boxed(), self.config.keep_alive))
             }
         }
@@ -385,9 +403,9 @@ impl Endpoint {
             Ok(stream) => stream,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        let events = stream.map(move |framed| {
+        let events = stream.map(move |outgoing| {
             let _held = &lease;
-            Event::from(framed)
+            Event::from(outgoing)
         });
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive)))
     }
@@ -407,13 +425,11 @@ impl Endpoint {
     }
 
     fn response(&self, takes: Takes, framed: Framed, room: Room) -> Response<Body> {
-        let response = if takes.json {
-            response::json(StatusCode::OK, framed)
-        } else {
-            let events = stream::iter([Event::from(framed)]);
-            response::events(Body::events(events.boxed(), self.config.keep_alive))
-        };
-        response.map(|body| body.holding(Some(room)))
+        if takes.json {
+            return response::json(StatusCode::OK, framed).map(|body| body.holding(Some(room)));
+        }
+        let events = stream::iter([Event::from(Outgoing { framed, room: Some(room) })]);
+        response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
     /// The memory that an answer takes until it is sent, of which its call may have reserved some already.
@@ -477,10 +493,16 @@ impl Endpoint {
         }
         let call = self.call(peer, session.revision).with(&head.extensions);
         let call = call.of(Some(session.news.listener.clone()));
-        let Some(_admitted) = self.requests.try_take(peer.client, 1) else { return busy(None, TOO_MANY) };
+        let most = self.protocol.limits.batch;
+        if batch.len() > most {
+            let why = format!("a batch may have {most} messages at most");
+            return response::refusal(StatusCode::BAD_REQUEST, why);
+        }
+        let Ok(_place) = session.waiting.try_acquire() else { return busy(None, TOO_MANY) };
         let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
             return busy(None, TOO_MANY);
         };
+        let Some(_admitted) = self.requests.try_take(peer.client, 1) else { return busy(None, TOO_MANY) };
         match self.protocol.batch(Some(&call), batch).await {
             Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
             None => response::bare(StatusCode::ACCEPTED),
