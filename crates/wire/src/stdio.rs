@@ -43,7 +43,7 @@ const MOST: usize = 128 << 10;
 /// For each request in flight, how many are read in all before the client has to wait.
 const READ: usize = 8;
 
-/// A message counts once more for each so many bytes.
+/// A request counts once more for each so many bytes, and a response of more is counted in memory.
 const LARGE: usize = 64 << 10;
 
 /// How many `subscriptions/listen` streams one client may have open at once.
@@ -270,7 +270,10 @@ impl<W: Outlet> Connection<W> {
 
     /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
-        let Some(memory) = &call.memory else { return framed.into() };
+        // Small ones are few: no more than there are requests in flight.
+        let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE) else {
+            return framed.into();
+        };
         match memory.settle(&framed).await {
             Some(room) => Outgoing { framed, room: Some(room) },
             None => {

@@ -242,7 +242,7 @@ pub(super) fn unguessable() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Owner, Peer, Sessions, TRIED};
+    use super::{Owner, Peer, Sessions};
     use crate::budget::Client;
     use crate::envelope::Id;
     use crate::http::session::Session;
@@ -324,7 +324,6 @@ mod tests {
         assert!(sessions.open(session(), peer(9, 9)).is_none());
         drop(busy);
         assert!(sessions.open(session(), peer(9, 9)).is_some());
-        assert!(TRIED < 100);
     }
 
     #[test]
