@@ -124,6 +124,12 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
             }
         }
     };
+    // A folder whose ignore file cannot be read is not served at all, and would soon stay that way.
+    for name in [".gitignore", ".ignore"].map(|name| root.join(name)) {
+        if fs::symlink_metadata(&name).is_ok_and(|found| !found.is_file()) && dice.roll(4) == 0 {
+            let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
+        }
+    }
     if !root.exists() && dice.roll(2) == 0 {
         let _ = fs::rename(root.with_extension("gone"), root);
     }

@@ -89,7 +89,7 @@ impl Catalog {
         let (sources, proof) = self.proven();
         let mut joined = Joined { templates: Vec::new(), owners: HashMap::new(), proof: Some(proof) };
         for source in &*sources {
-            let turn = source.turn(None).await?;
+            let turn = source.listing_turn().await?;
             let Templates { templates, proof } = source.source().templates().await?;
             drop(turn);
             joined.proof = both(joined.proof, proof);
@@ -127,7 +127,7 @@ impl Source for Catalog {
         let mut proof = Some(proof);
         let mut pages = Vec::with_capacity(sources.len());
         for source in &*sources {
-            let turn = source.turn(None).await?;
+            let turn = source.listing_turn().await?;
             let mut page = source.source().list(after, limit).await?;
             drop(turn);
             proof = both(proof, page.proof.take());
@@ -182,7 +182,7 @@ impl Source for Catalog {
 
     async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
         for gated in Self::candidates(&self.sources(), uri) {
-            let _turn = gated.turn(None).await?;
+            let _turn = gated.listing_turn().await?;
             match gated.source().children(uri, after, limit).await {
                 Err(Error::NotFound(_)) => {}
                 answered => return answered,

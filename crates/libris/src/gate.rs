@@ -19,11 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) struct Gated {
     source: Arc<dyn Source>,
     turns: Arc<Budget>,
+    /// Those to list what there is, which slow reads do not hold up.
+    listing: Arc<Budget>,
 }
 
 impl Gated {
     pub(crate) fn new(source: Arc<dyn Source>) -> Self {
-        Self { source, turns: Budget::new(AT_ONCE) }
+        Self { source, turns: Budget::new(AT_ONCE), listing: Budget::new(AT_ONCE) }
     }
 
     /// The source, for what it answers without doing any work.
@@ -36,10 +38,19 @@ impl Gated {
         Arc::ptr_eq(&self.source, source)
     }
 
-    /// Waits for a turn to ask the source for something, which the lease is held for.
+    /// Waits for a turn to ask the source for contents or completions. The lease is held until it has answered.
     pub(crate) async fn turn(&self, client: Option<IpAddr>) -> Result<Lease> {
+        Self::take(&self.turns, client).await
+    }
+
+    /// The same to ask what there is.
+    pub(crate) async fn listing_turn(&self) -> Result<Lease> {
+        Self::take(&self.listing, None).await
+    }
+
+    async fn take(turns: &Arc<Budget>, client: Option<IpAddr>) -> Result<Lease> {
         let client = client.map_or_else(Client::default, Client::at);
-        self.turns.take(client, 1, PATIENCE).await.ok_or_else(|| {
+        turns.take(client, 1, PATIENCE).await.ok_or_else(|| {
             Error::Unavailable("the source has too many requests in progress; try again later".into())
         })
     }

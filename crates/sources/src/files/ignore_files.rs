@@ -156,17 +156,82 @@ fn compile(content: &[u8]) -> Result<Gitignore, String> {
         }
         let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", n + 1);
         let line = str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).map_err(|cause| wrong(&cause))?;
-        builder.add_line(None, line).map_err(|cause| wrong(&cause))?;
+        let line = as_glob(line).map_err(|cause| wrong(&cause))?;
+        builder.add_line(None, &line).map_err(|cause| wrong(&cause))?;
     }
     builder.build().map_err(|cause| cause.to_string())
+}
+
+/// A line of an ignore file for a matcher of globs. To git, braces are characters like others, where globs have
+/// alternatives in them, and a bracket expression may name classes of characters.
+fn as_glob(line: &str) -> Result<String, String> {
+    const CLASSES: [(&str, &str); 8] = [
+        ("[:alnum:]", "0-9A-Za-z"),
+        ("[:alpha:]", "A-Za-z"),
+        ("[:blank:]", " \t"),
+        ("[:digit:]", "0-9"),
+        ("[:lower:]", "a-z"),
+        ("[:space:]", " \t\r\n\u{b}\u{c}"),
+        ("[:upper:]", "A-Z"),
+        ("[:xdigit:]", "0-9A-Fa-f"),
+    ];
+    let mut glob = String::with_capacity(line.len() + 8);
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let mut taken = first.len_utf8();
+        match first {
+            '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
+            '{' | '}' => glob.push('\\'),
+            '[' => {
+                // A bracket that closes nothing, right at the beginning, stands for itself.
+                let start = 1 + usize::from(rest[1..].starts_with(['!', '^']));
+                let start = start + usize::from(rest[start..].starts_with(']'));
+                glob.push_str(&rest[..start]);
+                rest = &rest[start..];
+                while let Some(inside) = rest.chars().next().filter(|next| *next != ']') {
+                    if !rest.starts_with("[:") {
+                        glob.push(inside);
+                        rest = &rest[inside.len_utf8()..];
+                        continue;
+                    }
+                    let named = CLASSES.iter().find(|(name, _)| rest.starts_with(name));
+                    let (name, characters) = named.ok_or("an unknown class of characters")?;
+                    glob.push_str(characters);
+                    rest = &rest[name.len()..];
+                }
+                continue;
+            }
+            _ => {}
+        }
+        glob.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    Ok(glob)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Config;
     use super::super::root::{Root, is_missing};
-    use super::{Tree, compile, hide_folder};
+    use super::{Tree, as_glob, compile, hide_folder};
     use std::path::Path;
+
+    #[test]
+    fn lines_mean_what_they_mean_to_git() {
+        let ignores = |line: &str, name: &str| {
+            compile(line.as_bytes()).unwrap().matched(Path::new(name), false).is_ignore()
+        };
+        assert!(ignores("{secret}.txt", "{secret}.txt"));
+        assert!(!ignores("{secret}.txt", "secret.txt"));
+        assert!(ignores("{{cookiecutter.x}}", "{{cookiecutter.x}}"));
+        assert!(ignores("foo{a", "foo{a"));
+        assert!(ignores("\\{a", "{a"));
+        assert!(ignores("[[:alpha:]]ecret", "secret") && !ignores("[[:alpha:]]ecret", "1ecret"));
+        assert!(ignores("[{}]", "{") && ignores("[]a]", "]") && ignores("[![:digit:]]x", "ax"));
+        assert!(!ignores("[![:digit:]]x", "1x"));
+        assert_eq!(as_glob("a[b").unwrap(), "a[b");
+        assert!(compile(b"[[:emoji:]]").is_err());
+    }
 
     #[test]
     fn lines() {

@@ -72,7 +72,11 @@ impl Stamp {
     /// Two changes within a tick of the clock leave the same stamp, so what was young when it was seen
     /// may have changed since without a trace. Git treats its index in the same way.
     pub(super) fn settled(&self, seen: SystemTime) -> bool {
-        [self.modified, self.changed].into_iter().flatten().max().is_some_and(|latest| latest + TICK < seen)
+        [self.modified, self.changed]
+            .into_iter()
+            .flatten()
+            .max()
+            .is_some_and(|latest| latest.checked_add(TICK).is_some_and(|settled| settled < seen))
     }
 
     /// Whether a change after `since` could have left this very stamp.
@@ -83,7 +87,8 @@ impl Stamp {
         // Everybody can set the time of modification, nobody that of change.
         let Some(latest) = self.changed.or(self.modified) else { return true };
         let whole = latest.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() == 0);
-        latest + if whole { TICK } else { FINE_TICK } >= since
+        let tick = if whole { TICK } else { FINE_TICK };
+        latest.checked_add(tick).is_none_or(|settled| settled >= since)
     }
 }
 
