@@ -45,6 +45,11 @@ impl Call {
         Self { client, memory: Some(Arc::new(Reserved::new(unsent, client))), ..self }
     }
 
+    /// When its time limit started.
+    pub(crate) fn began(&self) -> Instant {
+        self.memory.as_ref().and_then(|memory| memory.resumed()).unwrap_or(self.arrived)
+    }
+
     pub(crate) fn in_revision(self, revision: Revision) -> Self {
         Self { revision, ..self }
     }

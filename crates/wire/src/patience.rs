@@ -8,18 +8,27 @@ use std::time::{Duration, Instant};
 /// What `work` comes to; `None` where it takes longer than `time`. No clock is started for work that is
 /// done at once.
 pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Output> {
-    limited(|| time, work).await
-}
-
-/// The same with what is left of `time` for work that began at `since`.
-pub(crate) async fn within_since<F: Future>(since: Instant, time: Duration, work: F) -> Option<F::Output> {
-    limited(|| time.saturating_sub(since.elapsed()), work).await
-}
-
-async fn limited<F: Future>(time: impl FnOnce() -> Duration, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
         Poll::Ready(done) => Some(done),
-        Poll::Pending => tokio::time::timeout(time(), work).await.ok(),
+        Poll::Pending => tokio::time::timeout(time, work).await.ok(),
+    }
+}
+
+/// The same for work whose time starts at what `start` tells, which may be later and later.
+pub(crate) async fn within_from<F: Future>(
+    start: impl Fn() -> Instant,
+    time: Duration,
+    work: F,
+) -> Option<F::Output> {
+    let mut work = pin!(work);
+    if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return Some(done);
+    }
+    loop {
+        let left = time.checked_sub(start().elapsed())?;
+        if let Ok(done) = tokio::time::timeout(left, &mut work).await {
+            return Some(done);
+        }
     }
 }

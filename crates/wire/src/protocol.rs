@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 use crate::members::Members;
-use crate::patience::within_since;
+use crate::patience::within_from;
 use crate::request::{Filter, Meta, Params, Request, missing};
 use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
 use crate::unsent::Outgoing;
@@ -63,7 +63,7 @@ impl Protocol {
     /// Answers a request, with a bound on how long that may take.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
-        let reply = match within_since(call.arrived, self.limits.time, reply).await {
+        let reply = match within_from(|| call.began(), self.limits.time, reply).await {
             Some(Ok(reply)) => reply,
             Some(Err(_)) => {
                 tracing::error!(?request, "a request ended in a panic");

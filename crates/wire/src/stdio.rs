@@ -46,6 +46,9 @@ const READ: usize = 8;
 /// A request counts once more for each so many bytes, and a response of more is counted in memory.
 const LARGE: usize = 64 << 10;
 
+/// How long a response waits for memory, which comes when the client reads: as long as it takes.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// How many `subscriptions/listen` streams one client may have open at once.
 const LISTENS: usize = 64;
 
@@ -67,7 +70,7 @@ where
 {
     let (queue, mut queued) = mpsc::channel::<Outgoing>(4);
     // The client is the only one, and what it does not read keeps nobody else waiting.
-    let unsent = Unsent::new(limits.unsent, Share::All, limits.time);
+    let unsent = Unsent::new(limits.unsent, Share::All, FOREVER);
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(limits.in_flight)),
         read: Arc::new(Semaphore::new(READ * limits.in_flight)),

@@ -18,8 +18,9 @@ use crate::pool;
 /// How often slow clients are looked for while somebody waits.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Over what time the speed of a client is measured, at least.
-const PERIOD: Duration = Duration::from_secs(1);
+/// Over what time the speed of a client is measured, at least. The system takes megabytes at once and then nothing until
+/// the client has read a good part of them, which takes a slow one seconds.
+const PERIOD: Duration = Duration::from_secs(12);
 
 /// How many bytes a second a client must take while others wait for the memory that its response is in.
 const SLOWEST: u64 = 128 << 10;
@@ -38,6 +39,7 @@ pub(crate) trait Recipient: Send + Sync {
 
 /// Responses of up to so many bytes have memory of their own, and do not wait for larger ones.
 const SMALL: usize = 64 << 10;
+const MEDIUM: usize = 1 << 20;
 
 /// Responses of up to so many bytes do not wait for memory.
 const TINY: usize = 4 << 10;
@@ -53,8 +55,9 @@ pub(crate) enum Share {
 
 /// The memory of one server for contents.
 pub(crate) struct Unsent {
-    large: Arc<Budget>,
     small: Arc<Budget>,
+    medium: Arc<Budget>,
+    large: Arc<Budget>,
     /// How long a response waits for memory.
     patience: Duration,
     sending: Mutex<Sending>,
@@ -83,17 +86,22 @@ impl Unsent {
             Share::Most => Budget::new(bytes),
             Share::All => Budget::with_share(bytes, bytes),
         };
-        let small = bytes / 4;
+        let (small, medium) = (bytes / 12, bytes / 6);
         Arc::new(Self {
-            large: budget(bytes - small),
             small: budget(small),
+            medium: budget(medium),
+            large: budget(bytes - small - medium),
             patience,
             sending: Mutex::default(),
         })
     }
 
     fn budget(&self, bytes: usize) -> &Arc<Budget> {
-        if bytes <= SMALL { &self.small } else { &self.large }
+        match bytes {
+            ..=SMALL => &self.small,
+            ..=MEDIUM => &self.medium,
+            _ => &self.large,
+        }
     }
 
     /// Takes memory if there is some.
@@ -123,7 +131,7 @@ impl Unsent {
 
     /// How many bytes are in use.
     pub(crate) fn used(&self) -> usize {
-        self.large.used() + self.small.used()
+        self.small.used() + self.medium.used() + self.large.used()
     }
 
     /// Waits for memory, and sees to it that there will be some.
@@ -231,6 +239,9 @@ struct Reservation {
     bytes: usize,
     /// How much was asked for in vain.
     wanted: Option<usize>,
+    /// Whether memory is being waited for, or else when it was last granted after a wait.
+    waiting: bool,
+    granted: Option<std::time::Instant>,
 }
 
 impl Reserved {
@@ -246,7 +257,7 @@ impl Reserved {
         let there = match &mut state.room {
             // What was waited for is there already.
             Some(room) if needed <= room.lease.amount() => true,
-            Some(room) if room.lease.amount() > SMALL => room.lease.resize(needed),
+            Some(room) if room.lease.amount() > MEDIUM => room.lease.resize(needed),
             _ => match self.unsent.try_take(self.client, needed) {
                 Some(room) => {
                     state.room = Some(room);
@@ -281,12 +292,21 @@ impl Reserved {
             // Those who hold memory do not wait for more: they would wait for each other.
             state.room = None;
             let Some(wanted) = state.wanted.take() else { return false };
+            state.waiting = true;
             wanted
         };
         let room = self.unsent.take(self.client, wanted).await;
         let there = room.is_some();
-        lock(&self.state).room = room;
+        let mut state = lock(&self.state);
+        (state.room, state.waiting, state.granted) = (room, false, Some(std::time::Instant::now()));
         there
+    }
+
+    /// Since when the request has had the memory that it waited for; nothing if it did not wait. While it waits, its time
+    /// does not run: what it waits for is that clients read.
+    pub(crate) fn resumed(&self) -> Option<std::time::Instant> {
+        let state = lock(&self.state);
+        if state.waiting { Some(std::time::Instant::now()) } else { state.granted }
     }
 
     /// The room for a response: what was reserved, or else what is waited for.

@@ -156,6 +156,10 @@ fn compile(content: &[u8]) -> Result<Gitignore, String> {
         }
         let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", n + 1);
         let line = str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).map_err(|cause| wrong(&cause))?;
+        // To git, a pattern that ends within an escape matches nothing.
+        if line.len() - line.trim_end_matches('\\').len() & 1 == 1 {
+            continue;
+        }
         let line = as_glob(line).map_err(|cause| wrong(&cause))?;
         builder.add_line(None, &line).map_err(|cause| wrong(&cause))?;
     }
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_compiled_is_named() {
-        for content in [&b"a\nb{c\n"[..], b"# \xe9\n\xe9\n"] {
+        for content in [&b"a\n[z-a]\n"[..], b"# \xe9\n\xe9\n"] {
             let why = compile(content).unwrap_err();
             assert!(why.starts_with("line 2: "), "{why}");
         }

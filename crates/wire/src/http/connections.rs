@@ -56,7 +56,14 @@ pub(super) struct Arrival {
 impl Connections {
     /// Room for `most` connections, or as many as there are file descriptors for if that is less.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        let most = descriptors().map_or(most, |descriptors| most.min(for_connections(descriptors)));
+        let there_are = descriptors().map_or(most, for_connections);
+        if there_are < most {
+            tracing::info!(
+                connections = there_are,
+                "the limit of open files allows fewer connections; raise `ulimit -n`"
+            );
+        }
+        let most = most.min(there_are);
         Arc::new(Self { most, budget: Budget::with_waiters(most, WAITERS), state: Mutex::default() })
     }
 

@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back_when_the_last_piece_has_left() {
-        let unsent = Unsent::new(4, Share::All, Duration::ZERO);
+        let unsent = Unsent::new(120, Share::All, Duration::ZERO);
         let room = unsent.try_take(Client::default(), 1);
         let mut body = Gathered::new(body(MOST / 2).holding(room), Version::HTTP_11);
         let rope = next(&mut body).unwrap();

@@ -196,8 +196,8 @@ impl Endpoint {
     }
 }
 
-/// How long a response waits for memory.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a response waits for memory. Waiting costs nothing but time.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long requests in flight may take to end once the server is told to stop.
 const GRACE: Duration = Duration::from_secs(5);

@@ -157,10 +157,10 @@ impl Endpoint {
             ..=MODERATE => (&self.moderate_bodies, MODERATE),
             _ => (&self.bodies, size),
         };
-        budget.take(client, size, PATIENCE).await.ok_or_else(|| {
-            let why = "too many large requests are being received; try again later";
-            response::refusal(StatusCode::SERVICE_UNAVAILABLE, why)
-        })
+        budget
+            .take(client, size, PATIENCE)
+            .await
+            .ok_or_else(|| busy(None, "too many large requests are being received; try again later"))
     }
 
     /// Takes one message, or a batch where the session's revision has them.
@@ -454,8 +454,7 @@ impl Endpoint {
         let listener = self.protocol.listener(peer.client).map_err(|failure| failure.object(revision))?;
         let session = Session::new(revision, self.protocol.limits.in_flight, listener);
         let Some(session) = self.sessions.open(session, peer) else {
-            let why = "there are too many sessions; try again later";
-            return Ok(response::refusal(StatusCode::SERVICE_UNAVAILABLE, why));
+            return Ok(busy(Some(id), "there are too many sessions in use; try again later"));
         };
         let framed = self.protocol.answer(&self.call(peer, revision), id, &request).await;
         let mut response = response::json(StatusCode::OK, framed);
@@ -592,5 +591,8 @@ pub(super) fn busy(id: Option<&Id>, why: &'static str) -> Response<Body> {
 }
 
 fn unknown_session() -> Response<Body> {
-    response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was; send `initialize`")
+    response::refusal(
+        StatusCode::NOT_FOUND,
+        "unknown or expired session; send `initialize` to open a new one",
+    )
 }
