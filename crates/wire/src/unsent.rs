@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// the client has read a good part of them, which takes a slow one seconds.
 const PERIOD: Duration = Duration::from_secs(12);
 
+/// How long after its beginning a response is looked at first.
+const START: Duration = Duration::from_secs(1);
+
 /// How many bytes a second a client must take while others wait for the memory that its response is in.
 const SLOWEST: u64 = 128 << 10;
 
@@ -74,9 +77,10 @@ struct Sending {
 
 struct Response {
     recipient: Weak<dyn Recipient>,
-    /// Since when its speed is measured, and how much the recipient had taken by then.
-    since: Instant,
-    taken: u64,
+    /// Since when its speed is measured, and how much the recipient had taken by then. Not from the beginning: what is
+    /// taken at once goes into the system's buffers, and tells nothing of what the client will take.
+    measured: Option<(Instant, u64)>,
+    began: Instant,
 }
 
 impl Unsent {
@@ -163,17 +167,19 @@ impl Unsent {
 }
 
 impl Response {
-    /// The recipient, if it has taken too little since it was last looked at. What it takes at first goes into the
-    /// system's buffers, and tells nothing of what it will take.
+    /// The recipient, if it has taken too little since its speed is measured.
     fn slow_recipient(&mut self, now: Instant) -> Option<Arc<dyn Recipient>> {
-        let time = now.saturating_duration_since(self.since);
-        let recipient = self.recipient.upgrade().filter(|_| time >= PERIOD)?;
+        let recipient = self.recipient.upgrade().filter(|_| now >= self.began + START)?;
         let taken = recipient.taken();
-        let due = SLOWEST * time.as_millis() as u64 / 1000;
-        if taken.saturating_sub(self.taken) < due {
+        let (since, before) = *self.measured.get_or_insert((now, taken));
+        let time = now.saturating_duration_since(since);
+        if time < PERIOD {
+            return None;
+        }
+        if taken.saturating_sub(before) < SLOWEST * time.as_millis() as u64 / 1000 {
             return Some(recipient);
         }
-        (self.since, self.taken) = (now, taken);
+        self.measured = Some((now, taken));
         None
     }
 }
@@ -191,11 +197,8 @@ impl Room {
     pub(crate) fn sending_to(&self, recipient: &Arc<impl Recipient + 'static>) {
         self.number.get_or_init(|| {
             let recipient: Arc<dyn Recipient> = recipient.clone();
-            let response = Response {
-                taken: recipient.taken(),
-                recipient: Arc::downgrade(&recipient),
-                since: Instant::now(),
-            };
+            let recipient = Arc::downgrade(&recipient);
+            let response = Response { recipient, measured: None, began: Instant::now() };
             let mut sending = lock(&self.unsent.sending);
             sending.last += 1;
             let number = sending.last;
