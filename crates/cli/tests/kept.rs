@@ -124,12 +124,6 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
             }
         }
     };
-    // A folder whose ignore file cannot be read is not served at all, and would soon stay that way.
-    for name in [".gitignore", ".ignore"].map(|name| root.join(name)) {
-        if fs::symlink_metadata(&name).is_ok_and(|found| !found.is_file()) && dice.roll(4) == 0 {
-            let _ = fs::remove_file(&name).or_else(|_| fs::remove_dir_all(&name));
-        }
-    }
     if !root.exists() && dice.roll(2) == 0 {
         let _ = fs::rename(root.with_extension("gone"), root);
     }
@@ -214,6 +208,7 @@ fn what_is_kept_is_what_a_cold_server_answers() {
     // With many changes nearly nothing is kept for long; with few, nearly everything.
     for (seed, changes) in [(7, 2), (11, 20)] {
         let results = run(seed, changes);
-        assert!(results > REQUESTS as usize / 5, "seed {seed}: only {results} results");
+        // While an ignore file in the root cannot be read, nothing is served, and that is often so here.
+        assert!(results > REQUESTS as usize / 8, "seed {seed}: only {results} results");
     }
 }

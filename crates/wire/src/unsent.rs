@@ -101,10 +101,12 @@ impl Unsent {
     }
 
     fn budget(&self, bytes: usize) -> &Arc<Budget> {
-        match bytes {
-            ..=SMALL => &self.small,
-            ..=MEDIUM => &self.medium,
-            _ => &self.large,
+        if bytes <= SMALL {
+            &self.small
+        } else if bytes <= MEDIUM {
+            &self.medium
+        } else {
+            &self.large
         }
     }
 

@@ -157,7 +157,7 @@ fn compile(content: &[u8]) -> Result<Gitignore, String> {
         let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", n + 1);
         let line = str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).map_err(|cause| wrong(&cause))?;
         // To git, a pattern that ends within an escape matches nothing.
-        if line.len() - line.trim_end_matches('\\').len() & 1 == 1 {
+        if (line.len() - line.trim_end_matches('\\').len()) & 1 == 1 {
             continue;
         }
         let line = as_glob(line).map_err(|cause| wrong(&cause))?;
