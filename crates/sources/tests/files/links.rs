@@ -352,5 +352,5 @@ async fn a_file_swapped_for_a_pipe_all_the_time() {
     pipe(&sandbox.path("other.txt"));
     let files = sandbox.files();
     let race = race(&sandbox, &files, &["in.txt", ""], ["in.txt", "other.txt"]);
-    tokio::time::timeout(Duration::from_secs(20), race).await.expect("waited for a pipe");
+    tokio::time::timeout(Duration::from_secs(60), race).await.expect("waited for a pipe");
 }
