@@ -11,6 +11,7 @@ mod lane;
 mod mailbox;
 mod old;
 mod pulse;
+mod receive;
 mod response;
 mod session;
 mod sessions;

@@ -1,0 +1,142 @@
+//! The bodies of requests: bounded one by one, in all, and for each client.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use http::{Response, StatusCode};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt as _;
+
+use super::body::Body;
+use super::streamable::busy;
+use super::{Endpoint, response};
+use crate::budget::{Client, Lease};
+use crate::patience::within;
+
+/// How much of a body that is too large is read and dropped. Many clients look for an answer only once
+/// they have sent everything, and take a connection that is closed before for a failure.
+const DRAINED: usize = 64 << 20;
+
+/// A body of up to so many bytes that comes in one piece is not counted: hyper has read it into a buffer of its own.
+const SMALL: usize = 16 << 10;
+
+/// Bodies of up to so many bytes have memory of their own, and do not wait for larger ones.
+const MODERATE: usize = 256 << 10;
+
+/// How long a client may take to send the body of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client may send nothing of a body while others wait for the memory that the body is in.
+const STALLED: Duration = Duration::from_secs(2);
+
+/// The body of a request, with the memory that it is in.
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    _memory: Lease,
+}
+
+impl Endpoint {
+    /// Reads the body of a request, which must be JSON and within the limit.
+    pub(super) async fn receive<B>(
+        &self,
+        client: Client,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Received, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+            let why = "the `Content-Type` must be `application/json`";
+            return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+        }
+        let Some(_arriving) = self.arriving.try_take(client, 1) else {
+            return Err(busy(None, "too many requests are being received; try again later"));
+        };
+        let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))
+    }
+
+    async fn collect<B>(
+        &self,
+        client: Client,
+        length: Option<usize>,
+        body: B,
+    ) -> Result<Received, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let limit = self.protocol.limits.message;
+        let mut body = pin!(body);
+        // Most come in one piece, which needs no copy.
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        let mut memory = self.bodies.nothing();
+        let mut size = 0;
+        loop {
+            let frame = match within(STALLED, body.frame()).await {
+                Some(Some(frame)) => frame,
+                Some(None) => break,
+                None if memory.is_needed() => {
+                    let why = "the body came too slowly while others waited for memory; try again";
+                    return Err(response::refusal(StatusCode::REQUEST_TIMEOUT, why));
+                }
+                None => continue,
+            };
+            let Ok(frame) = frame else {
+                return Err(response::refusal(StatusCode::BAD_REQUEST, "the body ended early"));
+            };
+            let Ok(mut data) = frame.into_data() else { continue };
+            let piece = data.remaining();
+            size += piece;
+            if size > limit + DRAINED {
+                break;
+            }
+            if size > limit {
+                (first, rest, memory) = (Bytes::new(), BytesMut::new(), self.bodies.nothing());
+                continue;
+            }
+            if size > SMALL && size > memory.amount() {
+                // Until there is memory, nothing more is read.
+                let expected = length.unwrap_or(if size <= MODERATE { MODERATE } else { limit });
+                memory = self.memory(client, expected.clamp(size, limit)).await?;
+                rest.reserve(memory.amount().clamp(size, limit) - rest.len());
+            }
+            if size == piece {
+                first = data.copy_to_bytes(piece);
+            } else {
+                if rest.is_empty() {
+                    rest.put(std::mem::take(&mut first));
+                }
+                rest.put(data);
+            }
+        }
+        if size > limit {
+            let why = format!("a message may have {limit} bytes at most");
+            return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        let bytes = if rest.is_empty() { first } else { rest.freeze() };
+        Ok(Received { bytes, _memory: memory })
+    }
+
+    /// Memory for a body of so many bytes, or more. All of it is taken at once: those who hold a part of it and wait
+    /// for the rest would wait for each other.
+    async fn memory(&self, client: Client, size: usize) -> Result<Lease, Response<Body>> {
+        let (budget, size) = match size {
+            ..=MODERATE => (&self.moderate_bodies, MODERATE),
+            _ => (&self.bodies, size),
+        };
+        budget
+            .take(client, size, PATIENCE)
+            .await
+            .ok_or_else(|| busy(None, "too many large requests are being received; try again later"))
+    }
+}
