@@ -8,6 +8,7 @@
 mod chart;
 mod compare;
 mod drive;
+mod embedded;
 mod git;
 mod growth;
 mod hostile;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::mcp::Era;
+use crate::mcp::{Era, Sender};
 use crate::program::Binary;
 use crate::report::Report;
 use crate::servers::{Server, Servers};
@@ -54,6 +55,8 @@ use crate::tree::Trees;
   cargo run --release -p bench -- --quick                  a quick look at them
   cargo run --release -p bench -- compare --only libris,limit --workload read-1k
                                                            two servers, reads of 1 KiB
+  cargo run --release -p bench -- compare --only embedded --workload read-1k
+                                                           identified beside anonymous callers
   cargo run --release -p bench -- --json all.json --markdown all.md --svg all.svg
                                                            and the numbers in files
   cargo run --release -p bench -- live                     everything about live resources
@@ -70,7 +73,7 @@ struct Arguments {
     output: Output,
     /// Only these servers, separated by commas; for `hostile`, only these attacks
     ///
-    /// Servers: limit, libris, rmcp, typescript, typescript1, python, fastmcp.
+    /// Servers: limit, libris, embedded, rmcp, typescript, typescript1, python, fastmcp.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', global = true)]
     only: Vec<String>,
     /// Fewer and shorter turns, and no folder of a million files: a look rather than a measurement
@@ -126,6 +129,8 @@ enum Serve {
     },
     #[command(hide = true)]
     RmcpStdio { folder: PathBuf },
+    #[command(hide = true)]
+    EmbeddedHttp { folder: PathBuf, sender: Sender },
 }
 
 fn main() -> ExitCode {
@@ -216,6 +221,7 @@ fn serve(which: &Serve) -> Result<()> {
             runtime()?.block_on(minimal::over_http(folder, *era, *fresh))
         }
         Serve::RmcpStdio { folder } => runtime()?.block_on(minimal::over_stdio(folder)),
+        Serve::EmbeddedHttp { folder, sender } => runtime()?.block_on(embedded::over_http(folder, *sender)),
     }
 }
 

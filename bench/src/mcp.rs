@@ -21,6 +21,22 @@ pub(crate) enum Era {
     Legacy,
 }
 
+/// Who sends requests over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Sender {
+    /// A client without credentials.
+    Anonymous,
+    /// Clients with a bearer token each, so that every connection has another identity.
+    Identified,
+}
+
+impl Sender {
+    /// The bearer token of requests on this connection.
+    pub(crate) fn token(self, connection: usize) -> Option<String> {
+        (self == Self::Identified).then(|| format!("client-{connection}"))
+    }
+}
+
 impl Era {
     fn version(self) -> &'static str {
         match self {
@@ -50,8 +66,19 @@ impl Era {
         self.request("resources/list", cursor.map_or(json!({}), |cursor| json!({ "cursor": cursor })))
     }
 
-    /// A message as the bytes of an HTTP request.
+    /// A message as the bytes of an HTTP request without credentials.
     pub(crate) fn posted(self, address: SocketAddr, session: Option<&str>, message: &Value) -> Vec<u8> {
+        self.posted_with_token(address, session, None, message)
+    }
+
+    /// A message as the bytes of an HTTP request, with this bearer token if there is one.
+    pub(crate) fn posted_with_token(
+        self,
+        address: SocketAddr,
+        session: Option<&str>,
+        token: Option<&str>,
+        message: &Value,
+    ) -> Vec<u8> {
         let body = message.to_string();
         let mut head = format!(
             "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
@@ -59,6 +86,9 @@ impl Era {
             body.len()
         );
         let mut header = |name: &str, value: &str| head.push_str(&format!("{name}: {value}\r\n"));
+        if let Some(token) = token {
+            header("authorization", &format!("Bearer {token}"));
+        }
         match self {
             Self::Modern => {
                 header("mcp-protocol-version", self.version());

@@ -11,6 +11,7 @@ export const LEGACY = '2025-11-25';
 export const MODERN = '2026-07-28';
 
 export const LIST_CHANGED = 'the list changed';
+const STATUS = 'libris://status';
 const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
@@ -118,7 +119,7 @@ export function visits(client, { revision, connect }) {
           cursor = page.nextCursor;
           pages++;
         } while (cursor);
-        assert.deepEqual(found.map(resource => resource.uri).sort(), everythingIn(visit.folder));
+        assert.deepEqual(found.map(resource => resource.uri).sort(), [...everythingIn(visit.folder), STATUS]);
         assert.equal(pages, visitor.pagesItself ? 1 : 3);
         const directories = found.filter(resource => resource.mimeType === 'inode/directory');
         assert.deepEqual(directories.length, 8);
@@ -156,7 +157,7 @@ export function visits(client, { revision, connect }) {
       });
 
       test('lists templates', async () => {
-        assert.deepEqual((await visitor.templates()).map(template => template.uriTemplate), [TEMPLATE]);
+        assert.deepEqual((await visitor.templates()).map(template => template.uriTemplate), [TEMPLATE, `${STATUS}{?as}`]);
       });
 
       test('completes a path', async context => {

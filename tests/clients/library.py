@@ -16,6 +16,7 @@ LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 
 LIST_CHANGED = "the list changed"
+STATUS = "libris://status"
 NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
 ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
@@ -162,7 +163,7 @@ class Visits:
             found += page["resources"]
             cursor = page.get("nextCursor")
             pages += 1
-        assert sorted(resource["uri"] for resource in found) == everything_in(folder)
+        assert sorted(resource["uri"] for resource in found) == everything_in(folder) + [STATUS]
         assert pages == 3
         assert sum(resource["mimeType"] == "inode/directory" for resource in found) == 8
 
@@ -194,7 +195,7 @@ class Visits:
         assert some_bytes["text"] == "".join(INTRO)[:10]
 
     async def test_lists_templates(self, client):
-        assert [wire(template)["uriTemplate"] for template in await client.templates()] == [TEMPLATE]
+        assert [wire(template)["uriTemplate"] for template in await client.templates()] == [TEMPLATE, STATUS + "{?as}"]
 
     async def test_completes_a_path(self, client):
         assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]

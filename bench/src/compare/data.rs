@@ -61,7 +61,8 @@ impl Ask {
             (Folder::Warm, Self::Text) => Some("1m.txt".to_owned()),
             (Folder::Warm, Self::Blob) => Some("1m.bin".to_owned()),
             (Folder::Cold, Self::Blob) => Some(format!("{connection:02}.bin")),
-            (Folder::Cold, Self::Kilobyte | Self::Text) => Some(format!("{connection:02}.txt")),
+            (Folder::Cold, Self::Kilobyte) => Some(format!("{connection:02}-1k.txt")),
+            (Folder::Cold, Self::Text) => Some(format!("{connection:02}.txt")),
         }
     }
 }
@@ -91,7 +92,8 @@ impl Data {
             std::fs::create_dir(data.path(folder))?;
         }
         let warm = data.path(Folder::Warm);
-        std::fs::write(warm.join("1k.txt"), text(1 << 10))?;
+        let kilobyte = text(1 << 10);
+        std::fs::write(warm.join("1k.txt"), &kilobyte)?;
         std::fs::write(warm.join("1m.txt"), text(1 << 20))?;
         std::fs::write(warm.join("1m.bin"), blob(1 << 20))?;
         for n in 4..RESOURCES {
@@ -100,6 +102,7 @@ impl Data {
         let cold = data.path(Folder::Cold);
         let (text, blob) = (text(1 << 20), blob(1 << 20));
         for n in 0..COLD {
+            std::fs::write(cold.join(format!("{n:02}-1k.txt")), &kilobyte)?;
             std::fs::write(cold.join(format!("{n:02}.txt")), &text)?;
             std::fs::write(cold.join(format!("{n:02}.bin")), &blob)?;
         }

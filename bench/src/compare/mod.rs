@@ -41,7 +41,8 @@ pub(crate) struct Options {
     ///
     /// A name says how and what: http16, http64 (2026-07-28 over so many connections), legacy16 (sessions
     /// of 2025-11-25), stdio64, stdio1 (so many in flight); read-1k, list, read-1m-text, read-1m-blob, and
-    /// with -cold those of files that change before each read.
+    /// with -cold those of files that change before each read. With -identified each connection sends a
+    /// bearer token, which only the server `embedded` takes.
     #[arg(long, value_name = "PART", value_parser = ValueParser::new(known))]
     workload: Vec<String>,
     /// How many turns each server has
@@ -133,10 +134,10 @@ impl Bench<'_> {
         let folder = self.data.path(workload.folder);
         match workload.way {
             Way::Http { era, connections } => {
-                let running =
-                    self.servers.over_http(server, &folder, era, workload.folder == Folder::Cold)?;
+                let (sender, fresh) = (workload.sender, workload.folder == Folder::Cold);
+                let running = self.servers.over_http(server, &folder, era, sender, fresh)?;
                 let ask = |connection| request(era, workload, connection);
-                let client = http::Client::open(&running, era, connections, ask)?;
+                let client = http::Client::open(&running, era, sender, connections, ask)?;
                 Ok(Asked::Http { client, _running: running })
             }
             Way::Stdio { in_flight } => {

@@ -138,7 +138,8 @@ impl Results {
                 };
                 Some(Bar { name: server.name(), value, emphasis })
             };
-            let bars: Vec<_> = Server::value_variants().iter().filter_map(bar).collect();
+            let shown = |server: &&Server| **server != Server::Embedded;
+            let bars: Vec<_> = Server::value_variants().iter().filter(shown).filter_map(bar).collect();
             (!bars.is_empty()).then(|| Group { name: name.to_owned(), bars })
         };
         let groups = shown.into_iter().filter_map(group).collect();

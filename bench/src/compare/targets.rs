@@ -29,6 +29,12 @@ pub(super) fn judge(results: &Results, report: &mut Report) {
         let ratio = results.ratio((&legacy, Server::Libris), (&modern, Server::Libris), Slice::cost);
         report.judge_if_measured(format!("{legacy}: computing ÷ {modern}"), ratio, Aim::AtMost(1.3));
     }
+    for anonymous in ["http16-read-1k", "http16-read-1k-cold"] {
+        let identified = format!("{anonymous}-identified");
+        let ratio =
+            results.ratio((&identified, Server::Embedded), (anonymous, Server::Embedded), Slice::cost);
+        report.judge_if_measured(format!("{identified}: computing ÷ anonymous"), ratio, Aim::AtMost(1.15));
+    }
     let mut rate = |workload: &str, other: Server, aim: f64| {
         let ratio = results.ratio((workload, Server::Libris), (workload, other), Slice::rate);
         let name = format!("{workload}: requests/s ÷ {}", other.name());

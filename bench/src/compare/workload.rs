@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::data::{Ask, Folder};
-use crate::mcp::Era;
+use crate::mcp::{Era, Sender};
 use crate::servers::Server;
 
 /// One thing that all servers do.
@@ -12,6 +12,7 @@ pub(super) struct Workload {
     pub(super) way: Way,
     pub(super) ask: Ask,
     pub(super) folder: Folder,
+    pub(super) sender: Sender,
 }
 
 /// How the servers are asked.
@@ -26,13 +27,19 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
     use Ask::{Blob, Kilobyte, List, Text};
     let http = |era, connections| Way::Http { era, connections };
     let (sixteen, many, sessions) = (http(Era::Modern, 16), http(Era::Modern, 64), http(Era::Legacy, 16));
-    let warm = |way, ask| Workload { way, ask, folder: Folder::Warm };
-    let mut all = Vec::new();
-    all.extend([Kilobyte, List, Text].map(|ask| vec![warm(sixteen, ask), warm(sessions, ask)]));
+    let workload = |way, ask, folder| Workload { way, ask, folder, sender: Sender::Anonymous };
+    let warm = |way, ask| workload(way, ask, Folder::Warm);
+    let cold = |way, ask| workload(way, ask, Folder::Cold);
+    let identified = |workload| Workload { sender: Sender::Identified, ..workload };
+    let mut all = vec![
+        vec![warm(sixteen, Kilobyte), identified(warm(sixteen, Kilobyte)), warm(sessions, Kilobyte)],
+        vec![cold(sixteen, Kilobyte), identified(cold(sixteen, Kilobyte))],
+    ];
+    all.extend([List, Text].map(|ask| vec![warm(sixteen, ask), warm(sessions, ask)]));
     all.push(vec![warm(sixteen, Blob)]);
     all.extend([Kilobyte, List, Text, Blob].map(|ask| vec![warm(many, ask)]));
     for way in [sixteen, many] {
-        all.extend([Text, Blob].map(|ask| vec![Workload { way, ask, folder: Folder::Cold }]));
+        all.extend([Text, Blob].map(|ask| vec![cold(way, ask)]));
     }
     let in_flight = |in_flight| Way::Stdio { in_flight };
     all.extend([Kilobyte, List, Text, Blob].map(|ask| vec![warm(in_flight(64), ask)]));
@@ -41,9 +48,15 @@ pub(super) fn all() -> Vec<Vec<Workload>> {
 }
 
 impl Workload {
-    /// Whether a server takes part. To a quick run the slow ones, which take long to start, come only where
+    /// Whether a server takes part. The embedded one does where identified callers are compared with anonymous ones,
+    /// and only it knows identified callers. To a quick run the slow ones, which take long to start, come only where
     /// there are aims for them.
     pub(super) fn is_for(&self, server: Server, quick: bool) -> bool {
+        let compares_senders = self.ask == Ask::Kilobyte
+            && matches!(self.way, Way::Http { era: Era::Modern, connections: ..64 });
+        if server == Server::Embedded || self.sender == Sender::Identified {
+            return server == Server::Embedded && compares_senders;
+        }
         let knows = match self.way {
             Way::Http { era, .. } => server.speaks(era),
             Way::Stdio { .. } => true,
@@ -73,6 +86,7 @@ impl fmt::Display for Workload {
             Ask::List => "list",
         };
         out.write_str(what)?;
-        out.write_str(if self.folder == Folder::Cold { "-cold" } else { "" })
+        out.write_str(if self.folder == Folder::Cold { "-cold" } else { "" })?;
+        out.write_str(if self.sender == Sender::Identified { "-identified" } else { "" })
     }
 }

@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use serde_json::Value;
 
 use super::{Beside, Bounds, CHUNK, Clock, PATIENCE, Slice};
-use crate::mcp::{self, Era};
+use crate::mcp::{self, Era, Sender};
 use crate::program::OverHttp;
 
 /// How much of an answer is kept: its head, and how its body begins.
@@ -56,9 +56,11 @@ enum End {
 
 impl Client {
     /// Opens connections, each in a session of its own where there are sessions. `ask` is what each of them asks.
+    /// Sessions are anonymous.
     pub(crate) fn open(
         server: &OverHttp,
         era: Era,
+        sender: Sender,
         connections: usize,
         ask: impl Fn(usize) -> Value,
     ) -> Result<Self> {
@@ -71,7 +73,9 @@ impl Client {
                 Era::Modern => None,
                 Era::Legacy => Some(begin(&mut stream, server.address)?),
             };
-            let request = era.posted(server.address, session.as_deref(), &ask(at));
+            let token = sender.token(at);
+            let request =
+                era.posted_with_token(server.address, session.as_deref(), token.as_deref(), &ask(at));
             stream.set_nonblocking(true)?;
             epoll::add(
                 &client.waiting,

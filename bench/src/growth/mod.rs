@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::drive::http::{Client, Conversation};
 use crate::drive::{Bounds, Nothing, Slice};
-use crate::mcp::{Era, next_cursor};
+use crate::mcp::{Era, Sender, next_cursor};
 use crate::process;
 use crate::program::OverHttp;
 use crate::report::{Aim, Report};
@@ -118,7 +118,7 @@ pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mu
 
 /// A server whose list was asked for in whole: the cursor of its last page, its memory, and how much it has.
 fn listed(servers: &Servers<'_>, folder: &Path) -> Result<(OverHttp, u64, Option<String>, usize)> {
-    let running = servers.over_http(Server::Libris, folder, Era::Modern, false)?;
+    let running = servers.over_http(Server::Libris, folder, Era::Modern, Sender::Anonymous, false)?;
     let mut conversation = Conversation::open(running.address)?;
     let (mut last, mut found) = (None, 0);
     loop {
@@ -136,7 +136,9 @@ impl Grown {
         let (running, memory, last, found) = listed(servers, folder)?;
         ensure!(found == resources, "the list has {found} resources");
         let open = |operation: Operation| {
-            Client::open(&running, Era::Modern, CONNECTIONS, |_| operation.request(last.as_deref()))
+            Client::open(&running, Era::Modern, Sender::Anonymous, CONNECTIONS, |_| {
+                operation.request(last.as_deref())
+            })
         };
         let clients: Result<Vec<_>> = OPERATIONS.into_iter().map(open).collect();
         let slices = vec![Vec::new(); OPERATIONS.len()];

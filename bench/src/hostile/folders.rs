@@ -57,6 +57,8 @@ pub(super) async fn ignored(stage: &Stage<'_>) -> Result<Outcome> {
     let address = target.address();
     // Opened while there are descriptors, as that of any client that was there first.
     let mut client = Client::open(address, ATTACKER).await?;
+    // A connection without a request is the first to be closed.
+    client.ask(&Era::Modern.posted(address, None, &Era::Modern.list(None))).await?;
     let churning = stage.time(Duration::from_secs(8));
     let watch = Watch::begin(&target).await?;
     let (mut idle, mut kinds, mut leaks) = (Vec::new(), Tally::default(), 0);

@@ -9,6 +9,7 @@ mod client;
 mod databases;
 mod folders;
 mod http2;
+mod priority;
 mod probe;
 mod programs;
 mod sessions;
@@ -47,7 +48,8 @@ const DESCRIPTORS: usize = 4_096;
 /// Each attack gets a server of its own with the default configuration. Two bystanders read a small file
 /// every 5 ms, one from an address of its own (127.0.0.2) and one from the attacker's (127.0.0.1), and
 /// their times are compared before, during and after the attack, as are the resident memory, descriptors
-/// and threads of the server. A bystander that is slowed down or a server that grows is shown in the
+/// and threads of the server. A p99 is the median of those of each second. Attackers have the lowest
+/// priority, as if they had a machine of their own. A bystander that is slowed down or a server that grows is shown in the
 /// table; the run fails where something leaked. The server gets 14 GiB of address space at most, and the
 /// attacks at full size need as much memory as it takes: name a smaller `--scale` on a small machine.
 #[derive(Debug, Args)]
@@ -195,6 +197,7 @@ pub(crate) async fn run(
     report: &mut Report,
 ) -> Result<()> {
     machine::raise_open_files(DESCRIPTORS)?;
+    priority::lower()?;
     let stage = Stage { binary, scale: options.scale };
     let title = format!(
         "Attacks at {} × the full size: before → during → after, times in ms, memory in MiB",

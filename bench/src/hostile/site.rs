@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
-use super::Stage;
+use super::{Stage, priority};
 use crate::process;
 use crate::program::OverHttp;
 
@@ -61,7 +61,8 @@ impl Site {
         std::fs::write(&file, &self.config)?;
         let server = stage.binary.configured(&file);
         let descriptors = self.descriptors.map_or(String::new(), |most| format!("ulimit -n {most}; "));
-        let child = Command::new("sh")
+        let mut shell = Command::new("sh");
+        shell
             .args(["-c", &format!("ulimit -v {ADDRESS_SPACE}; {descriptors}exec \"$@\""), "sh"])
             .arg(server.get_program())
             .args(server.get_args())
@@ -69,9 +70,8 @@ impl Site {
             .args(&self.arguments)
             .env_remove("LIBRIS_LOG")
             .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("could not start libris")?;
+            .stderr(Stdio::piped());
+        let child = priority::usual(move || shell.spawn())?.context("could not start libris")?;
         let logged = Arc::<AtomicUsize>::default();
         let count = logged.clone();
         // An attack may fill the log, which is worth a number and not a screen.

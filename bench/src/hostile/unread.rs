@@ -66,7 +66,10 @@ pub(super) async fn over_http2(stage: &Stage<'_>) -> Result<Outcome> {
             count_in(&kinds, "refused");
             continue;
         };
-        body.send_data(message.to_string().into(), true)?;
+        if body.send_data(message.to_string().into(), true).is_err() {
+            count_in(&kinds, "closed");
+            continue;
+        }
         let kinds = kinds.clone();
         waiting.spawn(async move {
             match response.await {

@@ -8,12 +8,13 @@ use anyhow::{Result, anyhow};
 
 use super::bystander::{self, Clock, Experience, Experiences, Phase};
 use super::client::{ATTACKER, ELSEWHERE};
+use super::priority;
 use super::site::Target;
 use crate::machine::field;
 use crate::process;
 
 /// How long there is no attack, before it and after it.
-const CALM: Duration = Duration::from_secs(3);
+const CALM: Duration = Duration::from_secs(5);
 
 /// The time between two looks at the server's process.
 const LOOK: Duration = Duration::from_millis(25);
@@ -75,7 +76,7 @@ impl Watch {
             watch.bystanders.push(bystander::start(target.address(), from, clock.clone())?);
         }
         let id = target.id();
-        watch.sampler = Some(std::thread::spawn(move || sample(id, &clock)));
+        watch.sampler = Some(priority::usual(move || std::thread::spawn(move || sample(id, &clock)))?);
         tokio::time::sleep(CALM).await;
         watch.clock.set(Phase::During);
         Ok(watch)

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 
 use self::install::Installed;
 use crate::machine::Cores;
-use crate::mcp::Era;
+use crate::mcp::{Era, Sender};
 use crate::program::{Binary, OverHttp, OverStdio};
 use crate::table::Table;
 
@@ -22,6 +22,8 @@ pub(crate) enum Server {
     Limit,
     /// The server that all this is about
     Libris,
+    /// A server that embeds Libris as a library, with a policy that tells callers apart
+    Embedded,
     /// A minimal server of the official Rust SDK
     Rmcp,
     /// A minimal server of the official TypeScript SDK, version 2
@@ -40,6 +42,7 @@ impl Server {
         match self {
             Self::Limit => "limit",
             Self::Libris => "Libris",
+            Self::Embedded => "embedded",
             Self::Rmcp => "rmcp",
             Self::Typescript => "TypeScript 2",
             Self::Typescript1 => "TypeScript 1",
@@ -64,7 +67,12 @@ impl Server {
 
     /// Whether it is written in Rust, and so measured where small differences count.
     pub(crate) fn is_rust(self) -> bool {
-        matches!(self, Self::Limit | Self::Libris | Self::Rmcp)
+        matches!(self, Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp)
+    }
+
+    /// Whether it serves over standard input and output, too.
+    pub(crate) fn has_stdio(self) -> bool {
+        self != Self::Embedded
     }
 
     fn peer(self) -> Option<install::Peer> {
@@ -73,7 +81,7 @@ impl Server {
             Self::Typescript1 => Some(install::TYPESCRIPT_1),
             Self::Python => Some(install::PYTHON),
             Self::Fastmcp => Some(install::FASTMCP),
-            Self::Limit | Self::Libris | Self::Rmcp => None,
+            Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp => None,
         }
     }
 }
@@ -114,6 +122,7 @@ impl<'b> Servers<'b> {
             let version = match server {
                 Server::Limit => "hyper, or a loop that blocks; ready bytes".to_owned(),
                 Server::Libris => self.libris.version()?,
+                Server::Embedded => format!("the library of this workspace, {}", env!("CARGO_PKG_VERSION")),
                 Server::Rmcp => format!("rmcp {}", rmcp::model::Implementation::from_build_env().version),
                 peer => self.peer(peer)?.version.clone(),
             };
@@ -129,17 +138,29 @@ impl<'b> Servers<'b> {
     /// Serves a folder over HTTP, on a free port of this machine.
     ///
     /// With `fresh` the files change. Libris sees that by itself.
-    pub(crate) fn over_http(&self, server: Server, folder: &Path, era: Era, fresh: bool) -> Result<OverHttp> {
+    pub(crate) fn over_http(
+        &self,
+        server: Server,
+        folder: &Path,
+        era: Era,
+        sender: Sender,
+        fresh: bool,
+    ) -> Result<OverHttp> {
         let era = if era == Era::Modern { "modern" } else { "legacy" };
         let mut command = match server {
             Server::Libris => self.libris.command(folder),
             Server::Limit => own("limit-http")?,
+            Server::Embedded => own("embedded-http")?,
             Server::Rmcp => own("rmcp-http")?,
             peer => self.peer(peer)?.command(),
         };
         match server {
             Server::Libris => command.args(["--http", "127.0.0.1:0"]),
             Server::Limit => command.arg(folder),
+            Server::Embedded => command.arg(folder).arg(match sender {
+                Sender::Anonymous => "anonymous",
+                Sender::Identified => "identified",
+            }),
             _ => command.arg(folder).arg(era).args(fresh.then_some("--fresh")),
         };
         // Node.js warns of as many listeners as there are requests in flight.

@@ -65,10 +65,11 @@ fn first_answers(rounds: usize, slow: usize, servers: &Servers<'_>, report: &mut
     let root = tempfile::tempdir()?;
     let folder = root.path().join("empty");
     std::fs::create_dir(&folder)?;
-    let mut times = vec![Vec::new(); servers.all.len()];
-    let mut memory = vec![0; servers.all.len()];
+    let started: Vec<_> = servers.all.iter().copied().filter(|server| server.has_stdio()).collect();
+    let mut times = vec![Vec::new(); started.len()];
+    let mut memory = vec![0; started.len()];
     for round in 0..rounds {
-        for (at, &server) in servers.all.iter().enumerate() {
+        for (at, &server) in started.iter().enumerate() {
             if round >= slow && !server.is_rust() {
                 continue;
             }
@@ -84,7 +85,7 @@ fn first_answers(rounds: usize, slow: usize, servers: &Servers<'_>, report: &mut
     let title = "Start to first answer over stdio, and memory at rest";
     let mut table = Table::new(title, ["server", "first answer ms", "memory MiB"]);
     let mut medians = Vec::new();
-    for ((&server, times), memory) in servers.all.iter().zip(times).zip(memory) {
+    for ((&server, times), memory) in started.iter().zip(times).zip(memory) {
         let time = median(times);
         medians.push((server, time));
         table.row([server.name().into(), time.into(), (memory as f64 / f64::from(1 << 20)).into()]);

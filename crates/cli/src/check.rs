@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Resource, Source, Template};
+use libris::{Context, Resource, Source, Template};
 use serde_json::json;
 
 use crate::config::What;
@@ -56,11 +56,11 @@ async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
         resources: Vec::new(),
         count: 0,
         size: 0,
-        templates: source.templates().await?.templates,
+        templates: source.templates(&Context::default()).await?.templates,
     };
     let mut after = None;
     loop {
-        let page = source.list(after.as_ref(), PAGE).await?;
+        let page = source.list(after.as_ref(), PAGE, &Context::default()).await?;
         after = page.resources.last().map(|last| last.uri.clone());
         for resource in page.resources {
             found.count += 1;

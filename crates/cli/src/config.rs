@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Source, Uri};
+use libris::{Source, Uri, catalog};
 use libris_sources::http::openapi;
 #[cfg(unix)]
 use libris_sources::{Commands, command};
-use libris_sources::{Files, Git, Http, Inline, Notion, Sql, files, git, http, inline, notion, sql};
+use libris_sources::{
+    Files, Git, Http, Inline, Notion, Sql, files, git, http, inline, notion, regular_file, sql,
+};
 use serde::{Deserialize, Deserializer};
 
 use crate::terminal::advice;
@@ -21,8 +24,14 @@ use crate::terminal::advice;
 /// The file that is looked for where none is named.
 const DEFAULT: &str = "libris.toml";
 
+/// The most bytes of a configuration file.
+const LARGEST: u64 = 4 << 20;
+
 /// The longest time that changes are gathered for.
 const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
+
+/// The shortest and the longest time limit of a source.
+const SOURCE_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(10 * 60);
 
 /// What to serve.
 #[derive(Debug, Args)]
@@ -83,12 +92,28 @@ pub(crate) struct Server {
     /// How many bytes of answers are kept in memory to be given again; 0 keeps none. At most 1 TiB.
     #[serde(deserialize_with = "kept_bytes")]
     pub(crate) kept_bytes: u64,
+    /// How long a source may take to list its resources or templates, as in `"5s"`, before the others are listed
+    /// without it. From 10 milliseconds to 10 minutes.
+    #[serde(deserialize_with = "source_timeout")]
+    pub(crate) source_timeout: Duration,
+    /// Whether a source that fails makes the whole list fail.
+    pub(crate) strict: bool,
 }
 
 impl Default for Server {
     fn default() -> Self {
         let libris::Config { name, page, kept, .. } = libris::Config::default();
-        Self { name, title: None, description: None, instructions: None, page_size: page, kept_bytes: kept }
+        let catalog::Config { source_timeout, strict } = catalog::Config::default();
+        Self {
+            name,
+            title: None,
+            description: None,
+            instructions: None,
+            page_size: page,
+            kept_bytes: kept,
+            source_timeout,
+            strict,
+        }
     }
 }
 
@@ -161,13 +186,27 @@ fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let duration = humantime::parse_duration(&text).map_err(|cause| {
-        serde::de::Error::custom(format!("`{text}` is not a duration such as `50ms`: {cause}"))
-    })?;
-    match duration > LONGEST_WINDOW {
+    let window = duration(&text, "50ms")?;
+    match window > LONGEST_WINDOW {
         true => Err(serde::de::Error::custom(format!("`{text}` is out of bounds; hint: say at most `1h`"))),
-        false => Ok(duration),
+        false => Ok(window),
     }
+}
+
+fn source_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let timeout = duration(&text, "5s")?;
+    match SOURCE_TIMEOUTS.contains(&timeout) {
+        true => Ok(timeout),
+        false => Err(serde::de::Error::custom(format!(
+            "`{text}` is out of bounds; hint: say a time from `10ms` to `10m`"
+        ))),
+    }
+}
+
+fn duration<E: serde::de::Error>(text: &str, example: &str) -> Result<Duration, E> {
+    humantime::parse_duration(text)
+        .map_err(|cause| E::custom(format!("`{text}` is not a duration such as `{example}`: {cause}")))
 }
 
 /// A source as it is configured.
@@ -395,7 +434,18 @@ fn check_mounts(opened: &[Opened]) -> Result<()> {
 
 fn read(path: &Path) -> Result<Config> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("could not read `{shown}`"))?;
+    let data = regular_file::read(path, LARGEST).map_err(|cause| {
+        let message = format!("could not read `{shown}`: {cause}");
+        match cause.kind() {
+            io::ErrorKind::InvalidInput => advice(message, "write the configuration to a file of its own"),
+            io::ErrorKind::FileTooLarge => advice(
+                message,
+                "is it the right file? put large texts into files that are served from a folder",
+            ),
+            _ => anyhow::Error::new(cause).context(format!("could not read `{shown}`")),
+        }
+    })?;
+    let text = String::from_utf8(data).with_context(|| format!("could not read `{shown}`"))?;
     toml::from_str(&text).map_err(|error| {
         let message = format!("`{shown}` is not a valid configuration\n{}", error.to_string().trim_end());
         match suggestion(error.message()) {

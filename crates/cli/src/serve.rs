@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::wire::http;
-use libris::{Catalog, Live, Serve};
+use libris::{Catalog, Live, Serve, catalog};
 use tokio::net::TcpListener;
 
 use crate::config::What;
@@ -56,7 +56,10 @@ pub(crate) struct Options {
 /// Serves until the client leaves, or until the process is told to stop.
 pub(crate) async fn run(options: Options) -> Result<()> {
     let (config, opened) = options.what.open(&[])?;
-    let catalog = Arc::new(Catalog::new(opened.iter().map(|opened| opened.source.clone()).collect()));
+    let sources = opened.iter().map(|opened| opened.source.clone()).collect();
+    let failures =
+        catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
+    let catalog = Arc::new(Catalog::with_config(sources, failures));
     let name = config.server.name.clone();
     let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
         name: name.clone(),
@@ -88,6 +91,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         hosts: [config.listen.allow_hosts, allow_host].concat(),
         origins: [config.listen.allow_origins, allow_origin].concat(),
         sse,
+        metrics_prefix: "libris".into(),
         ..http::Config::default()
     });
     note(format_args!("listening on http://{address}/mcp"));

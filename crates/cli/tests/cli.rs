@@ -176,7 +176,7 @@ fn an_unknown_key_is_shown_with_the_one_that_was_meant() {
       |
     2 | nmae = \"x\"
       | ^^^^
-    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`, `kept_bytes`
+    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`, `kept_bytes`, `source_timeout`, `strict`
     hint: did you mean `name`?
     ");
 }
@@ -288,5 +288,24 @@ fn a_misspelt_address_does_not_show_its_password() {
     exit: 1
     error: `postgress://` is no source that can be served
     hint: name a folder by its path, a git repository as `git:PATH`, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, or an API as `openapi:FILE`
+    ");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_configuration_that_is_no_file_or_huge_is_refused() {
+    let folder = folder(&[]);
+    let mkfifo = std::process::Command::new("mkfifo").arg(folder.path().join("pipe.toml")).status();
+    assert!(mkfifo.unwrap().success());
+    std::fs::File::create(folder.path().join("huge.toml")).unwrap().set_len(1 << 40).unwrap();
+    assert_snapshot!(libris(folder.path(), &["check", "--config", "pipe.toml"]), @"
+    exit: 1
+    error: could not read `pipe.toml`: it is not a regular file
+    hint: write the configuration to a file of its own
+    ");
+    assert_snapshot!(libris(folder.path(), &["check", "--config", "huge.toml"]), @"
+    exit: 1
+    error: could not read `huge.toml`: it has more than 4194304 bytes
+    hint: is it the right file? put large texts into files that are served from a folder
     ");
 }

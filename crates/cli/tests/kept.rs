@@ -167,10 +167,12 @@ fn run(seed: u64, changes: usize) -> usize {
         fs::write(root.join(name), name).unwrap();
     }
     let folder = format!("[[files]]\npath = {:?}\n", root);
-    let mut usual = Server::start(&root, &format!("[server]\npage_size = 3\n{folder}"));
+    let mut usual = Server::start(&root, &format!("[server]\nstrict = true\npage_size = 3\n{folder}"));
     let mut cold = Server::start(
         &root,
-        &format!("[server]\npage_size = 3\nkept_bytes = 0\n{folder}watch = \"poll\"\npoll = \"1h\"\n"),
+        &format!(
+            "[server]\nstrict = true\npage_size = 3\nkept_bytes = 0\n{folder}watch = \"poll\"\npoll = \"1h\"\n"
+        ),
     );
     let mut dice = Dice(seed);
     let mut cursors: Vec<String> = Vec::new();

@@ -77,6 +77,7 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
             .into_owned()
     };
     assert_eq!(pages, 3);
+    assert_eq!(listed.pop().expect("the status").uri, "libris://status");
     assert_eq!(listed.len(), paths.len());
     assert_eq!(listed.iter().map(|resource| path(&resource.uri)).collect::<BTreeSet<_>>(), *paths);
 
@@ -103,7 +104,7 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     let templates = client.list_all_resource_templates().await.expect("templates");
     assert_eq!(
         templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(),
-        [TEMPLATE]
+        [TEMPLATE, "libris://status{?as}"]
     );
     let completed = client.complete_resource_simple(TEMPLATE, "path", "gui").await.expect("a completion");
     assert_eq!(completed, ["guide/"]);

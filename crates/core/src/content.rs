@@ -1,10 +1,8 @@
 //! What reading a resource gives.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 
-use crate::{Meta, Proof, Uri};
+use crate::{Freshness, Meta, Uri};
 
 /// One part of what a resource holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,10 +58,15 @@ impl Body {
 pub struct Contents {
     /// The parts: one for most resources, several for a directory.
     pub parts: Vec<Content>,
-    /// How long and by whom the answer may be kept; `None` leaves it to the source's default.
-    pub cache: Option<Cache>,
-    /// Tells for how long the answer is right, where the source can tell.
-    pub proof: Option<Proof>,
+    /// For how long, and by whom, they may be used again.
+    pub freshness: Freshness,
+}
+
+impl Contents {
+    /// With this freshness.
+    pub fn with_freshness(self, freshness: Freshness) -> Self {
+        Self { freshness, ..self }
+    }
 }
 
 impl From<Content> for Contents {
@@ -74,35 +77,6 @@ impl From<Content> for Contents {
 
 impl From<Vec<Content>> for Contents {
     fn from(parts: Vec<Content>) -> Self {
-        Self { parts, cache: None, proof: None }
+        Self { parts, freshness: Freshness::default() }
     }
-}
-
-/// A hint to callers about keeping an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cache {
-    /// How long the answer may be taken for fresh. Zero means: ask again.
-    pub ttl: Duration,
-    /// Who may share it.
-    pub scope: Scope,
-}
-
-impl Cache {
-    /// The hint that is true of both: the shorter time and the narrower scope.
-    pub fn and(self, other: Self) -> Self {
-        Self { ttl: self.ttl.min(other.ttl), scope: self.scope.max(other.scope) }
-    }
-}
-
-/// Who may share a kept answer. Ordered from wide to narrow.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Anybody: the answer is the same for all callers.
-    Public,
-    /// Only the caller who got it.
-    #[default]
-    Private,
 }

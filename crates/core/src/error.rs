@@ -12,7 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why something could not be had.
 ///
 /// The messages of [`Invalid`](Error::Invalid), [`TooLarge`](Error::TooLarge) and
-/// [`Unavailable`](Error::Unavailable) are shown to callers, so they must not name a path, a query or
+/// [`Unavailable`](Error::Unavailable) and [`Busy`](Error::Busy) are shown to callers, so they must not name a path, a query or
 /// a secret. The cause of [`Failed`](Error::Failed) is logged and never shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +44,9 @@ pub enum Error {
     /// The source cannot be reached now; the text says what may help.
     #[error("{0}")]
     Unavailable(String),
+    /// A limit on requests or memory is reached; the source itself is well, and the same request succeeds later.
+    #[error("{0}; try again later")]
+    Busy(&'static str),
     /// Something went wrong on our side.
     #[error("could not {doing}")]
     Failed {
@@ -56,6 +59,9 @@ pub enum Error {
 }
 
 impl Error {
+    /// The [`Error::Busy`] for contents that the server has no memory for.
+    pub const NO_MEMORY: Self = Self::Busy("the server has no memory left for large contents");
+
     /// An [`Error::Failed`]: `doing` completes the sentence "could not …".
     pub fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Failed { doing, cause: cause.into() }
@@ -85,6 +91,7 @@ impl Error {
                 Self::TooLarge { uri: uri.clone(), size: *size, limit: *limit, hint: hint.clone() }
             }
             Self::Unavailable(why) => Self::Unavailable(why.clone()),
+            Self::Busy(what) => Self::Busy(what),
             Self::Failed { .. } => return None,
         })
     }

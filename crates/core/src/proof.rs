@@ -6,8 +6,7 @@ use std::sync::Arc;
 /// Tells whether a source would still give the answer that this came with.
 ///
 /// Whoever keeps an answer asks before each time it is handed out, so it must cost far less than making
-/// the answer, and must not wait. A source that cannot tell gives no proof, and its answers are not kept. An answer
-/// that depends on who asks has none: it may be handed out to anybody.
+/// the answer, and must not wait. A source that cannot tell gives no proof, and its answers are not kept.
 #[derive(Clone)]
 pub struct Proof(Arc<dyn Fn() -> bool + Send + Sync>);
 

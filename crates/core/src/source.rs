@@ -1,15 +1,18 @@
 //! The trait that every place resources come from implements.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
-use crate::{Cache, Change, Contents, Error, Meta, Proof, Resource, Result, Template, Uri, UriTemplate};
+use crate::{
+    Change, Client, Contents, Error, Freshness, Meta, Proof, Resource, Result, Template, Uri, UriTemplate,
+};
 
 /// A place resources come from.
 ///
@@ -24,37 +27,45 @@ pub trait Source: Send + Sync + 'static {
     /// asked of every source for every read.
     fn covers(&self, uri: &Uri) -> Option<Specificity>;
 
+    /// What this source is called in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It
+    /// must not tell a path or a secret.
+    fn name(&self) -> Cow<'_, str> {
+        "source".into()
+    }
+
     /// One page of resources in URI order: those after `after`, at most `limit`.
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page>;
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
     /// What is at `uri`, or [`Error::NotFound`].
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
     /// The templates whose URIs [`read`](Source::read) also answers.
-    async fn templates(&self) -> Result<Templates> {
-        Ok(Templates { proof: Some(Proof::always()), ..Templates::default() })
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
+        Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::default() })
     }
 
     /// Values for the variable that somebody is typing, best first.
-    async fn complete(&self, _asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, _asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         Ok(Completion::default())
     }
 
     /// What stands directly below `uri`, as one page in URI order; [`Error::NotDirectory`] where
     /// nothing can.
-    async fn children(&self, uri: &Uri, _after: Option<&Uri>, _limit: usize) -> Result<Page> {
+    async fn children(
+        &self,
+        uri: &Uri,
+        _after: Option<&Uri>,
+        _limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
         Err(Error::NotDirectory(uri.clone()))
     }
 
-    /// How long and by whom answers of this source may be kept, where an answer does not say.
-    fn cache(&self) -> Cache {
-        Cache::default()
-    }
-
-    /// For how long what was read at `uri` may be given to anybody again without asking. A catalog then
-    /// also asks once for all who want it at the same time, without telling who they are.
-    fn kept_for(&self, _uri: &Uri) -> Option<Duration> {
-        None
+    /// Whether contents at `uri` are costly and do not depend on who asks. A catalog then reads them once for all who
+    /// ask at the same time, without an identity, and again only when the [`ttl`](Freshness::ttl) of the contents has
+    /// run out or their [`proof`](Freshness::proof) does not hold any more.
+    fn is_shared(&self, _uri: &Uri) -> bool {
+        false
     }
 
     /// The URI whose changes are the changes of `uri`, for those that stand for the same thing: that of a
@@ -70,6 +81,14 @@ pub trait Source: Send + Sync + 'static {
     /// Nobody wants to hear of changes of this subject any more.
     fn unfollow(&self, _subject: &Uri) {}
 
+    /// How many requests for contents and completions this source works on at once. A catalog lets no more in, and of
+    /// one client at most three quarters of them; the others wait outside, each client in a queue of its own. Lists and
+    /// watches come on top. A source that bounds its work by something else than requests has a [`Budget`](crate::Budget)
+    /// of its own and leaves this as it is.
+    fn concurrency(&self) -> usize {
+        64
+    }
+
     /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -83,32 +102,38 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).covers(uri)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        (**self).list(after, limit).await
+    fn name(&self) -> Cow<'_, str> {
+        (**self).name()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        (**self).list(after, limit, context).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         (**self).read(uri, context).await
     }
 
-    async fn templates(&self) -> Result<Templates> {
-        (**self).templates().await
+    async fn templates(&self, context: &Context) -> Result<Templates> {
+        (**self).templates(context).await
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        (**self).complete(asked).await
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+        (**self).complete(asked, context).await
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        (**self).children(uri, after, limit).await
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        (**self).children(uri, after, limit, context).await
     }
 
-    fn cache(&self) -> Cache {
-        (**self).cache()
-    }
-
-    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
-        (**self).kept_for(uri)
+    fn is_shared(&self, uri: &Uri) -> bool {
+        (**self).is_shared(uri)
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -123,6 +148,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).unfollow(subject);
     }
 
+    fn concurrency(&self) -> usize {
+        (**self).concurrency()
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
     }
@@ -135,8 +164,11 @@ pub struct Page {
     pub resources: Vec<Resource>,
     /// Whether there may be more after the last one.
     pub more: bool,
-    /// Tells for how long the page is right, where the source can tell.
-    pub proof: Option<Proof>,
+    /// For how long, and by whom, the page may be used again.
+    pub freshness: Freshness,
+    /// The sources whose resources are missing from the page, or as they were last known. Only a catalog fills this
+    /// in; a source that cannot list returns an error.
+    pub unavailable: Vec<Unavailable>,
 }
 
 /// The templates of a source.
@@ -144,14 +176,27 @@ pub struct Page {
 pub struct Templates {
     /// The templates, in any order.
     pub templates: Vec<Template>,
-    /// Tells for how long these are all of them, where the source can tell.
-    pub proof: Option<Proof>,
+    /// For how long, and by whom, they may be used again.
+    pub freshness: Freshness,
+    /// The sources whose templates are missing, or as they were last known.
+    pub unavailable: Vec<Unavailable>,
 }
 
 impl From<Vec<Template>> for Templates {
     fn from(templates: Vec<Template>) -> Self {
-        Self { templates, proof: None }
+        Self { templates, ..Self::default() }
     }
+}
+
+/// A source that did not answer when a catalog was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// The [name](Source::name) of the source.
+    pub source: String,
+    /// Since when it has not answered.
+    pub since: SystemTime,
+    /// Whether what the source listed before is part of the response; if not, nothing of the source is.
+    pub stale: bool,
 }
 
 /// A template that somebody is filling in.
@@ -165,6 +210,8 @@ pub struct Partial<'a> {
     pub typed: &'a str,
     /// The variables that are already filled in.
     pub known: &'a BTreeMap<String, String>,
+    /// How many values are wanted at most.
+    pub limit: usize,
 }
 
 /// Values for a variable.
@@ -179,11 +226,15 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// The most values that one answer may hold.
+    /// The most values that one response of the protocol may hold.
     pub const LIMIT: usize = 100;
 
-    /// The values that begin with what was typed, ignoring case, in the order given.
-    pub fn of<S: Into<String> + AsRef<str>>(values: impl IntoIterator<Item = S>, typed: &str) -> Self {
+    /// The first `limit` values that begin with what was typed, ignoring case, in the order given.
+    pub fn of<S: Into<String> + AsRef<str>>(
+        values: impl IntoIterator<Item = S>,
+        typed: &str,
+        limit: usize,
+    ) -> Self {
         let typed = typed.to_lowercase();
         let mut total = 0;
         let mut kept = Vec::new();
@@ -192,7 +243,7 @@ impl Completion {
                 continue;
             }
             total += 1;
-            if kept.len() < Self::LIMIT {
+            if kept.len() < limit {
                 kept.push(value.into());
             }
         }
@@ -200,16 +251,36 @@ impl Completion {
     }
 }
 
-/// What a source may want to know of, or tell to, whoever asked.
+/// The caller of a request, as a source may want to know it, and what the source may report to the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     identity: Option<Identity>,
+    /// Whether a source used the identity, or that there is none.
+    identity_used: Arc<AtomicBool>,
     progress: Option<Arc<dyn Progress>>,
-    client: Option<IpAddr>,
+    client: Client,
     memory: Option<Arc<dyn Memory>>,
+    visibility: Option<Arc<dyn Visibility>>,
 }
 
 impl Context {
+    /// With what the caller may see.
+    pub fn with_visibility(self, visibility: Arc<dyn Visibility>) -> Self {
+        Self { visibility: Some(visibility), ..self }
+    }
+
+    /// Whether the caller may see a resource. A source asks this for whatever it names in contents beside the resource
+    /// that is read, such as the entries of a directory. Lists, completions and the resource itself are checked by the
+    /// view.
+    pub fn sees(&self, uri: &Uri) -> bool {
+        self.visibility.as_ref().is_none_or(|visibility| visibility.sees(uri))
+    }
+
+    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) need not be asked for each resource.
+    pub fn sees_everything(&self) -> bool {
+        self.visibility.is_none()
+    }
+
     /// With this identity of the caller.
     pub fn with_identity(self, identity: Option<Identity>) -> Self {
         Self { identity, ..self }
@@ -220,8 +291,8 @@ impl Context {
         Self { progress: Some(progress), ..self }
     }
 
-    /// With the network address that the request came from.
-    pub fn with_client(self, client: Option<IpAddr>) -> Self {
+    /// With the client that the request came from.
+    pub fn with_client(self, client: Client) -> Self {
         Self { client, ..self }
     }
 
@@ -230,14 +301,15 @@ impl Context {
         Self { memory: Some(memory), ..self }
     }
 
-    /// The same for what is done once for all who ask: without an identity, and with no memory reserved for anybody.
+    /// The same for what is done once for all who ask: with nothing of the caller but the client in whose turn it is
+    /// done, and whoever wants to hear how far it has come.
     pub fn for_everybody(self) -> Self {
-        Self { identity: None, memory: None, ..self }
+        Self { client: self.client, progress: self.progress, ..Self::default() }
     }
 
-    /// The network address that the request came from, where that is known. Whatever is bounded for each client is
-    /// bounded for each address.
-    pub fn client(&self) -> Option<IpAddr> {
+    /// The client that the request came from. A source that has a queue takes turns from a [`Budget`](crate::Budget)
+    /// in the client's name, so that no client waits behind all requests of another.
+    pub fn client(&self) -> Client {
         self.client
     }
 
@@ -246,15 +318,26 @@ impl Context {
     /// without holding anything of the source, and reads again.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)) {
-            return Ok(());
-        }
-        Err(Error::Unavailable("the server has no memory left for large contents; try again later".into()))
+        granted(self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)))
     }
 
-    /// Who asks, where that is known.
+    /// Reserves memory for `bytes` more of contents that are being loaded and must not be loaded twice, such as the
+    /// output of a program that runs. Where there is no memory the error is final: the server does not read again.
+    pub fn grow(&self, bytes: u64) -> Result<()> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        granted(self.memory.as_ref().is_none_or(|memory| memory.grow(bytes)))
+    }
+
+    /// Who asks, where that is known. A response for whose making this was called is for this caller alone.
     pub fn identity(&self) -> Option<&Identity> {
+        self.identity_used.store(true, Ordering::Release);
         self.identity.as_ref()
+    }
+
+    /// Whether [`identity`](Self::identity) was called on this context or on a clone of it. Then the response is not
+    /// for others, and must not be cached for them.
+    pub fn identity_was_used(&self) -> bool {
+        self.identity_used.load(Ordering::Acquire)
     }
 
     /// Says how far a long read has come. Cheap when nobody listens.
@@ -265,10 +348,30 @@ impl Context {
     }
 }
 
+fn granted(granted: bool) -> Result<()> {
+    if granted { Ok(()) } else { Err(Error::NO_MEMORY) }
+}
+
+/// What a caller may see.
+pub trait Visibility: Send + Sync {
+    /// Whether the caller may read what is at `uri`.
+    fn sees(&self, uri: &Uri) -> bool;
+}
+
+impl std::fmt::Debug for dyn Visibility {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Visibility")
+    }
+}
+
 /// A bound on the memory for contents.
 pub trait Memory: Send + Sync {
-    /// Reserves so many bytes more for the contents of one read, and reports whether there were as many.
+    /// Reserves so many bytes more for the contents of one read, and reports whether there were as many. If not, the
+    /// read fails, and the server waits for memory and reads again.
     fn reserve(&self, bytes: usize) -> bool;
+
+    /// The same for a read that is not to be repeated.
+    fn grow(&self, bytes: usize) -> bool;
 }
 
 impl std::fmt::Debug for dyn Memory {

@@ -86,7 +86,7 @@ impl Weather {
     #[complete("weather://forecast/{country}/{city}{?days}", city)]
     async fn city(&self, typed: &str, country: Option<&str>) -> Completion {
         let all = CITIES.iter().filter(|(there, ..)| country.is_none_or(|country| country == *there));
-        Completion::of(all.map(|(_, city, _)| *city), typed)
+        Completion::of(all.map(|(_, city, _)| *city), typed, Completion::LIMIT)
     }
 
     #[list("weather://forecast/{country}/{city}{?days}")]

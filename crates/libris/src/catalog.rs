@@ -1,26 +1,52 @@
 //! All sources joined into one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
-    Template, Templates, Uri,
+    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
+    Template, Templates, Unavailable, Uri,
 };
 use tokio::sync::watch;
 
-use crate::gate::Gated;
+use crate::gate::{Gated, Role};
+use crate::health::Health;
+use crate::query::{self, gathered, quoted};
 use crate::shared::Reads;
+use crate::status::Status;
 use crate::watches::Watches;
+
+/// How a catalog treats sources that fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// How long a source may take to list its resources or templates before the others are listed without it.
+    pub source_timeout: Duration,
+    /// Whether a source that fails makes the whole list fail, and one that cannot be watched the whole watch.
+    pub strict: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { source_timeout: Duration::from_secs(5), strict: false }
+    }
+}
 
 /// All sources joined into one, which is a source itself.
 ///
 /// Where two sources have the same URI, the one that was added first is listed and read.
+///
+/// A source that fails or does not answer in time is unavailable: pages and templates are made of the others and of
+/// what was last known of it, and name it. It is probed with exponential backoff, and whoever watches is told to look
+/// again once it answers. [`Config::strict`] turns this off.
 pub struct Catalog {
     sources: watch::Sender<Sources>,
+    config: Config,
+    health: Arc<Health>,
     /// The templates of all sources as they were last joined.
     joined: Mutex<Option<Arc<Joined>>>,
     shared: Mutex<Arc<Reads>>,
@@ -35,28 +61,47 @@ struct Joined {
     templates: Vec<Template>,
     /// Which source completes which.
     owners: HashMap<Box<str>, Gated>,
-    proof: Option<Proof>,
+    freshness: Freshness,
+    unavailable: Vec<Unavailable>,
 }
 
 impl Catalog {
     /// A catalog of these sources.
     pub fn new(sources: Vec<Arc<dyn Source>>) -> Self {
-        Self {
-            sources: watch::Sender::new(sources.into_iter().map(Gated::new).collect()),
+        Self::with_config(sources, Config::default())
+    }
+
+    /// A catalog of these sources that treats those which fail like this.
+    pub fn with_config(sources: Vec<Arc<dyn Source>>, config: Config) -> Self {
+        let catalog = Self {
+            sources: watch::Sender::new(Arc::new([])),
+            config,
+            health: Arc::default(),
             joined: Mutex::default(),
             shared: Mutex::default(),
-        }
+        };
+        catalog.replace(sources);
+        catalog
+    }
+
+    /// How sources that fail are treated.
+    pub fn config(&self) -> Config {
+        self.config
     }
 
     /// Puts these sources in the place of those it had. Whoever watches is told to look again.
     pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
-        self.sources.send_modify(|old| {
-            // Those that stay go on with what they have in progress.
-            let gated = |source| match old.iter().find(|gated| gated.is(&source)) {
-                Some(gated) => gated.clone(),
-                None => Gated::new(source),
-            };
-            *old = sources.into_iter().map(gated).collect();
+        self.update(|old| {
+            // Those that stay go on with what they have in progress, and under their names.
+            let stays = |gated: &&Gated| sources.iter().any(|source| gated.is(source));
+            let staying: Vec<_> = old.iter().filter(stays).cloned().collect();
+            let mut new: Vec<Gated> = Vec::with_capacity(sources.len() + 1);
+            for source in sources {
+                let gated = staying.iter().find(|gated| gated.is(&source)).cloned();
+                new.push(gated.unwrap_or_else(|| self.gated(source, &[&staying, &new])));
+            }
+            new.extend(old.iter().filter(|gated| gated.role() == Role::Status).cloned());
+            new
         });
         // What was read before may be from a source that is gone.
         *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
@@ -64,9 +109,47 @@ impl Catalog {
 
     /// Adds a source after those it has. Whoever watches is told to look again.
     pub fn add(&self, source: Arc<dyn Source>) {
-        self.sources.send_modify(|sources| {
-            *sources = sources.iter().cloned().chain([Gated::new(source)]).collect();
+        self.update(|old| {
+            let gated = self.gated(source, &[old]);
+            old.iter().cloned().chain([gated]).collect()
         });
+    }
+
+    /// Adds the resource `libris://status`, which tells the state of every source, unless it is there.
+    /// [`Serve`](crate::Serve) does this.
+    pub fn add_status(&self) {
+        self.update(|old| {
+            let is_status = |gated: &Gated| gated.role() == Role::Status;
+            let status = (!old.iter().any(is_status)).then(|| {
+                let status = Arc::new(Status::new(self.health.clone()));
+                let health = self.health.source(status.name().into_owned());
+                Gated::new(status, health, Role::Status)
+            });
+            old.iter().cloned().chain(status).collect()
+        });
+    }
+
+    fn update(&self, update: impl FnOnce(&[Gated]) -> Vec<Gated>) {
+        self.sources.send_modify(|sources| {
+            *sources = update(sources).into();
+            let content = sources.iter().filter(|gated| gated.role() == Role::Content);
+            self.health.set_sources(content.map(|gated| gated.health().clone()));
+        });
+    }
+
+    /// A new source, under a name that none of those has.
+    fn gated(&self, source: Arc<dyn Source>, others: &[&[Gated]]) -> Gated {
+        let is_taken =
+            |name: &str| others.iter().any(|others| others.iter().any(|other| other.health().name() == name));
+        let name = source.name().into_owned();
+        let numbered = (2..).map(|number| format!("{name} {number}"));
+        let name = [name.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(name);
+        Gated::new(source, self.health.source(name), Role::Content)
+    }
+
+    /// Whether the sources answer.
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     fn sources(&self) -> Sources {
@@ -80,29 +163,38 @@ impl Catalog {
         (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
     }
 
-    async fn joined(&self) -> Result<Arc<Joined>> {
+    async fn joined(&self, context: &Context) -> Result<Arc<Joined>> {
         let lock = || self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = lock().clone();
-        if let Some(kept) = kept.filter(|kept| kept.proof.as_ref().is_some_and(Proof::holds)) {
+        if let Some(kept) = kept.filter(|kept| kept.freshness.proof.as_ref().is_some_and(Proof::holds)) {
             return Ok(kept);
         }
         let (sources, proof) = self.proven();
-        let mut joined = Joined { templates: Vec::new(), owners: HashMap::new(), proof: Some(proof) };
-        for source in &*sources {
-            let turn = source.listing_turn().await?;
-            let Templates { templates, proof } = source.source().templates().await?;
-            drop(turn);
-            joined.proof = both(joined.proof, proof);
+        let (mut all, mut owners) = (Vec::new(), HashMap::new());
+        let (mut fresh, mut missing) = (Vec::new(), Vec::new());
+        let queries = sources.iter().map(|gated| gated.templates(context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        for (gated, Templates { templates, freshness, unavailable }) in gathered(&sources, answers)? {
+            fresh.extend(gated.counted(freshness));
+            missing.extend(unavailable);
             for template in templates {
-                joined.owners.entry(template.uri.as_str().into()).or_insert_with(|| source.clone());
-                joined.templates.push(template);
+                owners.entry(template.uri.as_str().into()).or_insert_with(|| gated.clone());
+                all.push(template);
             }
         }
         // The sort is stable, so of equals the one that was added first stays.
-        joined.templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
-        joined.templates.dedup_by(|one, other| one.uri == other.uri);
-        let joined = Arc::new(joined);
-        *lock() = Some(joined.clone());
+        all.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
+        all.dedup_by(|one, other| one.uri == other.uri);
+        let joined = Arc::new(Joined {
+            templates: all,
+            owners,
+            freshness: joined_freshness(fresh, proof),
+            unavailable: missing,
+        });
+        // Those that were made for one caller are not for others.
+        if !context.identity_was_used() {
+            *lock() = Some(joined.clone());
+        }
         Ok(joined)
     }
 
@@ -122,18 +214,23 @@ impl Source for Catalog {
         self.sources().iter().filter_map(|gated| gated.source().covers(uri)).max()
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        "catalog".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let (sources, proof) = self.proven();
-        let mut proof = Some(proof);
+        let queries = sources.iter().map(|gated| gated.list(after, limit, context, self.config));
+        let answers = query::all(queries.collect()).await?;
+        let mut fresh = Vec::with_capacity(sources.len());
+        let mut unavailable = Vec::new();
         let mut pages = Vec::with_capacity(sources.len());
-        for source in &*sources {
-            let turn = source.listing_turn().await?;
-            let mut page = source.source().list(after, limit).await?;
-            drop(turn);
-            proof = both(proof, page.proof.take());
+        for (gated, mut page) in gathered(&sources, answers)? {
+            fresh.extend(gated.counted(std::mem::take(&mut page.freshness)));
+            unavailable.append(&mut page.unavailable);
             pages.push(page);
         }
-        Ok(Page { proof, ..merge(pages, limit) })
+        Ok(Page { freshness: joined_freshness(fresh, proof), unavailable, ..merge(pages, limit) })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -141,22 +238,23 @@ impl Source for Catalog {
         let mut proof = Some(proof);
         for gated in Self::candidates(&sources, uri) {
             let source = gated.source();
-            let read = match source.kept_for(uri) {
-                None => {
-                    let _turn = gated.turn(context.client()).await?;
-                    source.read(uri, context).await
-                }
-                Some(time) => {
-                    let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    shared.read(&gated, uri, context, time).await
+            let read = async {
+                match source.is_shared(uri) {
+                    false => {
+                        let _turn = gated.turn(context.client()).await?;
+                        source.read(uri, context).await
+                    }
+                    true => {
+                        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        shared.read(&gated, uri, context).await
+                    }
                 }
             };
-            match read {
+            match gated.answer(self.config, &sources, read).await {
                 // Nothing proves that it stays so.
                 Err(Error::NotFound(_)) => proof = None,
                 Ok(mut contents) => {
-                    contents.cache.get_or_insert_with(|| source.cache());
-                    contents.proof = both(proof, contents.proof);
+                    contents.freshness = contents.freshness.and_proof(proof);
                     return Ok(contents);
                 }
                 failed => return failed,
@@ -165,25 +263,47 @@ impl Source for Catalog {
         Err(Error::NotFound(uri.clone()))
     }
 
-    async fn templates(&self) -> Result<Templates> {
-        let joined = self.joined().await?;
-        Ok(Templates { templates: joined.templates.clone(), proof: joined.proof.clone() })
+    async fn templates(&self, context: &Context) -> Result<Templates> {
+        let joined = self.joined(context).await?;
+        let Joined { templates, freshness, unavailable, .. } = &*joined;
+        Ok(Templates {
+            templates: templates.clone(),
+            freshness: freshness.clone(),
+            unavailable: unavailable.clone(),
+        })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        match self.joined().await?.owners.get(asked.template.as_str()) {
-            Some(gated) => {
-                let _turn = gated.turn(None).await?;
-                gated.source().complete(asked).await
-            }
-            None => Err(Error::invalid(format!("unknown template `{}`", asked.template))),
-        }
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+        let joined = self.joined(context).await?;
+        let Some(gated) = joined.owners.get(asked.template.as_str()) else {
+            let missing = joined.unavailable.iter().map(|unavailable| &*unavailable.source);
+            let note = match quoted(missing) {
+                names if names.is_empty() => names,
+                names => format!("; it may be one of {names}, which did not answer"),
+            };
+            return Err(Error::invalid(format!("unknown template `{}`{note}", asked.template)));
+        };
+        let completion = async {
+            let _turn = gated.turn(context.client()).await?;
+            gated.source().complete(asked, context).await
+        };
+        gated.answer(self.config, &self.sources(), completion).await
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        for gated in Self::candidates(&self.sources(), uri) {
-            let _turn = gated.listing_turn().await?;
-            match gated.source().children(uri, after, limit).await {
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        context: &Context,
+    ) -> Result<Page> {
+        let sources = self.sources();
+        for gated in Self::candidates(&sources, uri) {
+            let children = async {
+                let _turn = gated.listing_turn(context.client(), self.config.source_timeout).await?;
+                gated.source().children(uri, after, limit, context).await
+            };
+            match gated.answer(self.config, &sources, children).await {
                 Err(Error::NotFound(_)) => {}
                 answered => return answered,
             }
@@ -211,17 +331,18 @@ impl Source for Catalog {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        Watches::open(self.sources.subscribe()).await.map(|watches| Some(watches.changes()))
-    }
-
-    fn cache(&self) -> Cache {
-        self.sources().iter().map(|gated| gated.source().cache()).reduce(Cache::and).unwrap_or_default()
+        Watches::open(self.sources.subscribe(), &self.health, self.config.strict)
+            .await
+            .map(|watches| Some(watches.changes()))
     }
 }
 
-/// A proof of both, if there is one of each.
-fn both(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
-    Some(one?.and(other?))
+/// The freshness of what is joined from all sources; `proof` tells whether they are still the same sources.
+fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
+    match parts.into_iter().reduce(Freshness::and) {
+        Some(all) => all.and_proof(Some(proof)),
+        None => Freshness::proven(proof),
+    }
 }
 
 /// Merges pages that begin at the same place into the one page that begins there.
@@ -253,7 +374,7 @@ fn merge(pages: Vec<Page>, limit: usize) -> Page {
         resources.truncate(limit);
         cut = true;
     }
-    Page { resources, more: cut, proof: None }
+    Page { resources, more: cut, ..Page::default() }
 }
 
 #[cfg(test)]
@@ -266,7 +387,7 @@ mod tests {
             .iter()
             .map(|name| Resource::new(Uri::parse(&format!("a:{name}")).unwrap(), *name))
             .collect();
-        Page { resources, more, proof: None }
+        Page { resources, more, ..Page::default() }
     }
 
     fn names(page: &Page) -> Vec<&str> {

@@ -1,9 +1,12 @@
 //! Resources, templates and contents as JSON, in the shape each revision knows.
 
-use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template};
+use bytes::Bytes;
+use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template, Unavailable};
 use libris_wire::{Facts, Members, Writer, escape};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
+
+use crate::health::rfc3339;
 
 /// The members of a page being written.
 pub(crate) struct Page(Vec<u8>);
@@ -170,6 +173,27 @@ impl Serialize for Hints<'_> {
         }
         map.end()
     }
+}
+
+/// The member of a list's `_meta` that names the sources which are missing from it, or stale; nothing if there are none.
+/// A caller that may not see the status of the server is not told their names.
+pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
+    if sources.is_empty() {
+        return Bytes::new();
+    }
+    let sources: Vec<_> = sources
+        .iter()
+        .map(|Unavailable { source, since, stale }| {
+            let mut entry = serde_json::json!({ "since": rfc3339(*since), "stale": stale });
+            if names {
+                entry["source"] = source.as_str().into();
+            }
+            entry
+        })
+        .collect();
+    let mut json = b"\"libris/unavailable\":".to_vec();
+    write(&mut json, &sources);
+    json.into()
 }
 
 /// The parts of a resource as `facts` know them.

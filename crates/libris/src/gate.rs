@@ -1,14 +1,12 @@
-//! A source behind a bound on how many requests it works on, so that a slow one costs only itself.
+//! A source of a catalog behind a bound on how many requests it works on, so that a slow one costs only itself.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use libris_core::{Error, Result, Source};
-use libris_wire::{Budget, Client, Lease};
+use libris_core::{Budget, Client, Error, Freshness, Lease, Result, Source};
+use tokio::time::timeout;
 
-/// How many requests one source works on at once. One client may have three quarters of them.
-const AT_ONCE: usize = 64;
+use crate::health::SourceHealth;
 
 /// How long a request waits for its turn. The transport's own time limit, which starts when the request arrives, is
 /// shorter in most configurations.
@@ -16,42 +14,88 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A source of a catalog.
 #[derive(Clone)]
-pub(crate) struct Gated {
+pub(crate) struct Gated(Arc<Gate>);
+
+struct Gate {
     source: Arc<dyn Source>,
     turns: Arc<Budget>,
-    /// Those to list what there is, which slow reads do not hold up.
+    /// Those to list what there is, which slow reads do not hold up. Half as many, since a source may have one queue for
+    /// both.
     listing: Arc<Budget>,
+    health: Arc<SourceHealth>,
+    role: Role,
+}
+
+/// What a source is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To be served.
+    Content,
+    /// To tell how the other sources are.
+    Status,
+}
+
+/// A source that its catalog may have let go of.
+pub(crate) struct WeakGated(Weak<Gate>);
+
+impl WeakGated {
+    pub(crate) fn upgrade(&self) -> Option<Gated> {
+        self.0.upgrade().map(Gated)
+    }
 }
 
 impl Gated {
-    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
-        Self { source, turns: Budget::new(AT_ONCE), listing: Budget::new(AT_ONCE) }
+    pub(crate) fn new(source: Arc<dyn Source>, health: Arc<SourceHealth>, role: Role) -> Self {
+        let most = source.concurrency().max(1);
+        let (turns, listing) = (Budget::new(most), Budget::new(most.div_ceil(2)));
+        Self(Arc::new(Gate { source, turns, listing, health, role }))
     }
 
     /// The source, for what it answers without doing any work.
     pub(crate) fn source(&self) -> &Arc<dyn Source> {
-        &self.source
+        &self.0.source
+    }
+
+    /// Whether the source answers.
+    pub(crate) fn health(&self) -> &Arc<SourceHealth> {
+        &self.0.health
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.0.role
+    }
+
+    /// What the freshness of a list owes to this source. The status is always listed in the same way, and must not
+    /// make shorter what the others allow.
+    pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
+        (self.0.role == Role::Content).then_some(freshness)
     }
 
     /// Whether it is this source.
     pub(crate) fn is(&self, source: &Arc<dyn Source>) -> bool {
-        Arc::ptr_eq(&self.source, source)
+        Arc::ptr_eq(&self.0.source, source)
+    }
+
+    /// A reference that does not keep the source.
+    pub(crate) fn downgrade(&self) -> WeakGated {
+        WeakGated(Arc::downgrade(&self.0))
     }
 
     /// Waits for a turn to ask the source for contents or completions. The lease is held until it has answered.
-    pub(crate) async fn turn(&self, client: Option<IpAddr>) -> Result<Lease> {
-        Self::take(&self.turns, client).await
+    pub(crate) async fn turn(&self, client: Client) -> Result<Lease> {
+        Self::take(&self.0.turns, client, PATIENCE).await
     }
 
-    /// The same to ask what there is.
-    pub(crate) async fn listing_turn(&self) -> Result<Lease> {
-        Self::take(&self.listing, None).await
+    /// The same to ask what there is, for no longer than `patience`.
+    pub(crate) async fn listing_turn(&self, client: Client, patience: Duration) -> Result<Lease> {
+        Self::take(&self.0.listing, client, patience).await
     }
 
-    async fn take(turns: &Arc<Budget>, client: Option<IpAddr>) -> Result<Lease> {
-        let client = client.map_or_else(Client::default, Client::at);
-        turns.take(client, 1, PATIENCE).await.ok_or_else(|| {
-            Error::Unavailable("the source has too many requests in progress; try again later".into())
-        })
+    async fn take(turns: &Arc<Budget>, client: Client, patience: Duration) -> Result<Lease> {
+        if let Some(turn) = turns.take_in_turn(client, 1) {
+            return Ok(turn);
+        }
+        let turn = timeout(patience, turns.take(client, 1)).await;
+        turn.ok().flatten().ok_or(Error::Busy("the source has too many requests in progress"))
     }
 }

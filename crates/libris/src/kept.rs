@@ -31,9 +31,10 @@ pub(crate) struct Kept {
     began: Instant,
 }
 
-/// The same question in another revision may be answered otherwise.
+/// The same question in another revision, or of callers with other rights, may be answered otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Asked<'a> {
+    class: u64,
     revision: Revision,
     question: Question<'a>,
 }
@@ -41,6 +42,7 @@ struct Asked<'a> {
 /// A question that is remembered.
 #[derive(Clone)]
 struct Key {
+    class: u64,
     revision: Revision,
     kind: Kind,
     text: Option<Box<str>>,
@@ -60,7 +62,7 @@ impl Key {
             Question::Templates(cursor) => (Kind::Templates, cursor),
             Question::Read(uri) => (Kind::Read, Some(uri)),
         };
-        Self { revision: asked.revision, kind, text: text.map(Box::from) }
+        Self { class: asked.class, revision: asked.revision, kind, text: text.map(Box::from) }
     }
 
     fn asked(&self) -> Asked<'_> {
@@ -70,7 +72,7 @@ impl Key {
             Kind::Templates => Question::Templates(text),
             Kind::Read => Question::Read(text.unwrap_or_default()),
         };
-        Asked { revision: self.revision, question }
+        Asked { class: self.class, revision: self.revision, question }
     }
 }
 
@@ -130,8 +132,14 @@ impl Kept {
 
     /// The answer to a question, if one is kept that was right at `since` or later. So questions that have
     /// arrived together need one proof.
-    pub(crate) fn find(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
-        let asked = Asked { revision, question };
+    pub(crate) fn find(
+        &self,
+        class: u64,
+        revision: Revision,
+        question: Question<'_>,
+        since: Instant,
+    ) -> Option<Reply> {
+        let asked = Asked { class, revision, question };
         let answer = self.answers.get(&asked)?;
         if answer.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
             return answer.reply.clone();
@@ -155,13 +163,14 @@ impl Kept {
     /// it is right: many are not, because they change or because somebody reads everything once.
     pub(crate) fn keep(
         &self,
+        class: u64,
         revision: Revision,
         question: Question<'_>,
         mut reply: Reply,
         proof: Option<Proof>,
     ) -> Reply {
         let Some(proof) = proof else { return reply };
-        let asked = Asked { revision, question };
+        let asked = Asked { class, revision, question };
         let size = reply.members.size() as u64;
         if reply.members.encoded().is_none()
             && size + size / 3 <= self.heaviest
@@ -200,17 +209,17 @@ mod tests {
     const NOW: Revision = Revision::V2026_07_28;
 
     fn find(kept: &Kept, revision: Revision, question: Question<'_>) -> Option<Reply> {
-        kept.find(revision, question, Instant::now())
+        kept.find(0, revision, question, Instant::now())
     }
 
     fn reply(size: usize) -> Reply {
-        Reply { members: vec![b'x'; size].into(), keep: None }
+        Reply { members: vec![b'x'; size].into(), freshness: None, meta: bytes::Bytes::new() }
     }
 
     fn large() -> Reply {
         let mut out = Writer::default();
         out.text("x".repeat(100_000));
-        Reply { members: out.finish(), keep: None }
+        Reply { members: out.finish(), freshness: None, meta: bytes::Bytes::new() }
     }
 
     #[test]
@@ -220,13 +229,14 @@ mod tests {
         let watched = right.clone();
         let proof = Proof::new(move || watched.load(Ordering::Relaxed));
         let (a, b) = (Question::Read("a"), Question::Read("b"));
-        let _ = kept.keep(NOW, a, reply(10), Some(proof));
-        let _ = kept.keep(NOW, b, reply(10), None);
+        let _ = kept.keep(0, NOW, a, reply(10), Some(proof));
+        let _ = kept.keep(0, NOW, b, reply(10), None);
         assert_eq!(find(&kept, NOW, a).unwrap().members.size(), 10);
         assert!(find(&kept, NOW, b).is_none());
         assert!(find(&kept, Revision::V2025_06_18, a).is_none());
         assert!(find(&kept, NOW, Question::List(Some("a"))).is_none());
         assert!(find(&kept, NOW, Question::List(None)).is_none());
+        assert!(kept.find(1, NOW, a, Instant::now()).is_none(), "callers with other rights");
         right.store(false, Ordering::Relaxed);
         assert!(find(&kept, NOW, a).is_none());
         right.store(true, Ordering::Relaxed);
@@ -241,10 +251,10 @@ mod tests {
         let counted = proofs.clone();
         let proof = Proof::new(move || counted.fetch_add(1, Ordering::Relaxed) < 2);
         let a = Question::Read("a");
-        let _ = kept.keep(NOW, a, reply(10), Some(proof));
+        let _ = kept.keep(0, NOW, a, reply(10), Some(proof));
         let since = Instant::now();
         for _ in 0..10 {
-            assert!(kept.find(NOW, a, since).is_some());
+            assert!(kept.find(0, NOW, a, since).is_some());
         }
         assert_eq!(proofs.load(Ordering::Relaxed), 1);
         assert!(find(&kept, NOW, a).is_some());
@@ -264,7 +274,7 @@ mod tests {
         let asked = || {
             let found = find(&kept, NOW, a);
             let held = found.is_some();
-            let reply = found.unwrap_or_else(|| kept.keep(NOW, a, large(), proof()));
+            let reply = found.unwrap_or_else(|| kept.keep(0, NOW, a, large(), proof()));
             (held, reply.members.encoded().is_some())
         };
         assert_eq!([asked(), asked(), asked()], [(false, false), (false, true), (true, true)]);
@@ -280,7 +290,7 @@ mod tests {
         for (bytes, kept) in [(160_000, false), (260_000, false), (320_000, true)] {
             let small = Kept::new(bytes);
             for _ in 0..3 {
-                let reply = small.keep(NOW, a, large(), proof());
+                let reply = small.keep(0, NOW, a, large(), proof());
                 assert_eq!(reply.members.encoded().is_some(), find(&small, NOW, a).is_some());
             }
             assert_eq!(find(&small, NOW, a).is_some(), kept, "{bytes}");
@@ -292,12 +302,12 @@ mod tests {
         let kept = Kept::new(1 << 20);
         for number in 0..1000 {
             let uri = number.to_string();
-            kept.keep(NOW, Question::Read(&uri), reply(10_000), Some(Proof::always()));
+            kept.keep(0, NOW, Question::Read(&uri), reply(10_000), Some(Proof::always()));
         }
-        kept.keep(NOW, Question::Read("huge"), reply(2 << 20), Some(Proof::always()));
+        kept.keep(0, NOW, Question::Read("huge"), reply(2 << 20), Some(Proof::always()));
         assert!(kept.bytes() <= 1 << 20 && kept.bytes() > 1 << 19, "{}", kept.bytes());
         let none = Kept::new(0);
-        none.keep(NOW, Question::Read("a"), reply(1), Some(Proof::always()));
+        none.keep(0, NOW, Question::Read("a"), reply(1), Some(Proof::always()));
         assert!(find(&none, NOW, Question::Read("a")).is_none());
     }
 }

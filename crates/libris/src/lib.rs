@@ -31,16 +31,24 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
-mod catalog;
+mod answers;
+pub mod catalog;
 mod cursor;
 mod encode;
 mod functions;
 mod gate;
+mod health;
 mod kept;
+mod last_known;
 mod live;
+mod loading;
+mod query;
+mod rights;
 mod serve;
 mod server;
 mod shared;
+mod status;
+mod view;
 mod watches;
 
 pub use catalog::Catalog;
@@ -49,14 +57,16 @@ pub use functions::{
     Notifier, Request, Variable,
 };
 pub use libris_core::{
-    Annotations, Audience, Body, Cache, Change, Completion, Content, Contents, Context, Error, Icon,
+    Annotations, Audience, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Icon,
     Identity, Memory, Meta, Page, Partial, Progress, Proof, Resource, Result, Scope, Source, Template,
-    Templates, Theme, Uri, UriTemplate, uri_template,
+    Templates, Theme, Unavailable, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
 pub use live::Live;
+pub use rights::{Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
+pub use view::{Snapshot, View};
 
 #[cfg(feature = "macros")]
 pub use libris_macros::{changes, complete, list, resource, resources};

@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use libris_core::{Error, Result, Source};
+use libris_core::{Context, Error, Result, Source, Template};
 use libris_wire::http::{self, Endpoint};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::rights::{Open, Policy};
 use crate::{Catalog, Config, Server};
 
 /// Serves a source over MCP: over stdio when awaited, or as its methods say.
@@ -34,6 +35,7 @@ pub struct Serve {
     catalog: Arc<Catalog>,
     config: Config,
     http: http::Config,
+    policy: Arc<dyn Policy>,
     allow_remote: bool,
     /// When to stop; nothing where a signal says so.
     stop: Option<CancellationToken>,
@@ -41,8 +43,9 @@ pub struct Serve {
 
 impl From<Arc<Catalog>> for Serve {
     fn from(catalog: Arc<Catalog>) -> Self {
-        let (config, http) = (Config::default(), http::Config::default());
-        Self { catalog, config, http, allow_remote: false, stop: None }
+        let http = http::Config { metrics_prefix: "libris".into(), ..http::Config::default() };
+        let config = Config::default();
+        Self { catalog, config, http, policy: Arc::new(Open), allow_remote: false, stop: None }
     }
 }
 
@@ -76,6 +79,11 @@ impl Serve {
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.config.instructions = Some(instructions.into());
         self
+    }
+
+    /// To callers that this policy admits, and as much as it shows to each; without one everybody sees everything.
+    pub fn policy(self, policy: impl Policy) -> Self {
+        Self { policy: Arc::new(policy), ..self }
     }
 
     /// With everything that can be said about how sources are served.
@@ -190,9 +198,21 @@ impl Serve {
     async fn server(&self) -> Result<Server> {
         let mut config = self.config.clone();
         if config.instructions.is_none() {
-            config.instructions = Some(instructions(&*self.catalog).await?);
+            let templates = match self.catalog.templates(&Context::default()).await {
+                // All callers are given the same instructions, which must not name what some may not see.
+                Ok(_) if !self.policy.is_open() => Vec::new(),
+                Ok(templates) => templates.templates,
+                // The sources may be available by the time that somebody asks for something.
+                Err(error) if !self.catalog.config().strict => {
+                    tracing::warn!(%error, "the instructions do not name any templates");
+                    Vec::new()
+                }
+                Err(error) => return Err(error),
+            };
+            config.instructions = Some(instructions(&templates));
         }
-        Ok(Server::new(self.catalog.clone(), config))
+        self.catalog.add_status();
+        Ok(Server::of_catalog(self.catalog.clone(), config, self.policy.clone()))
     }
 }
 
@@ -206,10 +226,9 @@ impl IntoFuture for Serve {
 }
 
 /// What a model should know: what is here, and how to get at it.
-async fn instructions(source: &dyn Source) -> Result<String> {
+fn instructions(templates: &[Template]) -> String {
     // Hosts cut instructions at about 2 KB, so only so many templates are named.
     const NAMED: usize = 12;
-    let templates = source.templates().await?.templates;
     let mut text = String::from(
         "This server holds documents and data as resources. Before you answer a question about them, \
          read the ones that bear on it: list the resources, or fill in a template, then read the URI.",
@@ -221,7 +240,7 @@ async fn instructions(source: &dyn Source) -> Result<String> {
     if templates.len() > NAMED {
         text.push_str(&format!("\n- and {} more templates", templates.len() - NAMED));
     }
-    Ok(text)
+    text
 }
 
 /// Ends once the process is told to stop: by Ctrl-C, or on Unix by SIGTERM. From the moment this returns, such a

@@ -1,16 +1,23 @@
 //! Reads that are shared: run once for all who ask at the same time, and given again for a while.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use libris_core::{Cache, Contents, Context, Error, Flights, Proof, Result, Scope, Uri};
-use quick_cache::sync::{Cache as Map, DefaultLifecycle};
+use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, Proof, Result, Uri};
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::gate::Gated;
+use crate::loading::Loading;
 
 /// How many bytes of contents are kept.
 const ROOM: u64 = 64 << 20;
+
+/// How many bytes of contents may be read at once, before they are kept. One client may have three quarters of them.
+const LOADING: usize = 32 << 20;
+
+/// Contents of up to so many bytes are read in any case.
+const SMALL: usize = 64 << 10;
 
 /// Each part has a lock and a share of the bytes, which no contents may exceed.
 const PARTS: usize = 4;
@@ -26,8 +33,10 @@ const OVERHEAD: usize = 512;
 
 /// Reads of one catalog that are shared.
 pub(crate) struct Reads {
-    kept: Arc<Map<Key, Arc<Kept>, Bytes>>,
+    kept: Arc<Cache<Key, Arc<Kept>, Bytes>>,
     under_way: Flights<Key, Outcome>,
+    /// Memory for what is being read.
+    loading: Arc<Budget>,
 }
 
 /// A resource of one source, told by its address: another one may have the same URI.
@@ -38,18 +47,16 @@ type Outcome = Result<Arc<Kept>, Arc<Error>>;
 /// What was read.
 struct Kept {
     contents: Contents,
-    /// Until when it is given again.
+    /// Until when it is given again: for as long as the source says that clients may use it.
     until: Instant,
-    scope: Scope,
-    /// Tells whether it is still right, where the source can tell.
-    proof: Option<Proof>,
+    /// The memory that it was read into, until it counts as kept.
+    loading: Mutex<Option<Lease>>,
 }
 
 impl Kept {
-    fn new(mut contents: Contents, time: Duration, scope: Scope) -> Self {
-        let proof = contents.proof.take();
-        let scope = contents.cache.map_or(scope, |cache| cache.scope);
-        Self { contents, until: Instant::now() + time.min(LONGEST), scope, proof }
+    fn new(contents: Contents, loading: Option<Lease>) -> Self {
+        let until = Instant::now() + contents.freshness.ttl.min(LONGEST);
+        Self { contents, until, loading: Mutex::new(loading) }
     }
 
     fn is_fresh(&self) -> bool {
@@ -57,7 +64,7 @@ impl Kept {
     }
 
     fn is_right(&self) -> bool {
-        self.proof.as_ref().is_none_or(Proof::holds)
+        self.contents.freshness.proof.as_ref().is_none_or(Proof::holds)
     }
 
     /// How many bytes of contents there are.
@@ -70,7 +77,9 @@ impl Kept {
             true => self.until.saturating_duration_since(Instant::now()),
             false => Duration::ZERO,
         };
-        Contents { cache: Some(Cache { ttl: left, scope: self.scope }), ..self.contents.clone() }
+        // Without a proof: the time that is left is another each time, so the response must not be cached once more.
+        let freshness = Freshness::unproven().with_ttl(left).with_scope(self.contents.freshness.scope);
+        Contents { parts: self.contents.parts.clone(), freshness }
     }
 }
 
@@ -93,20 +102,14 @@ impl Default for Reads {
             .build()
             .expect("both capacities are given");
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        let kept = Arc::new(Map::with_options(options, Bytes, hashes, life));
-        Self { kept, under_way: Flights::default() }
+        let kept = Arc::new(Cache::with_options(options, Bytes, hashes, life));
+        Self { kept, under_way: Flights::default(), loading: Budget::new(LOADING) }
     }
 }
 
 impl Reads {
-    /// What is at `uri`: as it was read less than `time` ago, or as it is read now for all who ask.
-    pub(crate) async fn read(
-        &self,
-        gated: &Gated,
-        uri: &Uri,
-        context: &Context,
-        time: Duration,
-    ) -> Result<Contents> {
+    /// What is at `uri`: as it was read before, while that is fresh, or as it is read now for all who ask.
+    pub(crate) async fn read(&self, gated: &Gated, uri: &Uri, context: &Context) -> Result<Contents> {
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.kept.get(&key).filter(|kept| kept.is_fresh());
         let contents = |kept: &Kept| {
@@ -119,15 +122,30 @@ impl Reads {
         }
         let start = || {
             let (all, gated, key) = (self.kept.clone(), gated.clone(), key.clone());
-            // Read for all, on nobody's account.
-            let context = context.clone().for_everybody();
+            // Read for all, in the turn of the first who asks, but not in its memory: it may leave before the others.
+            let loading = Loading::new(&self.loading, context.client());
+            let context = context.clone().for_everybody().with_memory(loading.clone());
             async move {
-                let turn = gated.turn(context.client()).await.map_err(Arc::new)?;
                 let source = gated.source();
-                let contents = source.read(&key.1, &context).await.map_err(Arc::new)?;
-                drop(turn);
-                let kept = Arc::new(Kept::new(contents, time, source.cache().scope));
-                all.insert(key, kept.clone());
+                let contents = loop {
+                    let turn = gated.turn(context.client()).await.map_err(Arc::new)?;
+                    let read = source.read(&key.1, &context).await;
+                    drop(turn);
+                    match read {
+                        Err(Error::Busy(_)) if loading.memory_is_free().await => {}
+                        read => break read.map_err(Arc::new)?,
+                    }
+                };
+                let counted = loading.count(contents.parts.iter().map(|part| part.body.len()).sum());
+                let kept = Arc::new(Kept::new(contents, loading.settle()));
+                if !counted && kept.size() > SMALL {
+                    return Err(Arc::new(Error::NO_MEMORY));
+                }
+                all.insert(key.clone(), kept.clone());
+                // What is too large to be kept is not there.
+                if all.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &kept)) {
+                    kept.loading.lock().unwrap_or_else(PoisonError::into_inner).take();
+                }
                 Ok(kept)
             }
         };
@@ -144,22 +162,44 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::{ROOM, Reads};
-    use crate::gate::Gated;
+    use crate::gate::{Gated, Role};
+    use crate::health::Health;
     use crate::{Context, Described, Libris, Uri};
     use std::sync::Arc;
     use std::time::Duration;
+
+    fn gated(library: Libris) -> Gated {
+        Gated::new(Arc::new(library), Health::default().source("library".to_owned()), Role::Content)
+    }
 
     #[tokio::test]
     async fn room_is_bounded() {
         let hour = Duration::from_secs(3600);
         let described = Described::new("big://{n}").cache(hour);
-        let library = Gated::new(Arc::new(Libris::new().template(described, || vec![0; 1 << 20])));
+        let library = gated(Libris::new().template(described, || vec![0; 1 << 20]));
         let reads = Reads::default();
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();
-            reads.read(&library, &uri, &Context::default(), hour).await.unwrap();
+            reads.read(&library, &uri, &Context::default()).await.unwrap();
         }
         assert!((ROOM / 2..=ROOM).contains(&reads.kept.weight()), "{}", reads.kept.weight());
         assert!(reads.under_way.is_empty());
+        // What is kept is not counted as being read as well.
+        assert_eq!(reads.loading.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_at_once_is_bounded() {
+        let hour = Duration::from_secs(3600);
+        let described = Described::new("big://{n}").cache(hour);
+        let library = gated(Libris::new().template(described, || vec![0; 1 << 20]));
+        let reads = Reads::default();
+        let uri = Uri::parse("big://1").unwrap();
+        let context = Context::default();
+        let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();
+        let error = reads.read(&library, &uri, &context).await.unwrap_err();
+        assert_eq!(error.to_string(), "the server has no memory left for large contents; try again later");
+        drop(all);
+        assert!(reads.read(&library, &uri, &context).await.is_ok());
     }
 }

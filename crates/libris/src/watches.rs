@@ -1,7 +1,8 @@
-//! The watches of a catalog's sources as one, while sources come and go.
+//! The watches of a catalog's sources as one, while sources come and go, fail and recover.
 
 use std::future::poll_fn;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,15 +10,19 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use libris_core::{Change, Error, Result, Source};
+use libris_core::{Change, Result};
 use tokio::sync::watch;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::catalog::Sources;
+use crate::gate::Gated;
+use crate::health::{Backoff, Fault, Health};
 
 /// The watches of all sources.
 pub(crate) struct Watches {
     sources: watch::Receiver<Sources>,
+    /// Bumped when a source is available again. It lists its resources again then.
+    recoveries: watch::Receiver<u64>,
     open: Vec<Watch>,
     /// The watch that is looked at first, so that a busy one does not keep others from being heard.
     first: usize,
@@ -28,69 +33,131 @@ pub(crate) struct Watches {
 
 /// The watch of one source.
 struct Watch {
-    source: Arc<dyn Source>,
+    gated: Gated,
     state: State,
+    backoff: Backoff,
 }
 
 enum State {
     /// The source is still opening it.
-    Opening(BoxFuture<'static, Result<Option<BoxStream<'static, Change>>>>),
-    Open(BoxStream<'static, Change>),
-    /// The source does not report changes, or could not be watched.
+    Opening {
+        opening: Opening,
+        since: Instant,
+    },
+    Open {
+        changes: BoxStream<'static, Change>,
+        since: Instant,
+    },
+    /// The source could not be watched, and is asked again once this is over.
+    Failed(Pin<Box<Sleep>>),
+    /// The source does not report changes, or none any more.
     Closed,
 }
+
+type Opening = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>, Fault>>;
 
 /// How long a source may take to open its watch before the others go on without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Watch {
-    fn new(source: Arc<dyn Source>) -> Self {
-        let opened = source.clone();
-        Self { source, state: State::Opening(async move { opened.watch().await }.boxed()) }
+    fn new(gated: Gated) -> Self {
+        Self { state: State::opening(&gated), gated, backoff: Backoff::default() }
     }
 
     /// Goes on opening; ready once the watch is open or failed.
-    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let State::Opening(opening) = &mut self.state else { return Poll::Ready(Ok(())) };
-        opening.poll_unpin(context).map(|opened| {
-            self.state = State::Closed;
-            if let Some(changes) = opened? {
-                self.state = State::Open(changes);
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let State::Opening { opening, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
+        opening.poll_unpin(context).map(|opened| match opened {
+            Ok(changes) => {
+                let since = Instant::now();
+                self.state = changes.map_or(State::Closed, |changes| State::Open { changes, since });
+                self.gated.health().watched(Ok(()));
+                Ok(())
             }
-            Ok(())
+            Err(fault) => {
+                self.fail(&fault);
+                Err(fault)
+            }
         })
+    }
+
+    /// Asks the source again later.
+    fn fail(&mut self, fault: &Fault) {
+        self.gated.health().watched(Err(fault));
+        self.state = State::Failed(Box::pin(sleep(self.backoff.pause())));
     }
 
     /// The next change. A watch that opened late may have missed anything before.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        if let State::Opening(_) = self.state {
-            match self.poll_open(context) {
-                Poll::Ready(Ok(())) if matches!(self.state, State::Open(_)) => {
-                    return Poll::Ready(Change::Lost);
+        if let State::Failed(pause) = &mut self.state {
+            if pause.poll_unpin(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.state = State::opening(&self.gated);
+        }
+        if let State::Opening { .. } = self.state {
+            if self.poll_open(context).is_ready() {
+                match &mut self.state {
+                    State::Open { .. } => return Poll::Ready(Change::Lost),
+                    // Its timer has to know who waits for it.
+                    State::Failed(pause) => _ = pause.poll_unpin(context),
+                    State::Opening { .. } | State::Closed => {}
                 }
-                Poll::Ready(Err(error)) => log(error),
-                _ => {}
             }
             return Poll::Pending;
         }
-        let State::Open(changes) = &mut self.state else { return Poll::Pending };
-        changes.poll_next_unpin(context).map(|change| {
-            change.unwrap_or_else(|| {
-                tracing::error!("a source ended its watch; its changes are not reported any more");
+        let State::Open { changes, since } = &mut self.state else { return Poll::Pending };
+        match catch_unwind(AssertUnwindSafe(|| changes.poll_next_unpin(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(Some(change))) => Poll::Ready(change),
+            Ok(Poll::Ready(None)) => {
+                let source = self.gated.health().name();
+                tracing::error!(source, "a source ended its watch; its changes are not reported any more");
                 self.state = State::Closed;
-                Change::Lost
-            })
-        })
+                Poll::Ready(Change::Lost)
+            }
+            Err(_) => {
+                self.backoff.was_well_for(since.elapsed());
+                self.fail(&Fault::Panicked);
+                Poll::Ready(Change::Lost)
+            }
+        }
+    }
+}
+
+impl State {
+    fn opening(gated: &Gated) -> Self {
+        let source = gated.source().clone();
+        let opening = AssertUnwindSafe(async move { source.watch().await }).catch_unwind();
+        let opening = opening.map(|opened| match opened {
+            Ok(opened) => opened.map_err(Fault::Error),
+            Err(_) => Err(Fault::Panicked),
+        });
+        Self::Opening { opening: opening.boxed(), since: Instant::now() }
     }
 }
 
 impl Watches {
-    /// Watches the sources that there are, and those that there will be.
-    pub(crate) async fn open(sources: watch::Receiver<Sources>) -> Result<Self> {
-        let mut watches = Self { sources, open: Vec::new(), first: 0, renewal: None };
+    /// Watches the sources that there are, and those that there will be. A source that cannot be watched is asked again
+    /// later, or in strict mode fails the others.
+    pub(crate) async fn open(
+        sources: watch::Receiver<Sources>,
+        health: &Arc<Health>,
+        strict: bool,
+    ) -> Result<Self> {
+        let recoveries = health.recoveries();
+        let mut watches = Self { sources, recoveries, open: Vec::new(), first: 0, renewal: None };
         watches.renew();
         let mut outcome = Ok(());
-        let opened = poll_fn(|context| poll_open(&mut watches.open, context, |error| outcome = Err(error)));
+        let failed = |gated: &Gated, fault: Fault| {
+            if strict {
+                outcome = Err(fault.into_error(gated.health().name()));
+            }
+        };
+        let opened = async {
+            let mut failed = failed;
+            poll_fn(|context| poll_open(&mut watches.open, context, &mut failed)).await;
+        };
         if timeout(PATIENCE, opened).await.is_err() {
             warn_late();
         }
@@ -101,9 +168,23 @@ impl Watches {
     fn renew(&mut self) {
         let sources = self.sources.borrow_and_update().clone();
         let mut kept = mem::take(&mut self.open);
-        for source in sources.iter().map(|gated| gated.source()) {
-            let at = kept.iter().position(|watch| Arc::ptr_eq(&watch.source, source));
-            self.open.push(at.map_or_else(|| Watch::new(source.clone()), |at| kept.swap_remove(at)));
+        for gated in sources.iter() {
+            let at = kept.iter().position(|watch| watch.gated.is(gated.source()));
+            self.open.push(at.map_or_else(|| Watch::new(gated.clone()), |at| kept.swap_remove(at)));
+        }
+    }
+
+    /// Asks sources again, without a pause, that could not be watched or hung, and have recovered since.
+    fn retry(&mut self) {
+        for watch in &mut self.open {
+            let is_to_be_opened = match watch.state {
+                State::Failed(_) => true,
+                State::Opening { since, .. } => watch.gated.health().has_recovered_since(since),
+                State::Open { .. } | State::Closed => false,
+            };
+            if is_to_be_opened {
+                watch.state = State::opening(&watch.gated);
+            }
         }
     }
 
@@ -118,10 +199,10 @@ impl Watches {
     /// The next change; `None` once the catalog is gone.
     async fn next(&mut self) -> Option<Change> {
         loop {
-            let Self { open, first, sources, renewal } = self;
+            let Self { open, first, sources, renewal, recoveries } = self;
             let change = poll_fn(|context| {
                 if let Some(patience) = renewal {
-                    let is_open = poll_open(open, context, log).is_ready();
+                    let is_open = poll_open(open, context, |_, _| {}).is_ready();
                     if is_open || patience.poll_unpin(context).is_ready() {
                         if !is_open {
                             warn_late();
@@ -141,6 +222,10 @@ impl Watches {
             tokio::select! {
                 biased;
                 replaced = sources.changed() => replaced.ok()?,
+                Ok(()) = recoveries.changed() => {
+                    self.retry();
+                    return Some(Change::Lost);
+                }
                 change = change => return Some(change),
             }
             self.renew();
@@ -150,20 +235,20 @@ impl Watches {
 }
 
 /// Goes on opening all watches; ready once none is being opened any more.
-fn poll_open(watches: &mut [Watch], context: &mut Context<'_>, mut failed: impl FnMut(Error)) -> Poll<()> {
+fn poll_open(
+    watches: &mut [Watch],
+    context: &mut Context<'_>,
+    mut failed: impl FnMut(&Gated, Fault),
+) -> Poll<()> {
     let mut outcome = Poll::Ready(());
     for watch in watches {
         match watch.poll_open(context) {
             Poll::Pending => outcome = Poll::Pending,
             Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => failed(error),
+            Poll::Ready(Err(fault)) => failed(&watch.gated, fault),
         }
     }
     outcome
-}
-
-fn log(error: Error) {
-    tracing::error!(%error, "a source cannot be watched; its changes are not reported");
 }
 
 fn warn_late() {

@@ -35,7 +35,9 @@ impl Joined {
             ..inline::Config::default()
         };
         sources.push(Arc::new(Inline::new(config, folder.path()).unwrap()));
-        Self { folder, catalog: Catalog::new(sources) }
+        let catalog = Catalog::new(sources);
+        catalog.add_status();
+        Self { folder, catalog }
     }
 
     fn path(&self, uri: &Uri) -> PathBuf {

@@ -114,7 +114,7 @@ fn the_readme_shows_a_server_that_works() {
 
     let folder = tempfile::tempdir().unwrap();
     let mut docs = Example::start("documents", &[&folder.path().join("docs.db")]);
-    assert_eq!(docs.listed(), ["docs://documents"]);
+    assert_eq!(docs.listed(), ["docs://documents", "libris://status"]);
     assert_eq!(docs.text("docs://documents"), r#"["handbook","on-call"]"#);
     assert_eq!(docs.text("docs://documents/handbook"), "# The handbook");
     assert_eq!(docs.text("docs://documents/handbook?version=1"), "# Handbook");

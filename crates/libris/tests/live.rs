@@ -8,10 +8,15 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
-use libris::wire::{Client, Failure, Listener, News, Service as _};
+use libris::wire::{Caller, Client, Failure, Listener, News, Service as _};
 use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
+
+/// A listener of a caller that has not shown who it is.
+fn joined(server: &Server, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+    server.known(&Caller::default()).unwrap().listener(client)
+}
 
 /// A source that changes when it is told to. It has everything under its scheme, and what is behind a
 /// `?` stands for a part of what is before it.
@@ -47,7 +52,7 @@ impl Source for Script {
         (uri.scheme() == self.scheme).then_some(Specificity::EXACT)
     }
 
-    async fn list(&self, _: Option<&Uri>, _: usize) -> Result<Page> {
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
         Ok(Page::default())
     }
 
@@ -102,7 +107,7 @@ async fn told(listener: &dyn Listener) -> Vec<News> {
 async fn only_what_was_asked_for_is_told() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:other");
     script.say(Change::Added, "a:new");
@@ -124,7 +129,7 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
     let (server, _) = server(vec![script.clone()]);
     let followed = || script.followed.lock().unwrap().iter().map(Uri::to_string).collect::<Vec<_>>();
     let (one, other) =
-        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
+        (joined(&server, Client::default()).unwrap(), joined(&server, Client::default()).unwrap());
     for (listener, uri) in [(&one, "a:x"), (&one, "a:x?lines=1-3"), (&one, "a:y"), (&other, "a:x")] {
         listener.subscribe(uri).await.unwrap();
     }
@@ -144,7 +149,7 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
 async fn a_part_is_told_under_its_own_name() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one?lines=1-3").await.unwrap();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:one");
@@ -160,7 +165,7 @@ async fn a_part_is_told_under_its_own_name() {
 async fn what_happens_often_is_told_once_for_each_window() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     for n in 0..10_000 {
@@ -182,7 +187,7 @@ async fn what_happens_often_is_told_once_for_each_window() {
 async fn a_list_that_only_says_something_else_is_told_seldom() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     let growing = script.clone();
     tokio::spawn(async move {
@@ -199,7 +204,7 @@ async fn a_list_that_only_says_something_else_is_told_seldom() {
 async fn a_list_that_keeps_changing_is_told_ever_less_often() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     let storm = script.clone();
     tokio::spawn(async move {
@@ -228,7 +233,7 @@ async fn a_list_that_keeps_changing_is_told_ever_less_often() {
 #[tokio::test(start_paused = true)]
 async fn what_is_not_served_cannot_be_subscribed_to() {
     let (server, _) = server(vec![Script::new("a")]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     assert_eq!(listener.subscribe("b:one").await, Err(Failure::NotFound { uri: "b:one".into() }));
     assert!(matches!(listener.subscribe("no uri").await, Err(Failure::Invalid { .. })));
     for uri in ["a:1", "a:2", "a:3", "a:3"] {
@@ -237,8 +242,8 @@ async fn what_is_not_served_cannot_be_subscribed_to() {
     assert!(matches!(listener.subscribe("a:4").await, Err(Failure::Internal { .. })));
     listener.unsubscribe("a:3");
     listener.subscribe("a:4").await.unwrap();
-    let _second = server.listener(Client::default()).unwrap();
-    assert!(server.listener(Client::default()).is_err());
+    let _second = joined(&server, Client::default()).unwrap();
+    assert!(joined(&server, Client::default()).is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,7 +251,7 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
     let (first, second) =
-        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
+        (joined(&server, Client::default()).unwrap(), joined(&server, Client::default()).unwrap());
     assert_eq!(script.watches(), 0);
     first.subscribe("a:one").await.unwrap();
     second.follow_list().await.unwrap();
@@ -259,7 +264,7 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     drop(second);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(script.watches(), 0);
-    let third = server.listener(Client::default()).unwrap();
+    let third = joined(&server, Client::default()).unwrap();
     third.subscribe("a:one").await.unwrap();
     assert_eq!(script.watches(), 1);
 }
@@ -268,18 +273,18 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
 async fn whoever_listed_before_is_owed_what_may_have_changed() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let first = server.listener(Client::default()).unwrap();
+    let first = joined(&server, Client::default()).unwrap();
     first.listed();
     first.follow_list().await.unwrap();
     assert_eq!(told(&*first).await, [News::List], "nobody was watching when it listed");
-    let second = server.listener(Client::default()).unwrap();
+    let second = joined(&server, Client::default()).unwrap();
     script.say(Change::Added, "a:new");
     assert_eq!(told(&*first).await, [News::List]);
     second.listed();
     second.follow_list().await.unwrap();
     assert_eq!(told(&*second).await, [News::List], "it may have listed before that change");
     drop(second);
-    let third = server.listener(Client::default()).unwrap();
+    let third = joined(&server, Client::default()).unwrap();
     third.listed();
     third.follow_list().await.unwrap();
     assert_eq!(told(&*third).await, [], "nothing happened");
@@ -289,7 +294,7 @@ async fn whoever_listed_before_is_owed_what_may_have_changed() {
 async fn a_subscription_that_was_given_up_is_not_there() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     {
         let mut given_up = Box::pin(listener.subscribe("a:one"));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -305,7 +310,7 @@ async fn a_subscription_that_was_given_up_is_not_there() {
 async fn whoever_missed_something_is_told_to_look_again() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     script.tell(&Change::Lost);
@@ -315,11 +320,32 @@ async fn whoever_missed_something_is_told_to_look_again() {
     assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
 }
 
+/// A catalog replaces a watch that ends; a source that is served alone has nobody who does.
+#[tokio::test(start_paused = true)]
+async fn whoever_follows_a_source_whose_watch_ends_is_told_of_everything() {
+    let script = Script::new("a");
+    let server = Server::new(script.clone(), Config::default());
+    let (subscriber, follower) =
+        (joined(&server, Client::default()).unwrap(), joined(&server, Client::default()).unwrap());
+    subscriber.subscribe("a:one").await.unwrap();
+    follower.follow_list().await.unwrap();
+    script.watchers.lock().unwrap().clear();
+    assert_eq!(told(&*subscriber).await, [updated("a:one")]);
+    assert_eq!(told(&*follower).await, [News::List]);
+    // The next one who wants to hear something opens a watch again, for all of them.
+    subscriber.subscribe("a:two").await.unwrap();
+    script.tell(&Change::Lost);
+    let mut all = told(&*subscriber).await;
+    all.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(all, [updated("a:one"), updated("a:two")]);
+    assert_eq!(told(&*follower).await, [News::List]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn sources_come_and_go() {
     let (old, stays, new) = (Script::new("a"), Script::new("b"), Script::new("c"));
     let (server, catalog) = server(vec![old.clone(), stays.clone()]);
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.follow_list().await.unwrap();
     listener.subscribe("b:one").await.unwrap();
     assert!(listener.subscribe("c:one").await.is_err());
@@ -346,7 +372,7 @@ fn long(name: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn the_text_of_a_uri_is_held_once_for_all_listeners() {
     let server = Server::new(Script::new("a"), Config::default());
-    let listeners: Vec<_> = (0..10).map(|_| server.listener(Client::default()).unwrap()).collect();
+    let listeners: Vec<_> = (0..10).map(|_| joined(&server, Client::default()).unwrap()).collect();
     for listener in &listeners {
         for n in 0..30 {
             listener.subscribe(&long(&n.to_string())).await.unwrap();
@@ -365,7 +391,7 @@ async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
     let server = Server::new(Script::new("a"), Config { live, ..Config::default() });
     let mut listeners = Vec::new();
     for client in 0..7 {
-        let listener = server.listener(Client::default()).unwrap();
+        let listener = joined(&server, Client::default()).unwrap();
         let mut granted = 0;
         let message = loop {
             let before = server.counts();
@@ -415,8 +441,8 @@ impl Source for Late {
         self.script.covers(uri)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        self.script.list(after, limit).await
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.script.list(after, limit, context).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -434,7 +460,7 @@ async fn a_watch_that_does_not_open_is_an_error_in_time() {
     let late = Late::new("a");
     let server = Server::new(late.clone(), Config::default());
     let (one, other) =
-        (server.listener(Client::default()).unwrap(), server.listener(Client::default()).unwrap());
+        (joined(&server, Client::default()).unwrap(), joined(&server, Client::default()).unwrap());
     let both = async { tokio::join!(one.subscribe("a:one"), other.subscribe("a:one")) };
     let (first, second) = timeout(Duration::from_secs(15), both).await.expect("an answer in time");
     for refused in [first, second] {
@@ -455,7 +481,7 @@ async fn a_watch_that_does_not_open_is_an_error_in_time() {
 async fn a_watch_that_nobody_waits_for_is_given_up() {
     let late = Late::new("a");
     let server = Server::new(late.clone(), Config::default());
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     timeout(Duration::from_secs(15), listener.subscribe("a:one")).await.expect("in time").unwrap_err();
     drop(listener);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -467,7 +493,7 @@ async fn a_watch_that_nobody_waits_for_is_given_up() {
 async fn a_source_whose_watch_does_not_open_stops_no_other() {
     let (stays, late) = (Script::new("a"), Late::new("b"));
     let (server, catalog) = server(vec![stays.clone()]);
-    let first = server.listener(Client::default()).unwrap();
+    let first = joined(&server, Client::default()).unwrap();
     first.subscribe("a:one").await.unwrap();
     catalog.replace(vec![late.clone(), stays.clone()]);
     stays.say(Change::Updated, "a:one");
@@ -478,7 +504,7 @@ async fn a_source_whose_watch_does_not_open_stops_no_other() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(stays.watches(), 0);
 
-    let second = server.listener(Client::default()).unwrap();
+    let second = joined(&server, Client::default()).unwrap();
     timeout(Duration::from_secs(30), second.subscribe("a:one")).await.expect("in time").unwrap();
     second.subscribe("b:one").await.unwrap();
     stays.say(Change::Updated, "a:one");
@@ -497,7 +523,7 @@ async fn no_window_is_too_long() {
     let script = Script::new("a");
     let live = Live { window: Duration::MAX, ..Live::default() };
     let server = Server::new(script.clone(), Config { live, ..Config::default() });
-    let listener = server.listener(Client::default()).unwrap();
+    let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     script.say(Change::Added, "a:one");
@@ -520,8 +546,8 @@ impl Source for Slow {
         self.script.covers(uri)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        self.script.list(after, limit).await
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.script.list(after, limit, context).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
@@ -545,7 +571,7 @@ async fn a_source_that_is_slow_to_follow_holds_up_nobody_else() {
     let (turn, waits) = (Mutex::default(), std::sync::atomic::AtomicBool::new(false));
     let slow = Arc::new(Slow { script: Script::new("a"), turn, waits });
     let server = Arc::new(Server::new(slow.clone(), Config::default()));
-    let quick = server.listener(Client::default()).unwrap();
+    let quick = joined(&server, Client::default()).unwrap();
     quick.subscribe("a:quick").await.unwrap();
     let (go, gone) = std::sync::mpsc::channel::<()>();
     let holder = slow.clone();
@@ -557,7 +583,7 @@ async fn a_source_that_is_slow_to_follow_holds_up_nobody_else() {
         let _ = gone.recv_timeout(Duration::from_secs(30));
     });
     holds.recv().unwrap();
-    let patient = server.listener(Client::default()).unwrap();
+    let patient = joined(&server, Client::default()).unwrap();
     let subscribing = tokio::spawn(async move { patient.subscribe("a:slow").await });
     let asked = async {
         while !slow.waits.load(std::sync::atomic::Ordering::SeqCst) {

@@ -128,10 +128,10 @@ impl Block {
             }
             Kind::List => {
                 let pattern: Pattern = arguments(attribute)?;
-                self.lists.push((pattern, Function::of_nothing(function, "list")?));
+                self.lists.push((pattern, Function::of_list(function)?));
             }
             Kind::Changes => {
-                let made = Function::of_nothing(function, "changes")?;
+                let made = Function::of_changes(function)?;
                 if made.is_async || self.changes.is_some() {
                     let message = "there is one `#[changes]` function, and it is not `async`";
                     return Err(Error::new_spanned(&function.sig.ident, message));

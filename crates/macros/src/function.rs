@@ -114,8 +114,12 @@ impl Function {
                 arguments.push(Argument::Typed);
                 continue;
             }
+            if let Some(argument) = of_caller(parameter.ty) {
+                arguments.push(argument);
+                continue;
+            }
             let hint = "a completion takes what was typed, as `typed: &str`, and then other variables of the \
-                        template, as `Option`s";
+                        template, as `Option`s, or a `&Context`";
             let Some(name) = variable(parameter.name, pattern) else {
                 return Err(Error::new(parameter.name.span(), hint));
             };
@@ -127,11 +131,20 @@ impl Function {
         Self::new(item, arguments)
     }
 
-    /// A function that is given nothing.
-    pub(crate) fn of_nothing(item: &ImplItemFn, what: &str) -> Result<Self> {
+    /// A function that lists what there is of a template.
+    pub(crate) fn of_list(item: &ImplItemFn) -> Result<Self> {
+        let argument = |parameter: &Parameter<'_>| {
+            let hint = "`#[list]` functions take `&self`, and a `&Context` or an `Option<&Identity>`";
+            of_caller(parameter.ty).ok_or_else(|| Error::new(parameter.name.span(), hint))
+        };
+        Self::new(item, parameters(item)?.iter().map(argument).collect::<Result<_>>()?)
+    }
+
+    /// A function that gives what changes are told by.
+    pub(crate) fn of_changes(item: &ImplItemFn) -> Result<Self> {
         match parameters(item)?.first() {
             Some(parameter) => {
-                let message = format!("`#[{what}]` functions take nothing but `&self`");
+                let message = "a `#[changes]` function takes nothing but `&self`";
                 Err(Error::new(parameter.name.span(), message))
             }
             None => Self::new(item, Vec::new()),
@@ -158,11 +171,6 @@ impl Function {
             matches!(argument, Argument::Identity { .. } | Argument::MaybeIdentity { .. })
         };
         self.arguments.iter().any(told)
-    }
-
-    /// Whether it could find out who asks.
-    pub(crate) fn may_know_who_asks(&self) -> bool {
-        self.knows_who_asks() || self.arguments.iter().any(|argument| matches!(argument, Argument::Context))
     }
 
     pub(crate) fn knows_what_was_typed(&self) -> bool {
@@ -262,6 +270,11 @@ fn special(ty: &Type) -> Option<Argument> {
             }
         }
     }
+}
+
+/// What a parameter of this type is given where nothing is read: the caller, who may be anybody.
+fn of_caller(ty: &Type) -> Option<Argument> {
+    special(ty).filter(|argument| matches!(argument, Argument::Context | Argument::MaybeIdentity { .. }))
 }
 
 /// How often a parameter of this type is there, and the type of what is there.

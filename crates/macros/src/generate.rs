@@ -25,6 +25,7 @@ pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
                 &self,
                 _: ::core::option::Option<&::libris::Uri>,
                 _: usize,
+                _: &::libris::Context,
             ) -> ::libris::Result<::libris::Page> {
                 ::core::unreachable!()
             }
@@ -51,19 +52,13 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         let (before, call) = call(function);
         let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoContents::into_contents);
-        // What was made for somebody is not for others.
-        let strip =
-            function.may_know_who_asks().then(|| quote!(contents.proof = ::core::option::Option::None;));
         let cfg = &function.cfg;
         quote! {
             #(#cfg)*
             #at => {
                 #before
                 let #value = #call;
-                #[allow(unused_mut)]
-                let mut contents = #into(#value, request.uri(), mime.as_deref())?;
-                #strip
-                contents
+                #into(#value, request.uri(), mime.as_deref())?
             }
         }
     });
@@ -79,7 +74,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         };
         let cfg = &function.cfg;
         quote!(#(#cfg)* (::core::option::Option::Some(#at), #variable) => { #before
-                let #value = #call; #into(#value, #typed) })
+                let #value = #call; #into(#value, #typed, asked.limit) })
     });
     let lists = block.lists.iter().map(|(pattern, function)| {
         let text = &pattern.text;
@@ -99,7 +94,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
     });
     // What functions list may be something else at any time.
     let proof = match block.lists.is_empty() {
-        true => quote!(page.proof = ::core::option::Option::Some(::libris::Proof::always());),
+        true => quote!(page.freshness = ::libris::Freshness::proven(::libris::Proof::always());),
         false => quote!(),
     };
     let (before, after) = proving(block);
@@ -124,11 +119,17 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     routes().covers(uri)
                 }
 
+                fn name(&self) -> ::std::borrow::Cow<'_, str> {
+                    ::std::borrow::Cow::Borrowed(::core::stringify!(#this))
+                }
+
                 async fn list(
                     &self,
                     after: ::core::option::Option<&::libris::Uri>,
                     limit: usize,
+                    context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Page> {
+                    let _ = context;
                     #[allow(unused_mut)]
                     let mut listed = ::std::vec::Vec::new();
                     #(#lists)*
@@ -154,25 +155,28 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     ::core::result::Result::Ok(contents)
                 }
 
-                async fn templates(&self) -> ::libris::Result<::libris::Templates> {
+                async fn templates(&self, _: &::libris::Context) -> ::libris::Result<::libris::Templates> {
                     ::core::result::Result::Ok(::libris::Templates {
                         templates: routes().templates(),
-                        proof: ::core::option::Option::Some(::libris::Proof::always()),
+                        freshness: ::libris::Freshness::proven(::libris::Proof::always()),
+                        ..::core::default::Default::default()
                     })
                 }
 
                 async fn complete(
                     &self,
                     asked: ::libris::Partial<'_>,
+                    context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Completion> {
+                    let _ = context;
                     match (routes().template(asked.template), asked.variable) {
                         #(#completions,)*
                         _ => ::core::result::Result::Ok(::core::default::Default::default()),
                     }
                 }
 
-                fn kept_for(&self, uri: &::libris::Uri) -> ::core::option::Option<::core::time::Duration> {
-                    routes().kept_for(uri)
+                fn is_shared(&self, uri: &::libris::Uri) -> bool {
+                    routes().kept_for(uri).is_some()
                 }
 
                 #watch
@@ -186,22 +190,26 @@ fn route(block: &Block, template: &str) -> usize {
     all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
 }
 
-/// What an answer that is kept rests on: nothing has been told to have changed.
+/// What makes contents fresh that are shared: for so long, unless a change is told before.
 fn proving(block: &Block) -> (TokenStream, TokenStream) {
-    let kept = block.resources.iter().any(|(resource, ..)| resource.cache.is_some());
-    match &block.changes {
-        Some(function) if kept => {
-            let name = &function.name;
-            let before = quote!(let proof = Self::#name(self).proof(););
-            let after = quote! {
-                if routes().kept_for(uri).is_some() {
-                    contents.proof = ::core::option::Option::Some(proof);
-                }
-            };
-            (before, after)
-        }
-        _ => (quote!(), quote!()),
+    if block.resources.iter().all(|(resource, ..)| resource.cache.is_none()) {
+        return (quote!(), quote!());
     }
+    let (before, proof) = match &block.changes {
+        Some(function) => {
+            let name = &function.name;
+            let prove = quote!(contents.freshness.proof = ::core::option::Option::Some(proof););
+            (quote!(let proof = Self::#name(self).proof();), prove)
+        }
+        None => (quote!(), quote!()),
+    };
+    let after = quote! {
+        if let ::core::option::Option::Some(time) = routes().kept_for(uri) {
+            contents.freshness.ttl = time;
+            #proof
+        }
+    };
+    (before, after)
 }
 
 fn watch(block: &Block) -> Option<TokenStream> {
@@ -269,12 +277,12 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
         let place = format_ident!("argument_{at}", span = Span::mixed_site());
         given.push(match argument {
             Argument::Typed => quote!(asked.typed),
-            Argument::Context => quote!(request.context()),
+            Argument::Context => quote!(context),
             Argument::Uri => quote!(request.uri()),
             Argument::Identity { borrowed: true } => quote!(request.identity()?),
             Argument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
-            Argument::MaybeIdentity { borrowed: true } => quote!(request.context().identity()),
-            Argument::MaybeIdentity { borrowed: false } => quote!(request.context().identity().cloned()),
+            Argument::MaybeIdentity { borrowed: true } => quote!(context.identity()),
+            Argument::MaybeIdentity { borrowed: false } => quote!(context.identity().cloned()),
             Argument::Known { name, ty } => {
                 let read = owned(ty);
                 before.push(quote_spanned! {ty.span()=>

@@ -91,7 +91,8 @@ pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("resource", item)
 }
 
-/// Offers values for a variable of a template, in a block with [`macro@resources`].
+/// Offers values for a variable of a template, in a block with [`macro@resources`]. Where they depend on who asks, the
+/// function takes `&Context` or `Option<Identity>` too.
 ///
 /// ```
 /// # struct Weather;
@@ -121,7 +122,8 @@ pub fn complete(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("complete", item)
 }
 
-/// Lists the resources of a template, in a block with [`macro@resources`].
+/// Lists the resources of a template, in a block with [`macro@resources`]. Where they depend on who asks, the function
+/// takes `&Context` or `Option<Identity>`.
 ///
 /// ```
 /// use libris::Instance;

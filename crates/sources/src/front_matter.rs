@@ -3,6 +3,12 @@
 /// The most that is looked at.
 const LIMIT: usize = 4 * 1024;
 
+/// How many characters of a title are taken.
+const TITLE: usize = 200;
+
+/// How many characters of a description are taken.
+const DESCRIPTION: usize = 1000;
+
 /// What stands between two lines of `---` at the top of a Markdown file.
 ///
 /// Only `title` and `description` are read, and only where they are plain or quoted text on one line:
@@ -32,14 +38,31 @@ impl FrontMatter {
                 return Some(found);
             }
             match line.split_once(':') {
-                Some(("title", value)) => found.title = scalar(value),
-                Some(("description", value)) => found.description = scalar(value),
+                Some(("title", value)) => found.title = scalar(value).map(|text| cut(text, TITLE)),
+                Some(("description", value)) => {
+                    found.description = scalar(value).map(|text| cut(text, DESCRIPTION));
+                }
                 _ => {}
             }
         }
         // Without an end it was a ruler, unless the end is beyond what was looked at.
         (head.len() >= LIMIT).then_some(found)
     }
+
+    /// How many bytes of text it has.
+    #[cfg(feature = "files")]
+    pub(crate) fn len(&self) -> usize {
+        [&self.title, &self.description].into_iter().flatten().map(String::len).sum()
+    }
+}
+
+/// The first characters of a text.
+fn cut(mut text: String, characters: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(characters) {
+        text.truncate(end);
+    }
+    text.shrink_to_fit();
+    text
 }
 
 fn scalar(value: &str) -> Option<String> {
@@ -117,5 +140,13 @@ mod tests {
         );
         let long = format!("\u{feff}---\ntitle: T\nx: {}\n---\n", "y".repeat(5000));
         assert_eq!(parse(&long).unwrap().title.as_deref(), Some("T"));
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        let text = format!("---\ntitle: {}\ndescription: {}\n---\n", "é".repeat(300), "d".repeat(1500));
+        let found = FrontMatter::parse(text.as_bytes()).unwrap();
+        assert_eq!(found.title.unwrap(), "é".repeat(200));
+        assert_eq!(found.description.unwrap(), "d".repeat(1000));
     }
 }

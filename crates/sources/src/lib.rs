@@ -15,6 +15,8 @@ pub mod http;
 pub mod inline;
 #[cfg(feature = "notion")]
 pub mod notion;
+#[cfg(feature = "http")]
+pub mod regular_file;
 #[cfg(feature = "database")]
 pub mod sql;
 

@@ -58,8 +58,7 @@ async fn everything_that_can_be_said() {
         text = "x"
         "#,
     );
-    assert_eq!(inline.cache().ttl, Duration::from_secs(300));
-    insta::assert_debug_snapshot!(inline.list(None, 10).await.unwrap(), @r#"
+    insta::assert_debug_snapshot!(inline.list(None, 10, &Context::default()).await.unwrap(), @r#"
     Page {
         resources: [
             Resource {
@@ -134,9 +133,14 @@ async fn everything_that_can_be_said() {
             },
         ],
         more: false,
-        proof: Some(
-            Proof { .. },
-        ),
+        freshness: Freshness {
+            ttl: 300s,
+            scope: Public,
+            proof: Some(
+                Proof { .. },
+            ),
+        },
+        unavailable: [],
     }
     "#);
 }
@@ -166,7 +170,7 @@ async fn what_they_hold() {
     insta::assert_snapshot!(read(&inline, "x://file").await, @"text/markdown text one");
     fs::write(folder.path().join("notes.md"), "twice").unwrap();
     insta::assert_snapshot!(read(&inline, "x://file").await, @"text/markdown text twice");
-    let listed = inline.list(Some(&Uri::parse("x://base64").unwrap()), 1).await.unwrap();
+    let listed = inline.list(Some(&Uri::parse("x://base64").unwrap()), 1, &Context::default()).await.unwrap();
     assert!(listed.more);
     assert_eq!(listed.resources[0].size, Some(5));
     assert!(listed.resources[0].annotations.last_modified.is_some());
@@ -209,7 +213,7 @@ async fn templates() {
     insta::assert_snapshot!(read(&inline, "weather://say/%22hi%22").await, @r#"application/json text {"any": "say/\"hi\""}"#);
     insta::assert_snapshot!(read(&inline, "weather://page/Oslo?units=c").await, @"text/html text <h1>Oslo</h1>{{other}}");
     insta::assert_snapshot!(read(&inline, "other://x").await, @"nothing is at `other://x`");
-    let templates = inline.templates().await.unwrap().templates;
+    let templates = inline.templates(&Context::default()).await.unwrap().templates;
     let names: Vec<_> =
         templates.iter().map(|template| (template.name.as_str(), template.mime.as_deref())).collect();
     insta::assert_debug_snapshot!(names, @r#"
@@ -235,13 +239,14 @@ async fn templates() {
     ]
     "#);
     let known = BTreeMap::new();
-    let asked = |variable, typed| Partial { template: &templates[1].uri, variable, typed, known: &known };
-    let completion = inline.complete(asked("city", "par")).await.unwrap();
+    let asked =
+        |variable, typed| Partial { template: &templates[1].uri, variable, typed, known: &known, limit: 100 };
+    let completion = inline.complete(asked("city", "par"), &Context::default()).await.unwrap();
     assert_eq!(
         completion,
         Completion { values: vec!["Paris".into(), "Park City".into()], total: Some(2), more: false }
     );
-    assert_eq!(inline.complete(asked("town", "")).await.unwrap(), Completion::default());
+    assert_eq!(inline.complete(asked("town", ""), &Context::default()).await.unwrap(), Completion::default());
 }
 
 #[cfg(target_os = "linux")]
@@ -266,8 +271,8 @@ fn a_file_that_became_a_pipe() {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let answers = runtime.block_on(async {
-            let listed = inline.list(None, 9).await.unwrap().resources.remove(0);
-            let template = inline.templates().await.unwrap().templates.remove(0);
+            let listed = inline.list(None, 9, &Context::default()).await.unwrap().resources.remove(0);
+            let template = inline.templates(&Context::default()).await.unwrap().templates.remove(0);
             let mut answers = vec![format!("{:?} {:?} {:?}", listed.mime, listed.size, template.mime)];
             for uri in ["x://pipe", "x://pipe/x"] {
                 let error = inline.read(&Uri::parse(uri).unwrap(), &Context::default()).await.unwrap_err();

@@ -109,7 +109,7 @@ fn filled(bytes: &[u8]) -> io::Result<File> {
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    let mut file = File::from(memfd_create("libris-answer", MemfdFlags::CLOEXEC)?);
+    let mut file = File::from(memfd_create("mcp-answer", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     Ok(file)
 }

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::budget::Client;
+use libris_core::Client;
+
 use crate::envelope::Framed;
 use crate::unsent::{Reserved, Unsent};
-use crate::{Listener, Revision};
+use crate::{Listener, Revision, View};
 
 /// A request being answered.
 #[derive(Clone)]
 pub struct Call {
     /// The revision the answer must be in.
     pub revision: Revision,
-    /// What whoever stands before this endpoint has put into the HTTP request.
-    pub extensions: http::Extensions,
+    /// What is asked.
+    pub(crate) view: Arc<dyn View>,
     /// Whose share of what is bounded the request draws on.
     pub client: Client,
     /// When it arrived, which is when its time limit starts.
@@ -27,11 +28,11 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call in this revision whose caller wants to hear nothing before the answer.
-    pub fn new(revision: Revision) -> Self {
+    /// A call of this view in this revision, without progress notifications.
+    pub fn new(view: Arc<dyn View>, revision: Revision) -> Self {
         Self {
             revision,
-            extensions: http::Extensions::new(),
+            view,
             client: Client::default(),
             arrived: Instant::now(),
             memory: None,
@@ -58,10 +59,6 @@ impl Call {
         Self { progress: reporter.map(Arc::new), ..self }
     }
 
-    pub(crate) fn with(self, extensions: &http::Extensions) -> Self {
-        Self { extensions: extensions.clone(), ..self }
-    }
-
     pub(crate) fn of(self, listener: Option<Arc<dyn Listener>>) -> Self {
         Self { listener, ..self }
     }
@@ -71,6 +68,11 @@ impl Call {
     /// [`memory_is_free`](Self::memory_is_free), and start over.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes))
+    }
+
+    /// The same for contents that are being loaded and must not be loaded twice: `false` is final.
+    pub fn grow(&self, bytes: usize) -> bool {
+        self.memory.as_ref().is_none_or(|memory| memory.grow(bytes))
     }
 
     /// Makes sure that memory is reserved for `bytes` of contents in all, which are loaded already. `false` if there is

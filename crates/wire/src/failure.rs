@@ -1,6 +1,7 @@
 //! Why a request is not answered with a result, and the error object that says so.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -15,6 +16,9 @@ pub(crate) const INTERNAL_ERROR: i32 = -32603;
 pub(crate) const HEADER_MISMATCH: i32 = -32020;
 pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 
+/// After what time a client that was refused because a limit is reached may try again.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// Why a service has no result. The messages and the data are sent to the caller.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -27,6 +31,11 @@ pub enum Failure {
     /// The parameters make no sense.
     Invalid {
         /// What is wrong and how to do it right.
+        message: String,
+    },
+    /// A limit is reached; the same request succeeds later.
+    Busy {
+        /// Which limit.
         message: String,
     },
     /// It went wrong on our side.
@@ -53,6 +62,11 @@ impl Failure {
                 data: Some(json!({ "uri": uri })),
             },
             Self::Invalid { message } => ErrorObject::new(INVALID_PARAMS, message),
+            Self::Busy { message } => ErrorObject {
+                code: INTERNAL_ERROR,
+                message: message.into(),
+                data: Some(json!({ "retryAfterMs": RETRY_AFTER.as_millis() as u64 })),
+            },
             Self::Internal { message, data } => {
                 ErrorObject { code: INTERNAL_ERROR, message: message.into(), data }
             }

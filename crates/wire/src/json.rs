@@ -69,6 +69,17 @@ impl<'a> Reader<'a> {
         Ok(&self.text[start..self.at])
     }
 
+    /// Where the next value begins.
+    pub(crate) fn position(&mut self) -> usize {
+        self.peek();
+        self.at
+    }
+
+    /// What was read since this position.
+    pub(crate) fn since(&self, position: usize) -> &'a str {
+        &self.text[position..self.at]
+    }
+
     /// The next value, which should be text.
     pub(crate) fn text(&mut self) -> Result<Option<Text<'a>>> {
         match self.peek() {

@@ -6,8 +6,9 @@
 
 #[cfg(target_os = "linux")]
 mod again;
-mod budget;
 mod call;
+#[cfg(test)]
+mod empty;
 mod envelope;
 mod failure;
 pub mod http;
@@ -15,6 +16,7 @@ mod json;
 mod lines;
 mod lock;
 mod members;
+mod output;
 mod patience;
 mod pipes;
 mod pool;
@@ -25,12 +27,15 @@ mod service;
 pub mod stdio;
 mod unsent;
 
-pub use budget::{Budget, Client, Lease};
 pub use call::Call;
 pub use failure::Failure;
+pub use libris_core::{Budget, Client, Lease};
 pub use members::{Members, Writer, escape};
 pub use revision::{Era, Facts, Revision};
-pub use service::{About, Answer, Completing, Keep, Listener, News, Question, Reference, Reply, Service};
+pub use service::{
+    About, Answer, Caller, Capabilities, Completing, Listener, News, Question, Reference, Refusal, Reply,
+    Service, View,
+};
 
 /// What bounds a connection, whatever the transport.
 #[derive(Clone, Debug)]

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use libris_core::{Freshness, Scope};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -16,24 +17,37 @@ use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUES
 use crate::members::Members;
 use crate::patience::within_from;
 use crate::request::{Filter, Meta, Params, Request, missing};
-use crate::service::{About, Keep, Listener, News, Question, Reply, Service};
+use crate::service::{About, Caller, Capabilities, Listener, News, Question, Refusal, Reply, Service, View};
 use crate::unsent::Outgoing;
-use crate::{Call, Client, Era, Failure, Limits, Revision};
+use crate::{Call, Era, Failure, Limits, Revision};
 
 /// Why a response is not sent that there is no memory for.
 pub(crate) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
 
 /// A result with nothing in it.
-const EMPTY: Reply = Reply { members: Members::NONE, keep: None };
+const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
+
+/// How many subscriptions of one request are made before others have their turn.
+const SUBSCRIBED_AT_ONCE: usize = 32;
 
 /// Once the answers of a batch have this many bytes, the rest of it is refused.
 const LARGEST_BATCH: usize = 16 << 20;
+
+/// A request as it has arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrived<'a> {
+    /// When it had arrived.
+    pub(crate) since: Instant,
+    pub(crate) id: &'a Id,
+    pub(crate) method: &'a str,
+    pub(crate) params: &'a Params<'a>,
+}
 
 /// A service as MCP.
 pub(crate) struct Protocol {
     service: Arc<dyn Service>,
     about: About,
-    /// What every modern result says of the server, as JSON members.
+    /// What every modern result says of the server, as a JSON member of its `_meta`.
     signature: String,
     /// What modern results end with, for no hint and for the usual one about keeping them.
     end: Bytes,
@@ -45,14 +59,22 @@ impl Protocol {
     pub(crate) fn new(service: Arc<dyn Service>, limits: Limits) -> Self {
         let about = service.about();
         let server = implementation(&about, Revision::ALL[0]);
-        let signature = format!("\"_meta\":{{\"io.modelcontextprotocol/serverInfo\":{server}}}");
-        let (end, end_kept) = (end(&signature, None), end(&signature, Some(Keep::default())));
+        let signature = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
+        let (end, end_kept) = (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
         Self { service, about, signature, end, end_kept, limits }
     }
 
-    /// Somebody who may want to hear of changes.
-    pub(crate) fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
-        self.service.listener(client)
+    /// The view of a caller, where that is known without waiting.
+    pub(crate) fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+        self.service.known(caller)
+    }
+
+    /// Admits a caller to its view.
+    pub(crate) async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+        match self.known(caller) {
+            Some(view) => Ok(view),
+            None => self.service.admit(caller).await,
+        }
     }
 
     /// What the service counts.
@@ -86,18 +108,17 @@ impl Protocol {
         }
     }
 
-    /// The answer to a request that had arrived at `since`, where it is at hand.
-    pub(crate) fn kept(
+    /// The cached response to a request.
+    pub(crate) fn cached(
         &self,
+        view: &dyn View,
         revision: Revision,
         listener: Option<&dyn Listener>,
-        since: Instant,
-        id: &Id,
-        method: &str,
-        params: &Params<'_>,
+        arrived: Arrived<'_>,
     ) -> Option<Framed> {
+        let Arrived { since, id, method, params } = arrived;
         let question = params.question(method)?;
-        let reply = self.service.kept(revision, question, since)?;
+        let reply = view.cached(revision, question, since)?;
         if let (Question::List(_), Some(listener)) = (question, listener) {
             listener.listed();
         }
@@ -106,7 +127,7 @@ impl Protocol {
     }
 
     fn frame(&self, revision: Revision, id: &Id, reply: Reply) -> Framed {
-        Framed::result(id, reply.members, self.end(revision, reply.keep))
+        Framed::result(id, reply.members, self.end(revision, reply.freshness.as_ref(), &reply.meta))
     }
 
     /// Answers the requests of a batch one after the other; `None` if it holds none.
@@ -125,6 +146,12 @@ impl Protocol {
                 answers.put_slice(b",");
             }
             framed.pieces().for_each(|piece| answers.put_slice(&piece));
+            // What is gathered stays in memory, so no further item may wait for more.
+            if let Some(memory) = &call.memory
+                && !memory.hold(answers.len())
+            {
+                return Some(Framed::error(None, &ErrorObject::new(INTERNAL_ERROR, UNSENT)));
+            }
         }
         answers.put_slice(b"]");
         (answers.len() > 2).then(|| Framed::whole(answers.freeze()))
@@ -136,7 +163,7 @@ impl Protocol {
             Ok(Message::Notification { .. } | Message::Response) => return None,
             Err(Malformed { id, error }) => return Some(Framed::error(id.as_ref(), &error)),
         };
-        let outcome = read(&method, &params, Some(call.revision));
+        let outcome = read(&*call.view, &method, &params, Some(call.revision));
         let refused = match outcome {
             Ok((_, Request::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
@@ -154,11 +181,11 @@ impl Protocol {
     }
 
     async fn reply(&self, call: &Call, request: &Request) -> Result<Reply, ErrorObject> {
-        let listener = call.listener.as_deref();
+        let (view, listener) = (&*call.view, call.listener.as_deref());
         let nowhere = || ErrorObject::new(INVALID_REQUEST, "there is no session to subscribe in");
         let answer = match request {
-            Request::Initialize { asked } => return Ok(self.initialize(Revision::negotiate(asked))),
-            Request::Discover => return Ok(self.discover(call.revision)),
+            Request::Initialize { asked } => return Ok(self.initialize(view, Revision::negotiate(asked))),
+            Request::Discover => return Ok(self.discover(view, call.revision)),
             Request::Ping => Ok(EMPTY),
             Request::Subscribe { uri } => listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY),
             Request::Unsubscribe { uri } => {
@@ -175,25 +202,23 @@ impl Protocol {
                 if let Some(listener) = listener {
                     listener.listed();
                 }
-                match self.service.kept(call.revision, Question::List(cursor.as_deref()), Instant::now()) {
+                match view.cached(call.revision, Question::List(cursor.as_deref()), Instant::now()) {
                     Some(reply) => Ok(reply),
-                    None => self.service.list(call, cursor.as_deref()).await,
+                    None => view.list(call, cursor.as_deref()).await,
                 }
             }
             Request::Templates { cursor } => {
-                match self.service.kept(call.revision, Question::Templates(cursor.as_deref()), Instant::now())
-                {
+                match view.cached(call.revision, Question::Templates(cursor.as_deref()), Instant::now()) {
                     Some(reply) => Ok(reply),
-                    None => self.service.templates(call, cursor.as_deref()).await,
+                    None => view.templates(call, cursor.as_deref()).await,
                 }
             }
-            Request::Read { uri } => {
-                match self.service.kept(call.revision, Question::Read(uri), Instant::now()) {
-                    Some(reply) => Ok(reply),
-                    None => self.service.read(call, uri).await,
-                }
-            }
-            Request::Complete(asked) => self.service.complete(call, asked).await,
+            Request::Read { uri } => match view.cached(call.revision, Question::Read(uri), Instant::now()) {
+                Some(reply) => Ok(reply),
+                None => view.read(call, uri).await,
+            },
+            Request::Complete(asked) => view.complete(call, asked).await,
+            Request::Other { method, params } => view.call(call, method, params).await,
         };
         answer.map_err(|failure| failure.object(call.revision))
     }
@@ -208,7 +233,7 @@ impl Protocol {
         closing: CancellationToken,
     ) -> Result<BoxStream<'static, Outgoing>, ErrorObject> {
         let revision = call.revision;
-        let listener = self.service.listener(call.client).map_err(|failure| failure.object(revision))?;
+        let listener = call.view.listener(call.client).map_err(|failure| failure.object(revision))?;
         let mut granted = json!({});
         if filter.list {
             listener.follow_list().await.map_err(|failure| failure.object(revision))?;
@@ -217,7 +242,10 @@ impl Protocol {
         let mut resources = Vec::new();
         // A URI that is there twice is one subscription, and is granted once.
         let mut seen = HashSet::new();
-        for uri in filter.resources.iter().filter(|uri| seen.insert(*uri)) {
+        for (number, uri) in filter.resources.iter().filter(|uri| seen.insert(*uri)).enumerate() {
+            if number % SUBSCRIBED_AT_ONCE == SUBSCRIBED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             match listener.subscribe(uri).await {
                 Ok(()) => resources.push(uri),
                 Err(Failure::NotFound { .. } | Failure::Invalid { .. }) => {}
@@ -253,24 +281,24 @@ impl Protocol {
         Ok(stream::iter([acknowledged]).chain(news).chain(stream::iter([Outgoing::from(ended)])).boxed())
     }
 
-    fn initialize(&self, revision: Revision) -> Reply {
+    fn initialize(&self, view: &dyn View, revision: Revision) -> Reply {
         let mut result = json!({
             "protocolVersion": revision.facts().date,
-            "capabilities": capabilities(revision),
+            "capabilities": capabilities(view, revision),
             "serverInfo": implementation(&self.about, revision),
         });
         self.instruct(&mut result);
-        Reply { members: members(&result), keep: None }
+        Reply { members: members(&result), freshness: None, meta: Bytes::new() }
     }
 
-    fn discover(&self, revision: Revision) -> Reply {
+    fn discover(&self, view: &dyn View, revision: Revision) -> Reply {
         let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.facts().date).collect();
         let mut result = json!({
             "supportedVersions": supported,
-            "capabilities": capabilities(revision),
+            "capabilities": capabilities(view, revision),
         });
         self.instruct(&mut result);
-        Reply { members: members(&result), keep: Some(Keep::default()) }
+        Reply { members: members(&result), freshness: Some(Freshness::default()), meta: Bytes::new() }
     }
 
     fn instruct(&self, result: &mut Value) {
@@ -279,26 +307,37 @@ impl Protocol {
         }
     }
 
-    /// What every result of this revision ends with.
-    fn end(&self, revision: Revision, keep: Option<Keep>) -> Bytes {
+    /// What a result of this revision ends with.
+    fn end(&self, revision: Revision, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
         if !revision.facts().hints {
-            return Bytes::from_static(b"}}");
+            return match meta {
+                [] => Bytes::from_static(b"}}"),
+                meta => [b",\"_meta\":{", meta, b"}}}"].concat().into(),
+            };
         }
-        match keep {
-            None => self.end.clone(),
-            Some(keep) if keep == Keep::default() => self.end_kept.clone(),
-            Some(keep) => end(&self.signature, Some(keep)),
+        match freshness {
+            None if meta.is_empty() => self.end.clone(),
+            Some(Freshness { ttl: Duration::ZERO, scope: Scope::Private, .. }) if meta.is_empty() => {
+                self.end_kept.clone()
+            }
+            freshness => end(&self.signature, freshness, meta),
         }
     }
 }
 
-/// What a result ends with that says how it may be kept, and by whom it was made.
-fn end(signature: &str, keep: Option<Keep>) -> Bytes {
-    let keep = keep.map(|Keep { ttl, public }| {
-        let scope = if public { "public" } else { "private" };
+/// What a result ends with that says how it may be used again, and in its `_meta` by whom it was made and what else
+/// there is.
+fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
+    let hints = freshness.map(|Freshness { ttl, scope, .. }| {
+        let scope = match scope {
+            Scope::Public => "public",
+            Scope::Private => "private",
+        };
         format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis())
     });
-    format!(",\"resultType\":\"complete\"{},{signature}}}}}", keep.unwrap_or_default()).into()
+    let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
+    let head = format!(",\"resultType\":\"complete\"{},\"_meta\":{{{signature}", hints.unwrap_or_default());
+    [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
 /// The notification of these news; `meta` is a member of its parameters, or empty.
@@ -358,19 +397,29 @@ pub(crate) fn unnamed() -> ErrorObject {
 
 /// Reads a request whole: its revision, then what it asks.
 pub(crate) fn read(
+    view: &dyn View,
     method: &str,
     params: &Params<'_>,
     session: Option<Revision>,
 ) -> Result<(Revision, Request), ErrorObject> {
     let revision = revision(method, params.meta()?, session)?;
-    Ok((revision, Request::parse(revision, method, params)?))
+    Ok((revision, Request::parse(revision, view, method, params)?))
 }
 
-fn capabilities(revision: Revision) -> Value {
-    let resources = json!({ "subscribe": true, "listChanged": true });
-    let mut object = json!({ "resources": resources, "tools": {}, "prompts": {} });
+fn capabilities(view: &dyn View, revision: Revision) -> Value {
+    let Capabilities { live, tools, prompts, extensions } = view.capabilities();
+    let resources = if live { json!({ "subscribe": true, "listChanged": true }) } else { json!({}) };
+    let mut object = json!({ "resources": resources });
+    for (name, capability) in [("tools", tools), ("prompts", prompts)] {
+        if let Some(capability) = capability {
+            object[name] = capability;
+        }
+    }
     if revision.facts().completions {
         object["completions"] = json!({});
+    }
+    if revision.facts().extensions && !extensions.is_empty() {
+        object["extensions"] = json!(extensions);
     }
     object
 }
@@ -389,7 +438,11 @@ fn implementation(about: &About, revision: Revision) -> Value {
 }
 
 fn nothing(members: &'static str) -> Reply {
-    Reply { members: Bytes::from_static(members.as_bytes()).into(), keep: Some(Keep::default()) }
+    Reply {
+        members: Bytes::from_static(members.as_bytes()).into(),
+        freshness: Some(Freshness::default()),
+        meta: Bytes::new(),
+    }
 }
 
 /// The members of a JSON object, without its braces.

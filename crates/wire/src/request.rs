@@ -9,7 +9,14 @@ use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
 use crate::json::{Broken, Reader, Shape, Text};
 use crate::service::{Completing, Question, Reference};
-use crate::{Era, Revision};
+use crate::{Era, Revision, View};
+
+/// How many characters of what was sent an error may quote.
+const LONGEST_QUOTE: usize = 200;
+
+/// How many resources a client may name that listens, and how many arguments one that completes. Those that are not
+/// there are not counted as subscriptions, and yet cost something.
+const MOST_NAMED: usize = 4_096;
 
 /// Everything that a parameter object may hold for us, read in one pass and looked at when needed.
 #[derive(Debug, Default)]
@@ -24,6 +31,8 @@ pub(crate) struct Params<'a> {
     protocol_version: Option<Text<'a>>,
     notifications: Option<&'a str>,
     pub(crate) request_id: Option<&'a str>,
+    /// All of it as it came.
+    raw: &'a str,
     /// One of these was there before.
     pub(crate) twice: bool,
 }
@@ -40,6 +49,7 @@ impl<'a> Params<'a> {
     pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, Broken> {
         let mut params = Self::default();
         let mut twice = false;
+        let start = reader.position();
         reader.object(|reader, name| {
             twice |= match name {
                 "_meta" => put(&mut params.meta, reader.shape(|reader| Meta::read(reader, &mut twice))?),
@@ -56,7 +66,7 @@ impl<'a> Params<'a> {
             };
             Ok(())
         })?;
-        Ok(Self { twice, ..params })
+        Ok(Self { twice, raw: reader.since(start), ..params })
     }
 }
 
@@ -153,18 +163,35 @@ impl Meta<'_> {
 /// A request that we know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    Initialize { asked: String },
+    Initialize {
+        asked: String,
+    },
     Discover,
     Ping,
-    List { cursor: Option<String> },
-    Templates { cursor: Option<String> },
-    Read { uri: String },
+    List {
+        cursor: Option<String>,
+    },
+    Templates {
+        cursor: Option<String>,
+    },
+    Read {
+        uri: String,
+    },
     Complete(Completing),
     Tools,
     Prompts,
-    Subscribe { uri: String },
-    Unsubscribe { uri: String },
+    Subscribe {
+        uri: String,
+    },
+    Unsubscribe {
+        uri: String,
+    },
     Listen(Filter),
+    /// A method that only the view knows, with its parameters as JSON.
+    Other {
+        method: String,
+        params: String,
+    },
 }
 
 /// What a client that listens wants to hear of.
@@ -187,12 +214,18 @@ impl Request {
             | Self::Complete(_)
             | Self::Subscribe { .. }
             | Self::Unsubscribe { .. }
-            | Self::Listen(_) => false,
+            | Self::Listen(_)
+            | Self::Other { .. } => false,
         }
     }
 
     /// Reads a request in the words of `revision`.
-    pub(crate) fn parse(revision: Revision, method: &str, params: &Params<'_>) -> Result<Self, ErrorObject> {
+    pub(crate) fn parse(
+        revision: Revision,
+        view: &dyn View,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Result<Self, ErrorObject> {
         let cursor = || params.cursor.as_ref().map(|value| owned("cursor", value)).transpose();
         let required = |name, value: &Option<Text<'_>>| match value {
             None => Err(missing(name)),
@@ -216,7 +249,16 @@ impl Request {
             }
             ("subscriptions/listen", Era::Modern) => {
                 let filter = params.notifications.ok_or_else(|| missing("notifications"))?;
-                Ok(Self::Listen(decode("notifications", filter)?))
+                let filter: Filter = decode("notifications", filter)?;
+                if filter.resources.len() > MOST_NAMED {
+                    let why = format!("`resourceSubscriptions` may name {MOST_NAMED} resources at most");
+                    return Err(ErrorObject::new(INVALID_PARAMS, why));
+                }
+                Ok(Self::Listen(filter))
+            }
+            _ if view.answers(method) => {
+                let params = if params.raw.is_empty() { "{}" } else { params.raw };
+                Ok(Self::Other { method: method.to_owned(), params: params.to_owned() })
             }
             ("tools/list", _) => Ok(Self::Tools),
             ("prompts/list", _) => Ok(Self::Prompts),
@@ -252,6 +294,10 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
         params.argument.map_or(Err(missing("argument")), |raw| decode("argument", raw))?;
     let context: Context =
         params.context.map_or_else(|| Ok(Context::default()), |raw| decode("context", raw))?;
+    if context.arguments.len() > MOST_NAMED {
+        let why = format!("`context` may have {MOST_NAMED} arguments at most");
+        return Err(ErrorObject::new(INVALID_PARAMS, why));
+    }
     let reference = match (&*reference.kind, reference.uri, reference.name) {
         ("ref/resource", Some(uri), _) => Reference::Resource(uri),
         ("ref/resource", None, _) => return Err(missing("ref.uri")),
@@ -295,6 +341,8 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
     let cause = cause.to_string();
     // The position is one within a part of the message, which would mislead.
     let what = cause.rsplit_once(" at line ").map_or(&*cause, |(what, _)| what);
+    // It quotes what was sent, which may be as large as the message.
+    let what: String = what.chars().take(LONGEST_QUOTE).collect();
     ErrorObject::new(INVALID_PARAMS, format!("`{name}`: {what}"))
 }
 
@@ -302,10 +350,11 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 mod tests {
     use super::{Params, Reader, Request};
     use crate::Revision;
+    use crate::empty::Empty;
 
     fn parse(method: &str, params: &str) -> Result<Request, String> {
         let params = Params::read(&mut Reader::new(params)).unwrap();
-        Request::parse(Revision::V2025_06_18, method, &params)
+        Request::parse(Revision::V2025_06_18, &Empty, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
     }
 
@@ -330,6 +379,40 @@ mod tests {
         );
         assert_eq!(parse("tools/call", r#"{"name":"x"}"#).unwrap_err(), "-32602 unknown tool `x`");
         assert_eq!(parse("server/discover", "{}").unwrap_err(), "-32601 unknown method `server/discover`");
+    }
+
+    /// What is wrong with a request of the newest revision.
+    fn refused(method: &str, params: &str) -> String {
+        let params = Params::read(&mut Reader::new(params)).unwrap();
+        Request::parse(Revision::V2026_07_28, &Empty, method, &params).unwrap_err().message.into_owned()
+    }
+
+    #[test]
+    fn errors_are_short_however_much_was_sent() {
+        let long = "\u{200b}".repeat(100_000);
+        let params = format!(r#"{{"notifications":{{"resourcesListChanged":"{long}"}}}}"#);
+        let why = refused("subscriptions/listen", &params);
+        assert!(why.starts_with("`notifications`: invalid type") && why.chars().count() < 300, "{why}");
+    }
+
+    #[test]
+    fn lists_of_names_are_bounded() {
+        let names = |count| vec![r#""a:b""#; count].join(",");
+        let listen = |count| {
+            let params = format!(r#"{{"notifications":{{"resourceSubscriptions":[{}]}}}}"#, names(count));
+            let params = Params::read(&mut Reader::new(&params)).unwrap();
+            Request::parse(Revision::V2026_07_28, &Empty, "subscriptions/listen", &params).is_ok()
+        };
+        assert!(listen(super::MOST_NAMED) && !listen(super::MOST_NAMED + 1));
+        let arguments: Vec<_> = (0..=super::MOST_NAMED).map(|n| format!(r#""{n}":"""#)).collect();
+        let why = refused(
+            "completion/complete",
+            &format!(
+                r#"{{"ref":{{"type":"ref/resource","uri":"a"}},"argument":{{"name":"a","value":""}},"context":{{"arguments":{{{}}}}}}}"#,
+                arguments.join(",")
+            ),
+        );
+        assert!(why.starts_with("`context` may have"), "{why}");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Facts {
     /// `resultType` on every result, `ttlMs` and `cacheScope` on those that may be kept, and the
     /// server's name in `_meta`.
     pub hints: bool,
+    /// The `extensions` capability.
+    pub extensions: bool,
 }
 
 impl Revision {
@@ -63,12 +65,19 @@ impl Revision {
             batches: false,
             not_found: -32002,
             hints: false,
+            extensions: false,
         };
         const SECOND: Facts = Facts { date: "2025-03-26", completions: true, batches: true, ..FIRST };
         const THIRD: Facts = Facts { date: "2025-06-18", titles: true, batches: false, ..SECOND };
         const FOURTH: Facts = Facts { date: "2025-11-25", icons: true, ..THIRD };
-        const FIFTH: Facts =
-            Facts { date: "2026-07-28", era: Era::Modern, not_found: -32602, hints: true, ..FOURTH };
+        const FIFTH: Facts = Facts {
+            date: "2026-07-28",
+            era: Era::Modern,
+            not_found: -32602,
+            hints: true,
+            extensions: true,
+            ..FOURTH
+        };
         match self {
             Self::V2024_11_05 => &FIRST,
             Self::V2025_03_26 => &SECOND,

@@ -1,25 +1,90 @@
-//! What the wire asks of whoever serves resources.
+//! What the wire asks of whoever serves resources: to admit a caller, and what the caller's view then answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use libris_core::Freshness;
+use serde_json::Value;
 
 use crate::{Call, Client, Failure, Members, Revision};
 
 /// What a request is answered with.
 pub type Answer = Result<Reply, Failure>;
 
-/// What the wire asks of whoever serves resources.
+/// Describes itself and admits callers. Everything else is asked of the [`View`] that a caller is admitted to, so that
+/// nothing can be answered without one.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
     /// Who serves.
     fn about(&self) -> About;
 
-    /// The answer to a question where it is at hand and was right at `since`, when the question had arrived,
-    /// or later. Must not wait.
-    fn kept(&self, _revision: Revision, _question: Question<'_>, _since: Instant) -> Option<Reply> {
+    /// The view of a caller, where that is known without waiting; `None` leaves it to [`admit`](Self::admit). Called for
+    /// every request.
+    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
+
+    /// Admits a caller to its view, or refuses it.
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal>;
+
+    /// Gauges and counters for the metrics, by their names. Those of counters end in `_total`.
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+}
+
+/// Who sends a request, as far as the transport can tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller<'a> {
+    /// Whose share of what is bounded the request draws on.
+    pub client: Client,
+    /// The value of the `Authorization` header.
+    pub authorization: Option<&'a [u8]>,
+    /// What a program that embeds the endpoint has put into the HTTP request.
+    pub extensions: Option<&'a http::Extensions>,
+}
+
+/// Why a caller is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It must show who it is, or has shown it with credentials that are not valid: HTTP status 401.
+    Unauthenticated {
+        /// The value of the `WWW-Authenticate` header.
+        challenge: String,
+        /// What is sent to the caller.
+        message: String,
+    },
+    /// It is known, and may not use this server: HTTP status 403.
+    Forbidden {
+        /// The value of the `WWW-Authenticate` header, where other credentials would help.
+        challenge: Option<String>,
+        /// What is sent to the caller.
+        message: String,
+    },
+}
+
+impl Refusal {
+    /// What is sent to the caller.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Unauthenticated { message, .. } | Self::Forbidden { message, .. } => message,
+        }
+    }
+}
+
+/// What one caller may see of a service.
+#[async_trait]
+pub trait View: Send + Sync + 'static {
+    /// Whose view it is; `None` for callers that have not shown who they are. A session belongs to whoever opened it.
+    fn caller(&self) -> Option<&str>;
+
+    /// What it offers beside listing, reading and completing.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The cached response to a question, if it was right at `since`, when the question had arrived, or later. Must not
+    /// wait.
+    fn cached(&self, _revision: Revision, _question: Question<'_>, _since: Instant) -> Option<Reply> {
         None
     }
 
@@ -35,13 +100,31 @@ pub trait Service: Send + Sync + 'static {
     /// Answers `completion/complete`.
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer;
 
-    /// Somebody of this client who may want to hear of changes; an error if there are too many already.
-    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
-
-    /// What there is now, by names that end up in the metrics.
-    fn counts(&self) -> Vec<(&'static str, usize)> {
-        Vec::new()
+    /// Whether [`call`](Self::call) answers this method, such as one of tools, prompts, skills or an extension.
+    fn answers(&self, _method: &str) -> bool {
+        false
     }
+
+    /// Answers a method for which [`answers`](Self::answers) is true; `params` is a JSON object as it came.
+    async fn call(&self, _call: &Call, method: &str, _params: &str) -> Answer {
+        Err(Failure::invalid(format!("`{method}` is not answered here")))
+    }
+
+    /// Subscriptions of this caller, until they are dropped; an error if there are too many already.
+    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
+}
+
+/// What a [`View`] offers, as clients are told it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Capabilities {
+    /// Whether resources can be subscribed to, and changes of the list are reported.
+    pub live: bool,
+    /// The capability object of `tools`, where there are any.
+    pub tools: Option<Value>,
+    /// The capability object of `prompts`, where there are any.
+    pub prompts: Option<Value>,
+    /// The capability objects of extensions, by their identifiers.
+    pub extensions: BTreeMap<String, Value>,
 }
 
 /// A question whose answer may be at hand, in the words it was asked in.
@@ -95,17 +178,12 @@ pub struct Reply {
     /// The members of the result object, in the shape that the call's revision knows. What every result of
     /// a revision carries is added on the way out.
     pub members: Members,
-    /// Whether and how the caller may keep the answer.
-    pub keep: Option<Keep>,
-}
-
-/// How long and by whom an answer may be kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// How long it may be taken for fresh.
-    pub ttl: Duration,
-    /// Whether it is the same for all callers.
-    pub public: bool,
+    /// Says in `ttlMs` and `cacheScope` for how long, and by whom, the result may be used again; `None` for results that
+    /// have no such members.
+    pub freshness: Option<Freshness>,
+    /// What the `_meta` object of the result has, as JSON members without its braces. What the protocol says of the
+    /// server stands beside them.
+    pub meta: Bytes,
 }
 
 /// Who serves.

@@ -4,41 +4,37 @@
 //! the runtime and are written by a second thread. Whoever does not read our output stops that writer
 //! and soon the reader, so what is kept in memory is bounded by the number of requests in flight. Some more
 //! may wait for their turn, so that a client can take requests back however many it has sent.
+//!
+//! A read or write that blocks cannot be interrupted. So neither thread is one of the runtime, whose shutdown would
+//! wait for them: they are detached, and end when the client sends, reads or leaves.
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use libris_core::Client;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-#[cfg(target_os = "linux")]
-use crate::again::Again;
-use crate::budget::Client;
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
 use crate::lines::{Line, Lines};
 use crate::lock::lock;
-use crate::protocol::{self, Protocol};
+use crate::output::Output;
+use crate::protocol::{self, Arrived, Protocol};
 use crate::request::{Filter, Params, Request};
 use crate::unsent::{Outgoing, Share, Unsent};
-use crate::{Limits, Listener, Revision, Service};
+use crate::{Caller, Limits, Listener, Revision, Service, View};
 
+pub use crate::output::Outlet;
 pub use crate::pipes::standard;
-
-/// Output is handed to the stream once this much has gathered, or when there is nothing to read.
-const GATHER: usize = 64 << 10;
-
-/// How much of a large answer is written at a time. A pipe is locked while a call writes to it, and the client
-/// can take nothing until that ends.
-const MOST: usize = 128 << 10;
 
 /// For each request in flight, how many are read in all before the client has to wait.
 const READ: usize = 8;
@@ -56,7 +52,8 @@ const LISTENS: usize = 64;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves one client until `input` ends or `stop` is cancelled, then ends what is open, answers what is
-/// still in flight and returns.
+/// still in flight and returns. Where it is dropped instead, nothing more is answered. Two threads may outlive both,
+/// until the client sends something, reads what was sent, or closes its ends.
 pub async fn serve<R, W>(
     service: Arc<dyn Service>,
     limits: Limits,
@@ -68,40 +65,30 @@ where
     R: Read + Send + 'static,
     W: Outlet,
 {
-    let (queue, mut queued) = mpsc::channel::<Outgoing>(4);
+    let protocol = Protocol::new(service, limits);
+    let view = protocol.admit(&Caller::default()).await;
+    let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
+    let (queue, queued) = mpsc::channel::<Outgoing>(4);
     // The client is the only one, and what it does not read keeps nobody else waiting.
-    let unsent = Unsent::new(limits.unsent, Share::All, FOREVER);
+    let unsent = Unsent::new(protocol.limits.unsent, Share::All, FOREVER);
+    let output = Arc::new(Mutex::new(Output::new(output)));
     let connection = Arc::new(Connection {
-        in_flight: Arc::new(Semaphore::new(limits.in_flight)),
-        read: Arc::new(Semaphore::new(READ * limits.in_flight)),
+        in_flight: Arc::new(Semaphore::new(protocol.limits.in_flight)),
+        read: Arc::new(Semaphore::new(READ * protocol.limits.in_flight)),
         listens: Arc::new(Semaphore::new(LISTENS)),
         unsent,
-        protocol: Protocol::new(service, limits),
-        output: Mutex::new(Output::new(output)),
+        protocol,
+        view,
+        output: output.clone(),
         running: Mutex::default(),
-        queue,
+        queue: queue.downgrade(),
         closing: stop.child_token(),
     });
-    let writing = connection.clone();
-    let writer = tokio::task::spawn_blocking(move || -> io::Result<()> {
-        while let Some(Outgoing { framed, room }) = queued.blocking_recv() {
-            let end = framed.size() == 0;
-            let mut output = lock(&writing.output);
-            output.push(framed)?;
-            if queued.is_empty() {
-                output.flush()?;
-            }
-            drop(room);
-            // The connection itself holds a sender, so the end is told by an empty message.
-            if end {
-                break;
-            }
-        }
-        Ok(())
-    });
+    let _ending = Ending(connection.clone());
+    let writer = detached("stdio-writer", move || write_queued(&output, queued))?;
     let runtime = Handle::current();
     let reading = connection.clone();
-    let reader = tokio::task::spawn_blocking(move || reading.run(&runtime, input));
+    let reader = detached("stdio-reader", move || reading.run(&runtime, input))?;
     let read = tokio::select! {
         read = reader => read.map_err(io::Error::other)?,
         () = stop.cancelled() => Ok(()),
@@ -112,7 +99,7 @@ where
         let all = u32::try_from(READ * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
         let _ = connection.read.acquire_many(all).await;
         let _ = connection.listens.acquire_many(LISTENS as u32).await;
-        let _ = connection.queue.send(Framed::whole("").into()).await;
+        drop(queue);
         writer.await.map_err(io::Error::other)?
     };
     let written = tokio::time::timeout(GRACE, ended).await;
@@ -121,9 +108,49 @@ where
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
 }
 
+/// Runs `work` on a thread that nothing waits for; gives its outcome, or an error if it panics.
+fn detached<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
+    let (outcome, receiver) = oneshot::channel();
+    // Nobody may be there any more to hear of the outcome.
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || drop(outcome.send(work())))?;
+    Ok(receiver)
+}
+
+/// Writes what is queued until nobody can queue anything any more.
+fn write_queued<W: Outlet>(
+    output: &Mutex<Output<W>>,
+    mut queued: mpsc::Receiver<Outgoing>,
+) -> io::Result<()> {
+    while let Some(Outgoing { framed, room }) = queued.blocking_recv() {
+        let mut output = lock(output);
+        output.push(framed)?;
+        if queued.is_empty() {
+            output.flush()?;
+        }
+        drop(room);
+    }
+    Ok(())
+}
+
+/// Ends a connection with the future that serves it, also where that is dropped early.
+struct Ending<W>(Arc<Connection<W>>);
+
+impl<W> Drop for Ending<W> {
+    fn drop(&mut self) {
+        self.0.closing.cancel();
+        // The reader takes this for the end of its input.
+        self.0.read.close();
+        lock(&self.0.running).drain().for_each(|(_, task)| task.abort());
+    }
+}
+
 struct Connection<W> {
     protocol: Protocol,
-    output: Mutex<Output<W>>,
+    view: Arc<dyn View>,
+    output: Arc<Mutex<Output<W>>>,
     in_flight: Arc<Semaphore>,
     /// Those in flight, and those that wait for their turn.
     read: Arc<Semaphore>,
@@ -131,7 +158,8 @@ struct Connection<W> {
     /// Bounds the contents in memory.
     unsent: Arc<Unsent>,
     running: Mutex<HashMap<Id, AbortHandle>>,
-    queue: mpsc::Sender<Outgoing>,
+    /// What the writer is to write. Weak, so that the writer ends with the future that serves the connection.
+    queue: mpsc::WeakSender<Outgoing>,
     closing: CancellationToken,
 }
 
@@ -152,7 +180,7 @@ impl<W: Outlet> Connection<W> {
             if !lines.ready() {
                 lock(&self.output).flush()?;
             }
-            match lines.next()? {
+            match lines.next()?.filter(|_| !self.read.is_closed()) {
                 None => break,
                 Some(Line::TooLong) => {
                     let why = format!("a message may have {} bytes at most", self.protocol.limits.message);
@@ -192,19 +220,22 @@ impl<W: Outlet> Connection<W> {
                 Ok(())
             }
             Message::Request { id, method, params } => {
-                if let Some(framed) = self.kept(session.as_ref(), since, &id, &method, &params) {
+                if let Some(framed) = self.cached(session.as_ref(), since, &id, &method, &params) {
                     return self.write(framed);
                 }
                 let agreed = session.as_ref().map(|session| session.revision);
-                let read = protocol::read(&method, &params, agreed).and_then(|(revision, request)| {
-                    let token = params.meta()?.progress_token();
-                    let reporter = token.map(|token| {
-                        let queue = self.queue.clone();
-                        // A client that does not keep up misses a report, never the answer.
-                        Reporter::new(token, move |framed| drop(queue.try_send(Outgoing::from(framed))))
+                let read =
+                    protocol::read(&*self.view, &method, &params, agreed).and_then(|(revision, request)| {
+                        let token = params.meta()?.progress_token();
+                        let reporter = token.map(|token| {
+                            let queue = self.queue.clone();
+                            // A client that does not keep up misses a report, never the answer.
+                            Reporter::new(token, move |framed| {
+                                drop(queue.upgrade().map(|queue| queue.try_send(Outgoing::from(framed))));
+                            })
+                        });
+                        Ok((self.call(revision).reporting(reporter), request))
                     });
-                    Ok((self.call(revision).reporting(reporter), request))
-                });
                 match read {
                     Err(error) => self.write(Framed::error(Some(&id), &error)),
                     Ok((call, request)) => self.request(runtime, session, size, id, call, request),
@@ -213,8 +244,8 @@ impl<W: Outlet> Connection<W> {
         }
     }
 
-    /// The answer to a request where it is at hand.
-    fn kept(
+    /// The cached response to a request.
+    fn cached(
         &self,
         session: Option<&Session>,
         since: Instant,
@@ -228,7 +259,7 @@ impl<W: Outlet> Connection<W> {
             return None;
         }
         let listener = session.map(|session| &*session.listener);
-        self.protocol.kept(revision, listener, since, id, method, params)
+        self.protocol.cached(&*self.view, revision, listener, Arrived { since, id, method, params })
     }
 
     fn request(
@@ -242,7 +273,7 @@ impl<W: Outlet> Connection<W> {
     ) -> io::Result<()> {
         match &request {
             Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
-            Request::Initialize { asked } => match self.protocol.listener(call.client) {
+            Request::Initialize { asked } => match self.view.listener(call.client) {
                 Ok(listener) => {
                     *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
                 }
@@ -268,7 +299,7 @@ impl<W: Outlet> Connection<W> {
     }
 
     fn call(&self, revision: Revision) -> Call {
-        Call::new(revision).by(Client::default(), &self.unsent)
+        Call::new(self.view.clone(), revision).by(Client::default(), &self.unsent)
     }
 
     /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
@@ -291,12 +322,14 @@ impl<W: Outlet> Connection<W> {
         if session.told.is_some() {
             return;
         }
-        let (queue, closing) = (self.queue.clone(), self.closing.child_token());
+        let (connection, closing) = (self.clone(), self.closing.child_token());
         session.told = Some(closing.clone().drop_guard());
         let listener = session.listener.clone();
         let telling = async move {
             protocol::follow(&*listener).await;
-            while queue.send(protocol::notification(&listener.next().await, "").into()).await.is_ok() {}
+            while connection.queue(protocol::notification(&listener.next().await, "").into()).await.is_some()
+            {
+            }
         };
         runtime.spawn(async move {
             tokio::select! {
@@ -324,11 +357,11 @@ impl<W: Outlet> Connection<W> {
             match connection.protocol.listen(&call, &id, &filter, closing).await {
                 Ok(mut stream) => {
                     while let Some(framed) = stream.next().await {
-                        let _ = connection.queue.send(framed).await;
+                        connection.queue(framed).await;
                     }
                 }
                 Err(error) => {
-                    let _ = connection.queue.send(Framed::error(Some(&id), &error).into()).await;
+                    connection.queue(Framed::error(Some(&id), &error).into()).await;
                 }
             }
             lock(&connection.running).remove(&id);
@@ -402,7 +435,7 @@ impl<W: Outlet> Connection<W> {
                 lock(&connection.running).remove(key);
             }
             if let Some(framed) = framed {
-                let _ = connection.queue.send(framed).await;
+                connection.queue(framed).await;
             }
             drop((turn, read));
         });
@@ -420,6 +453,11 @@ impl<W: Outlet> Connection<W> {
         }
     }
 
+    /// Has the writer write this, once there is room in its queue; `None` if the connection has ended.
+    async fn queue(&self, outgoing: Outgoing) -> Option<()> {
+        self.queue.upgrade()?.send(outgoing).await.ok()
+    }
+
     fn write(&self, framed: Framed) -> io::Result<()> {
         lock(&self.output).push(framed)
     }
@@ -428,86 +466,4 @@ impl<W: Outlet> Connection<W> {
 /// A request under an id that another one has: an answer or a cancellation could mean either.
 fn in_use() -> ErrorObject {
     ErrorObject::new(INVALID_REQUEST, "a request with this id is still being answered")
-}
-
-/// Where answers can be written.
-#[cfg(target_os = "linux")]
-pub trait Outlet: Write + std::os::fd::AsFd + Send + 'static {}
-#[cfg(target_os = "linux")]
-impl<W: Write + std::os::fd::AsFd + Send + 'static> Outlet for W {}
-
-/// Where answers can be written.
-#[cfg(not(target_os = "linux"))]
-pub trait Outlet: Write + Send + 'static {}
-#[cfg(not(target_os = "linux"))]
-impl<W: Write + Send + 'static> Outlet for W {}
-
-struct Output<W> {
-    #[cfg(target_os = "linux")]
-    again: Again,
-    stream: W,
-    gathered: Vec<u8>,
-}
-
-impl<W: Outlet> Output<W> {
-    fn new(stream: W) -> Self {
-        Self {
-            #[cfg(target_os = "linux")]
-            again: Again::new(&stream),
-            stream,
-            gathered: Vec::with_capacity(GATHER),
-        }
-    }
-
-    fn push(&mut self, framed: Framed) -> io::Result<()> {
-        if framed.size() == 0 {
-            return Ok(());
-        }
-        let mut large = false;
-        for piece in framed.pieces() {
-            #[cfg(target_os = "linux")]
-            if let Some(file) = self.again.file(&piece) {
-                self.flush()?;
-                self.again.hand_over(&file, piece.len(), &self.stream)?;
-                large = true;
-                continue;
-            }
-            for part in piece.chunks(MOST) {
-                if self.gathered.len() + part.len() < GATHER {
-                    self.gathered.extend_from_slice(part);
-                } else {
-                    self.write_behind(part)?;
-                    large = true;
-                }
-            }
-        }
-        self.gathered.push(b'\n');
-        if large { self.flush() } else { Ok(()) }
-    }
-
-    /// Writes what waits and then this, in the same call where the system takes it.
-    fn write_behind(&mut self, part: &[u8]) -> io::Result<()> {
-        let mut slices = [&self.gathered, part].map(IoSlice::new);
-        let mut left = &mut slices[..];
-        IoSlice::advance_slices(&mut left, 0);
-        while !left.is_empty() {
-            match self.stream.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => IoSlice::advance_slices(&mut left, written),
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                Err(cause) => return Err(cause),
-            }
-        }
-        self.gathered.clear();
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.gathered.is_empty() {
-            return Ok(());
-        }
-        self.stream.write_all(&self.gathered)?;
-        self.gathered.clear();
-        self.stream.flush()
-    }
 }

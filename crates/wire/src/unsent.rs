@@ -8,9 +8,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use libris_core::{Budget, Client, Lease};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::budget::{Budget, Client, Lease};
 use crate::envelope::Framed;
 use crate::lock::lock;
 use crate::pool;
@@ -123,8 +123,8 @@ impl Unsent {
             Some(lease) => lease,
             // Boxed, or every response would make room for waiting.
             None => {
-                let taking = budget.take(client, bytes, self.patience);
-                Box::pin(self.closing_slow_connections(taking)).await?
+                let taking = timeout(self.patience, budget.take(client, bytes));
+                Box::pin(self.closing_slow_connections(taking)).await.ok().flatten()?
             }
         };
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
@@ -242,6 +242,8 @@ struct Reservation {
     room: Option<Room>,
     /// How much of it is spoken for.
     bytes: usize,
+    /// Whether some of it is in use already, so that it cannot be given back to wait for more.
+    held: bool,
     /// How much was asked for in vain.
     wanted: Option<usize>,
     /// Whether memory is being waited for, or else when it was last granted after a wait.
@@ -278,14 +280,28 @@ impl Reserved {
         there
     }
 
-    /// The same for contents of `bytes` in all that are loaded already.
-    pub(crate) fn reserve_loaded(&self, bytes: usize) -> bool {
-        let reserved = lock(&self.state).bytes;
-        let there = self.reserve(bytes.saturating_sub(reserved));
+    /// The same for contents that are being loaded and are not to be loaded again.
+    pub(crate) fn grow(&self, bytes: usize) -> bool {
+        let there = self.reserve(bytes);
         if !there {
+            // Nobody will wait for it.
+            lock(&self.state).wanted = None;
             self.unsent.close_slow_connections();
         }
         there
+    }
+
+    /// The same for contents of `bytes` in all that are loaded already.
+    pub(crate) fn reserve_loaded(&self, bytes: usize) -> bool {
+        let reserved = lock(&self.state).bytes;
+        self.grow(bytes.saturating_sub(reserved))
+    }
+
+    /// Makes sure that memory is reserved for `bytes` in all, which are in use until the response is sent: from now on the
+    /// request does not wait for memory. `false` if there is none.
+    pub(crate) fn hold(&self, bytes: usize) -> bool {
+        lock(&self.state).held = true;
+        self.reserve_loaded(bytes)
     }
 
     /// Waits until what was asked for in vain can be had, for a request that starts over. Whether there is a point
@@ -293,6 +309,9 @@ impl Reserved {
     pub(crate) async fn wait(&self) -> bool {
         let wanted = {
             let mut state = lock(&self.state);
+            if state.held {
+                return false;
+            }
             state.bytes = 0;
             // Those who hold memory do not wait for more: they would wait for each other.
             state.room = None;
@@ -328,11 +347,8 @@ impl Reserved {
                 Some(room.unwrap_or_else(|| self.unsent.uncounted()))
             }
             None => self.unsent.take(self.client, bytes).await,
-            Some(mut room) => {
-                // It may be more than was reserved, and is there already.
-                room.lease.resize(bytes);
-                Some(room)
-            }
+            // It may be more than was reserved.
+            Some(mut room) => room.lease.resize(bytes).then_some(room),
         }
     }
 }
@@ -341,3 +357,6 @@ impl Reserved {
 fn with_buffers(bytes: usize) -> usize {
     bytes.saturating_add(bytes.min(GATHERED))
 }
+
+#[cfg(test)]
+mod tests;

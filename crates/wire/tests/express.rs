@@ -5,17 +5,17 @@ mod support;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
 use support::{Toy, initialize, modern, request};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-struct Connection {
-    stream: BufReader<TcpStream>,
+struct Connection<S = TcpStream> {
+    stream: BufReader<S>,
     toy: Arc<Toy>,
     address: SocketAddr,
 }
@@ -50,7 +50,9 @@ impl Connection {
     async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
+}
 
+impl<S: AsyncRead + Unpin> Connection<S> {
     async fn receive(&mut self) -> Received {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -226,6 +228,110 @@ async fn answers_come_in_the_order_of_their_requests() {
     assert!(connection.at_hand() >= 30);
     connection.send(&read("toy:kept/z", 71)).await;
     assert_eq!(connection.answer().await["id"], 71);
+}
+
+/// The two ways that a slow request may go, by a header that it has.
+const WAYS: [&[(&str, &str)]; 2] = [&[], &[("accept", "*/*")]];
+
+#[tokio::test]
+async fn a_request_behind_a_slow_one_is_answered_after_it() {
+    let mut connection = Connection::open().await;
+    for way in WAYS {
+        for at_once in [true, false] {
+            let (begun, kept) = (connection.toy.begun.load(Ordering::SeqCst), connection.at_hand());
+            let (slow, behind) = (with(way, "toy:wait", 1), read("toy:kept/a", 2));
+            let first = if at_once { [&slow[..], &behind].concat() } else { slow };
+            connection.send(&first).await;
+            while connection.toy.begun.load(Ordering::SeqCst) == begun {
+                tokio::task::yield_now().await;
+            }
+            if !at_once {
+                connection.send(&behind).await;
+            }
+            // Others are answered meanwhile, so the request behind would have been too.
+            let mut other = connection.another().await;
+            for id in 0..3 {
+                other.send(&read("toy:kept/b", id)).await;
+                other.answer().await;
+            }
+            assert_eq!(connection.at_hand(), kept + 3, "{way:?}, at once: {at_once}");
+            connection.toy.go.notify_one();
+            for id in 1..=2 {
+                assert_eq!(connection.answer().await["id"], id, "{way:?}, at once: {at_once}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_behind_a_large_response_is_answered_after_it() {
+    let mut connection = Connection::open().await;
+    let size = 20_000_000;
+    for way in WAYS {
+        let (large, behind) = (with(way, &format!("toy:parts/{size}"), 1), read("toy:kept/a", 2));
+        let kept = connection.at_hand();
+        connection.send(&[large, behind].concat()).await;
+        // The beginning is there, and the rest of it is more than the system takes.
+        assert!(!connection.stream.fill_buf().await.unwrap().is_empty());
+        let mut other = connection.another().await;
+        other.send(&read("toy:kept/b", 1)).await;
+        other.answer().await;
+        assert_eq!(connection.at_hand(), kept + 1, "{way:?}");
+        let answer = connection.answer().await;
+        let text = answer["result"]["contents"][0]["text"].as_str().unwrap();
+        assert!(text.len() == size && text.bytes().all(|byte| byte == b'y'), "{way:?}");
+        assert_eq!(connection.answer().await["id"], 2, "{way:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_behind_a_slow_request_is_not_read() {
+    let toy = Toy::new();
+    // With little room in the system, most of what is sent is for the server to take.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(16).unwrap();
+    let address = listener.local_addr().unwrap();
+    let endpoint = Endpoint::new(toy.clone(), Config::default());
+    tokio::spawn(serve(listener, endpoint, CancellationToken::new()));
+    for way in WAYS {
+        let begun = toy.begun.load(Ordering::SeqCst);
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_send_buffer_size(16 << 10).unwrap();
+        let (mut reader, mut writer) = socket.connect(address).await.unwrap().into_split();
+        writer.write_all(&with(way, "toy:wait", 0)).await.unwrap();
+        while toy.begun.load(Ordering::SeqCst) == begun {
+            tokio::task::yield_now().await;
+        }
+        let (count, sent) = (10_000, Arc::<AtomicUsize>::default());
+        let sending = tokio::spawn({
+            let sent = sent.clone();
+            async move {
+                for id in 1..=count {
+                    writer.write_all(&read("toy:kept/a", id)).await.unwrap();
+                    sent.fetch_add(1, Ordering::SeqCst);
+                }
+                writer
+            }
+        });
+        // Until nothing more is taken for a while, or too much was.
+        let (most, mut seen, mut since) = (4_000, 0, Instant::now());
+        while seen <= most && since.elapsed() < Duration::from_millis(400) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let now = sent.load(Ordering::SeqCst);
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
+        assert!(seen <= most, "{way:?}: {seen} requests were taken behind one that is not answered");
+        toy.go.notify_one();
+        let mut connection = Connection { stream: BufReader::new(&mut reader), toy: toy.clone(), address };
+        for id in 0..=count {
+            assert_eq!(connection.answer().await["id"], id, "{way:?}");
+        }
+        sending.await.unwrap();
+    }
 }
 
 #[tokio::test]

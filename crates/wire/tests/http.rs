@@ -132,8 +132,6 @@ async fn modern_requests_need_no_session() {
             "supportedVersions": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
             "capabilities": {
                 "resources": { "subscribe": true, "listChanged": true },
-                "tools": {},
-                "prompts": {},
                 "completions": {},
             },
             "resultType": "complete",

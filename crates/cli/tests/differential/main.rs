@@ -62,6 +62,23 @@ text = "note {{id}}"
 complete = { id = ["1", "12", "123", "2"] }
 "##;
 
+/// What Libris adds to that.
+const STATUS: &str = r#"
+[[inline.resource]]
+uri = "libris://status"
+name = "status"
+title = "Status of the sources"
+description = "Whether each source of this server is available, and since when not."
+mime = "text/markdown"
+"#;
+const STATUS_TEMPLATE: &str = r#"
+[[inline.template]]
+uri = "libris://status{?as}"
+name = "status"
+title = "Status of the sources in another form"
+description = "`as` is `markdown` or `json`."
+"#;
+
 /// Where a difference is: revision, transport, case, path in the answer.
 type Place = (&'static str, Transport, &'static str, String);
 /// What Libris and what rmcp said there, as JSON.
@@ -70,7 +87,10 @@ type Said = (String, String);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_differ_only_as_listed() {
     let libris = Libris::start(CONFIG).await;
-    let oracle = Oracle::start(CONFIG).await;
+    let with_status = CONFIG
+        .replacen("[[inline.resource]]", &format!("{STATUS}\n[[inline.resource]]"), 1)
+        .replacen("[[inline.template]]", &format!("{STATUS_TEMPLATE}\n[[inline.template]]"), 1);
+    let oracle = Oracle::start(&with_status).await;
     let mut found = BTreeMap::<Place, Said>::new();
     for transport in [Transport::Stdio, Transport::Http] {
         for revision in ["1999-01-01", "2026-07-28", "2099-01-01"] {

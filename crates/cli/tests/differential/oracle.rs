@@ -114,10 +114,10 @@ fn content(held: &Map<String, Value>, uri: &str, fill: impl Fn(&str) -> String) 
     serde_json::from_value(wire).expect("a content")
 }
 
-fn bytes(held: &Map<String, Value>) -> usize {
+fn bytes(held: &Map<String, Value>) -> Option<usize> {
     match held.get("base64").and_then(Value::as_str) {
-        Some(blob) => STANDARD.decode(blob).expect("base64").len(),
-        None => held["text"].as_str().expect("text").len(),
+        Some(blob) => Some(STANDARD.decode(blob).expect("base64").len()),
+        None => held.get("text").and_then(Value::as_str).map(str::len),
     }
 }
 

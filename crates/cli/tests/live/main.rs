@@ -4,5 +4,10 @@ mod client;
 mod database;
 mod faults;
 mod model;
+mod outage;
 mod reload;
+/// Database servers, as the tests of the sources start them.
+#[allow(dead_code)]
+#[path = "../../../sources/tests/sql/server.rs"]
+mod server;
 mod storms;

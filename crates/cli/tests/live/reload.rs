@@ -72,3 +72,25 @@ async fn numbers_that_are_out_of_bounds_do_not_end_the_reading_of_configurations
         eventually("the next is in force", async || text().await.is_some_and(|text| text == *now)).await;
     }
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_in_the_place_of_the_configuration_does_not_end_the_reading_of_configurations() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("libris.toml");
+    std::fs::write(&file, FIRST).unwrap();
+    let program = Program::serve(&["--config", file.to_str().unwrap()]);
+    let uri = "note://one".to_owned();
+    let client = Client::connect(&program, Era::Modern, &[]).await;
+    let text = async || client.read(&uri).await.map(|contents| contents[0]["text"].clone());
+    assert_eq!(text().await.unwrap(), "first");
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::rename(&pipe, &file).unwrap();
+    program.signal("HUP");
+    eventually("the pipe is reported", async || program.said("it is not a regular file") > 0).await;
+    let next = folder.path().join("next");
+    std::fs::write(&next, FIRST.replace("first", "second")).unwrap();
+    std::fs::rename(&next, &file).unwrap();
+    eventually("the second is in force", async || text().await.is_some_and(|text| text == "second")).await;
+}

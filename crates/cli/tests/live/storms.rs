@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::client::{Client, Era, Program, eventually};
 
-fn git(folder: &Path, arguments: &[&str]) {
+pub(crate) fn git(folder: &Path, arguments: &[&str]) {
     let output = Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"])
         .args(arguments)

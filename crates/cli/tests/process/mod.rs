@@ -16,7 +16,8 @@ pub(crate) fn serve(what: &[&OsStr]) -> Command {
 /// A server on a free port.
 pub(crate) struct HttpServer {
     pub(crate) url: String,
-    _process: Child,
+    #[allow(dead_code, reason = "not every test asks for its number")]
+    pub(crate) process: Child,
 }
 
 impl HttpServer {
@@ -36,6 +37,6 @@ impl HttpServer {
         };
         // A full pipe would stop the server.
         tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
-        Self { url, _process: process }
+        Self { url, process }
     }
 }

@@ -1,7 +1,7 @@
 //! Laws of directories.
 
 use super::{Fixture, Law, is_directory};
-use crate::{Error, Uri};
+use crate::{Context, Error, Uri};
 
 /// The children of a directory are the listed resources directly below it, in pages like a listing.
 pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
@@ -31,7 +31,7 @@ pub async fn only_directories_have_children(fixture: &dyn Fixture) {
     let listed = law.listed().await;
     let others = listed.into_iter().filter(|resource| !is_directory(resource)).map(|resource| resource.uri);
     for uri in others.chain([fixture.unknown()]) {
-        match law.source.children(&uri, None, 10).await {
+        match law.source.children(&uri, None, 10, &Context::default()).await {
             Err(Error::NotDirectory(_) | Error::NotFound(_)) => {}
             other => law.broken(format_args!("the children of `{uri}` were {other:?}")),
         }
@@ -42,7 +42,7 @@ async fn all(law: &Law<'_>, directory: &Uri, limit: usize) -> Vec<Uri> {
     let mut all: Vec<Uri> = Vec::new();
     loop {
         let after = all.last();
-        let page = law.source.children(directory, after, limit).await;
+        let page = law.source.children(directory, after, limit, &Context::default()).await;
         let page = law.had(format_args!("asking for the children of `{directory}`"), page);
         law.well_formed(&page, after, limit);
         all.extend(page.resources.into_iter().map(|resource| resource.uri));

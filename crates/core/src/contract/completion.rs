@@ -9,7 +9,8 @@ use crate::{Completion, Context, Error, Partial, Uri, UriTemplate};
 /// Every template has a name.
 pub async fn templates_have_names(fixture: &dyn Fixture) {
     let law = Law::new("templates_have_names", fixture);
-    for template in law.had("asking for templates", law.source.templates().await).templates {
+    for template in law.had("asking for templates", law.source.templates(&Context::default()).await).templates
+    {
         if template.name.is_empty() {
             law.broken(format_args!("`{}` has no name", template.uri));
         }
@@ -79,8 +80,14 @@ pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
     let law = Law::new("unknown_variables_have_no_values", fixture);
     let variable = "libris_contract_unknown";
     for template in law.templates().await {
-        let asked = Partial { template: &template, variable, typed: "", known: &BTreeMap::new() };
-        match law.source.complete(asked).await {
+        let asked = Partial {
+            template: &template,
+            variable,
+            typed: "",
+            known: &BTreeMap::new(),
+            limit: Completion::LIMIT,
+        };
+        match law.source.complete(asked, &Context::default()).await {
             Err(Error::Invalid(_)) => {}
             Ok(completion) if completion.values.is_empty() => {}
             other => law.broken(format_args!("completing `{variable}` of `{template}` gave {other:?}")),

@@ -5,8 +5,9 @@
 
 mod children;
 mod completion;
+mod following;
+mod freshness;
 mod listing;
-mod proving;
 mod reading;
 mod watching;
 
@@ -20,17 +21,23 @@ pub use completion::{
     completed_variables_lead_somewhere, completions_are_bounded, templates_have_names, typing_narrows,
     unknown_variables_have_no_values,
 };
+pub use following::{
+    changes_are_reported_to_followers_of_the_subject, subjects_are_settled_and_covered,
+    what_was_unfollowed_can_be_followed_again,
+};
+pub use freshness::{
+    proofs_end_with_what_they_prove, proofs_hold_while_nothing_changes, shared_responses_are_the_same_for_all,
+};
 pub use listing::{
     a_listing_ends, a_listing_goes_on_after_any_uri, a_listing_survives_changes, pages_are_ordered_and_agree,
 };
-pub use proving::proofs_end_with_what_they_prove;
 pub use reading::{
     listed_resources_are_covered, listed_resources_read, what_is_invalid_is_refused,
     what_is_not_covered_is_not_found, what_is_unknown_is_not_found,
 };
 pub use watching::changes_are_reported;
 
-use crate::{Completion, Page, Partial, Resource, Source, UriTemplate};
+use crate::{Completion, Context, Page, Partial, Resource, Source, UriTemplate};
 use crate::{Result, Uri};
 
 /// A source under test, and what its tests know about it.
@@ -87,9 +94,14 @@ pub async fn check(fixture: &dyn Fixture) {
     completed_variables_lead_somewhere(fixture).await;
     typing_narrows(fixture).await;
     unknown_variables_have_no_values(fixture).await;
+    subjects_are_settled_and_covered(fixture).await;
+    shared_responses_are_the_same_for_all(fixture).await;
     a_listing_survives_changes(fixture).await;
+    proofs_hold_while_nothing_changes(fixture).await;
     proofs_end_with_what_they_prove(fixture).await;
     changes_are_reported(fixture).await;
+    changes_are_reported_to_followers_of_the_subject(fixture).await;
+    what_was_unfollowed_can_be_followed_again(fixture).await;
 }
 
 /// The media type of a directory.
@@ -122,7 +134,7 @@ impl<'a> Law<'a> {
     }
 
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Page {
-        self.had("a listing", self.source.list(after, limit).await)
+        self.had("a listing", self.source.list(after, limit, &Context::default()).await)
     }
 
     /// Everything listed after `after`, page by page.
@@ -164,7 +176,7 @@ impl<'a> Law<'a> {
     }
 
     async fn templates(&self) -> Vec<UriTemplate> {
-        let templates = self.had("asking for templates", self.source.templates().await);
+        let templates = self.had("asking for templates", self.source.templates(&Context::default()).await);
         templates.templates.into_iter().map(|template| template.uri).collect()
     }
 
@@ -175,7 +187,13 @@ impl<'a> Law<'a> {
         typed: &str,
         known: &BTreeMap<String, String>,
     ) -> Completion {
-        let completion = self.source.complete(Partial { template, variable, typed, known }).await;
+        let completion = self
+            .source
+            .complete(
+                Partial { template, variable, typed, known, limit: Completion::LIMIT },
+                &Context::default(),
+            )
+            .await;
         self.had(format_args!("completing `{variable}` of `{template}` from `{typed}`"), completion)
     }
 }

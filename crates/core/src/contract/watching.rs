@@ -32,14 +32,15 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     }
 }
 
-struct Watched<'a> {
-    law: &'a Law<'a>,
-    fixture: &'a dyn Fixture,
-    changes: &'a mut BoxStream<'static, Change>,
+/// A watch, and the law that wants to hear of changes from it.
+pub(super) struct Watched<'a> {
+    pub(super) law: &'a Law<'a>,
+    pub(super) fixture: &'a dyn Fixture,
+    pub(super) changes: &'a mut BoxStream<'static, Change>,
 }
 
 impl Watched<'_> {
-    async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
+    pub(super) async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
         let mut others = Vec::new();
         let found = async {
             while let Some(change) = self.changes.next().await {

@@ -89,6 +89,20 @@ impl UriTemplate {
         expand::expand(&self.0.parts, variables)
     }
 
+    /// What every URI begins with that the template stands for with these variables and any values for the others:
+    /// the expansion up to the first variable that must have a value and has none.
+    pub fn prefix(&self, variables: &Variables) -> Prefix {
+        let lacks = |part: &Part| {
+            part.variables()
+                .iter()
+                .any(|variable| variables.value(&variable.name).is_none() && !self.may_lack(&variable.name))
+        };
+        match self.0.parts.iter().position(lacks) {
+            Some(at) => Prefix::Open(expand::expand(&self.0.parts[..at], variables)),
+            None => Prefix::Whole(self.expand(variables)),
+        }
+    }
+
     /// The variables with which this template stands for `uri`; `None` if there are none.
     ///
     /// Takes time in proportion to the length of the URI times the size of the template, whatever
@@ -126,6 +140,15 @@ impl UriTemplate {
     pub fn specificity(&self) -> Specificity {
         Specificity::of(&self.0.text, &self.0.pattern)
     }
+}
+
+/// What a template stands for when some of its variables have values; see [`UriTemplate::prefix`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// A whole URI.
+    Whole(String),
+    /// What a URI begins with.
+    Open(String),
 }
 
 impl PartialEq for UriTemplate {

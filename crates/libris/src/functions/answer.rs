@@ -174,25 +174,25 @@ impl<T: Serialize> IntoContents for Json<T> {
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// The values to offer; those that begin with `typed` where the function was not told what was typed.
-    fn into_completion(self, typed: Option<&str>) -> Result<Completion>;
+    /// The values to offer, at most `limit`; those that begin with `typed` where the function was not told what was typed.
+    fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 
 impl IntoCompletion for Completion {
-    fn into_completion(self, _typed: Option<&str>) -> Result<Completion> {
+    fn into_completion(self, _typed: Option<&str>, _limit: usize) -> Result<Completion> {
         Ok(self)
     }
 }
 
 impl<S: Into<String> + AsRef<str>> IntoCompletion for Vec<S> {
-    fn into_completion(self, typed: Option<&str>) -> Result<Completion> {
-        Ok(Completion::of(self, typed.unwrap_or_default()))
+    fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion> {
+        Ok(Completion::of(self, typed.unwrap_or_default(), limit))
     }
 }
 
 impl<T: IntoCompletion, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCompletion for Result<T, E> {
-    fn into_completion(self, typed: Option<&str>) -> Result<Completion> {
-        self.map_err(|error| ours(error, "complete the variable"))?.into_completion(typed)
+    fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion> {
+        self.map_err(|error| ours(error, "complete the variable"))?.into_completion(typed, limit)
     }
 }
 

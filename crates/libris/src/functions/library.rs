@@ -1,9 +1,9 @@
 //! Resources from closures and free functions, which may come and go.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Page, Partial, Result, Source, Templates, Uri, UriTemplate,
+    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Result, Source, Templates, Uri,
+    UriTemplate,
 };
 
 use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, Notifier, Request, Routes};
@@ -60,7 +61,7 @@ struct Shared {
 }
 
 type Function = Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
-type Completer = Arc<dyn Fn(&str) -> Result<Completion> + Send + Sync>;
+type Completer = Arc<dyn Fn(&str, usize) -> Result<Completion> + Send + Sync>;
 type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send + Sync>;
 
 /// A closure or function that makes resources: with a [`Request`] or without, `async` or not.
@@ -262,7 +263,8 @@ impl Handle {
         if !template.variables().any(|name| name == variable) {
             return Err(Error::invalid(format!("`{template}` has no variable `{variable}`")));
         }
-        let completer: Completer = Arc::new(move |typed| values(typed).into_completion(Some(typed)));
+        let completer: Completer =
+            Arc::new(move |typed, limit| values(typed).into_completion(Some(typed), limit));
         let mut shared = self.write();
         shared.completers.retain(|(of, name, _)| *of != template || name != variable);
         shared.completers.push((template, variable.to_owned(), completer));
@@ -308,7 +310,11 @@ impl Source for Libris {
         self.handle.read().routes.covers(uri)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        "functions".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let lists = self.handle.read().lists.clone();
         let mut listed = Vec::new();
         for (template, list) in lists {
@@ -321,28 +327,30 @@ impl Source for Libris {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let proof = self.handle.notifier.proof();
         let (function, request, mime) = self.handle.read().routes.ask(uri, context)?;
-        let contents = function(request, mime).await?;
-        let kept = self.kept_for(uri).is_some();
-        Ok(Contents { proof: kept.then_some(proof), ..contents })
+        let mut contents = function(request, mime).await?;
+        let time = self.handle.read().routes.kept_for(uri);
+        contents.freshness.proof = time.map(|_| proof);
+        contents.freshness.ttl = time.unwrap_or(contents.freshness.ttl);
+        Ok(contents)
     }
 
-    async fn templates(&self) -> Result<Templates> {
-        let proof = Some(self.handle.notifier.proof());
-        Ok(Templates { templates: self.handle.read().routes.templates(), proof })
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
+        let freshness = Freshness::proven(self.handle.notifier.proof());
+        Ok(Templates { templates: self.handle.read().routes.templates(), freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let completer = {
             let shared = self.handle.read();
             let mut all = shared.completers.iter();
             all.find(|(template, variable, _)| template == asked.template && variable == asked.variable)
                 .map(|(.., completer)| completer.clone())
         };
-        completer.map_or_else(|| Ok(Completion::default()), |completer| completer(asked.typed))
+        completer.map_or_else(|| Ok(Completion::default()), |completer| completer(asked.typed, asked.limit))
     }
 
-    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
-        self.handle.read().routes.kept_for(uri)
+    fn is_shared(&self, uri: &Uri) -> bool {
+        self.handle.read().routes.kept_for(uri).is_some()
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -235,7 +235,7 @@ impl<T: Clone> Routes<T> {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    /// See [`Source::kept_for`](crate::Source::kept_for).
+    /// For how long contents at `uri` are shared; `None` where they are not.
     pub fn kept_for(&self, uri: &Uri) -> Option<Duration> {
         self.find(uri)?.0.described.kept
     }
@@ -299,7 +299,7 @@ impl<T: Clone> Routes<T> {
             }
         }
         let more = found.len() > limit;
-        Page { resources: found.into_values().take(limit).collect(), more, proof: None }
+        Page { resources: found.into_values().take(limit).collect(), more, ..Page::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory that subscriptions use, accounted for each client and for all of them.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::sparse;
@@ -18,8 +18,8 @@ pub(super) const TEXT: usize = 320;
 /// Whose budget a listener uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Client {
-    /// All listeners of one IPv4 address or one IPv6 /64 network share a budget.
-    Address(IpAddr),
+    /// All listeners of one client share a budget.
+    Known(libris_core::Client),
     /// The listener has a budget of its own.
     Listener(u64),
 }
@@ -27,14 +27,7 @@ pub(super) enum Client {
 impl Client {
     /// The client at `address`; without an address, the listener of this number is a client of its own.
     pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
-        match address.map(|address| address.to_canonical()) {
-            None => Self::Listener(listener),
-            // One host commonly has all addresses of a /64 network to choose from.
-            Some(IpAddr::V6(address)) => {
-                Self::Address(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into())
-            }
-            Some(address) => Self::Address(address),
-        }
+        address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
     }
 }
 

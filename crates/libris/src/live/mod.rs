@@ -26,7 +26,9 @@ use self::budget::OverBudget;
 use self::owed::Owed;
 use self::registry::{Refusal, Registry};
 use self::watch::WatchState;
+use crate::rights::Operation;
 use crate::server::explain;
+use crate::view::View;
 
 /// How changes are told.
 #[derive(Clone, Debug)]
@@ -93,19 +95,30 @@ impl Hub {
         Self { shared: Arc::new(Shared { source, config, watch: Mutex::default(), registry, follow }) }
     }
 
-    /// A new listener. Listeners of one `client` address share a budget for their subscriptions; one
-    /// without an address has a budget of its own.
-    pub(crate) fn listener_for(&self, client: Option<IpAddr>) -> Result<Arc<dyn Listener>, Failure> {
+    /// A new listener, which hears of what `view` shows. Listeners of one `client` address share a budget for their
+    /// subscriptions; one without an address has a budget of its own.
+    pub(crate) fn listener_for(
+        &self,
+        view: Arc<View>,
+        client: Option<IpAddr>,
+    ) -> Result<Arc<dyn Listener>, Failure> {
         // Both are held, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
         let mut registry = lock(&self.shared.registry);
         if registry.listeners() >= self.shared.config.listeners {
             return Err(internal("there are too many listeners; try again later".to_owned()));
         }
-        let (number, owed) = registry.join(client);
-        let since = watch.is_running().then_some(registry.list_generation());
+        let (number, owed) = registry.join(view.clone(), client);
+        if !watch.is_running() {
+            registry.miss_list(number);
+        }
         let shared = self.shared.clone();
-        Ok(Arc::new(Subscriber { shared, number, owed, since, listed: AtomicBool::new(false) }))
+        Ok(Arc::new(Subscriber { shared, view, number, owed, listed: AtomicBool::new(false) }))
+    }
+
+    /// Tells listeners whose rights have changed that their list has.
+    pub(crate) fn rights_changed(&self) {
+        lock(&self.shared.registry).tell_changed_rights();
     }
 
     /// The numbers of listeners, subscriptions, their bytes, and watches, for the metrics.
@@ -141,10 +154,9 @@ impl Shared {
 /// A client's session or stream, which hears of changes.
 struct Subscriber {
     shared: Arc<Shared>,
+    view: Arc<View>,
     number: u64,
     owed: Arc<Owed>,
-    /// The generation of the list when it began to listen; `None` if there was no watch then.
-    since: Option<u64>,
     /// Whether the client has listed resources.
     listed: AtomicBool,
 }
@@ -154,9 +166,8 @@ impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
         self.shared.watched().await.map_err(explain)?;
         let mut registry = lock(&self.shared.registry);
-        let first = registry.follow_list(self.number);
-        let is_current = self.since == Some(registry.list_generation());
-        if first && self.listed.load(Ordering::SeqCst) && !is_current {
+        let missed = registry.follow_list(self.number);
+        if missed && self.listed.load(Ordering::SeqCst) {
             self.owed.put(News::List);
         }
         Ok(())
@@ -168,7 +179,7 @@ impl Listener for Subscriber {
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(explain)?;
-        if self.shared.source.covers(&uri).is_none() {
+        if !self.view.now().allows(Operation::Subscribe, &uri) || self.shared.source.covers(&uri).is_none() {
             return Err(explain(Error::NotFound(uri)));
         }
         // In this order a subscription is either in force or not there, even if the client gives up.
@@ -190,7 +201,19 @@ impl Listener for Subscriber {
     }
 
     async fn next(&self) -> News {
-        self.owed.next().await
+        loop {
+            let news = self.owed.next().await;
+            // Rights may have been taken away since the subscription, or since the change.
+            let is_visible = match &news {
+                News::List => true,
+                News::Updated(name) => {
+                    Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
+                }
+            };
+            if is_visible {
+                return news;
+            }
+        }
     }
 
     fn owe(&self, news: News) {

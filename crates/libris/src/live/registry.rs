@@ -11,6 +11,7 @@ use libris_wire::News;
 use super::budget::{Budget, Client, OverBudget};
 use super::owed::Owed;
 use super::{Live, sparse};
+use crate::view::View;
 
 /// All listeners and their subscriptions.
 pub(super) struct Registry {
@@ -19,18 +20,34 @@ pub(super) struct Registry {
     subjects: HashMap<Uri, HashSet<Subscription>>,
     /// The subjects that have changed in the current debounce window; each has subscribers.
     changed: HashSet<Uri>,
-    /// The listeners that want `list_changed`, and how many times it was sent.
+    /// The listeners that want `list_changed`.
     list_followers: HashSet<u64>,
-    list_generation: u64,
+    /// The classes of rights that listeners have, with a view of each and how many have them.
+    classes: HashMap<u64, (Arc<View>, usize)>,
     budget: Budget,
 }
 
 /// A listener.
 struct Member {
     client: Client,
+    view: Arc<View>,
+    /// The class of its rights.
+    class: u64,
+    /// Whether its list may have changed since it joined, and it does not follow the list yet.
+    missed_list: bool,
     owed: Arc<Owed>,
     /// The subject of each subscription, by the URI as the client wrote it.
     subscriptions: HashMap<Arc<str>, Uri>,
+}
+
+impl Member {
+    /// Tells it that its list has changed, now or once it follows the list.
+    fn tell_list(&mut self, follows: bool) {
+        match follows {
+            true => self.owed.put(News::List),
+            false => self.missed_list = true,
+        }
+    }
 }
 
 /// A subscription of one subject.
@@ -58,18 +75,28 @@ impl Registry {
             subjects: HashMap::new(),
             changed: HashSet::new(),
             list_followers: HashSet::new(),
-            list_generation: 0,
+            classes: HashMap::new(),
             budget: Budget::new(config.subscription_bytes, config.client_subscription_bytes),
         }
     }
 
     /// Adds a listener of the client at `address`.
-    pub(super) fn join(&mut self, address: Option<IpAddr>) -> (u64, Arc<Owed>) {
+    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<Owed>) {
         self.last += 1;
         let listener = self.last;
         let owed = Arc::<Owed>::default();
         let client = Client::new(address, listener);
-        self.members.insert(listener, Member { client, owed: owed.clone(), subscriptions: HashMap::new() });
+        let class = view.now().rights().class();
+        self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
+        let member = Member {
+            client,
+            class,
+            view,
+            missed_list: false,
+            owed: owed.clone(),
+            subscriptions: HashMap::new(),
+        };
+        self.members.insert(listener, member);
         (listener, owed)
     }
 
@@ -88,7 +115,14 @@ impl Registry {
             return ControlFlow::Continue(deserted);
         }
         self.list_followers.remove(&listener);
-        self.members.remove(&listener);
+        if let Some(member) = self.members.remove(&listener)
+            && let Some((_, count)) = self.classes.get_mut(&member.class)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.classes.remove(&member.class);
+            }
+        }
         ControlFlow::Break(deserted)
     }
 
@@ -104,13 +138,18 @@ impl Registry {
         self.budget.bytes()
     }
 
-    pub(super) fn list_generation(&self) -> u64 {
-        self.list_generation
+    /// Records that the list of this listener may have changed before it is watched.
+    pub(super) fn miss_list(&mut self, listener: u64) {
+        if let Some(member) = self.members.get_mut(&listener) {
+            member.missed_list = true;
+        }
     }
 
-    /// Sends `list_changed` to this listener from now on; whether it did not before.
+    /// Sends `list_changed` to this listener from now on; whether it has missed one since it joined.
     pub(super) fn follow_list(&mut self, listener: u64) -> bool {
-        self.list_followers.insert(listener)
+        let first = self.list_followers.insert(listener);
+        let member = self.members.get_mut(&listener);
+        first && member.is_some_and(|member| std::mem::take(&mut member.missed_list))
     }
 
     /// Adds a subscription, at most `most` for each listener. Gives its subject, or `None` where the
@@ -211,11 +250,29 @@ impl Registry {
         }
     }
 
-    /// Puts `list_changed` into the sets of all who want it.
-    pub(super) fn tell_list(&mut self) {
-        self.list_generation += 1;
-        for member in self.list_followers.iter().filter_map(|listener| self.members.get(listener)) {
-            member.owed.put(News::List);
+    /// A view of each class of rights that listeners have.
+    pub(super) fn classes(&self) -> Vec<(u64, Arc<View>)> {
+        self.classes.iter().map(|(class, (view, _))| (*class, view.clone())).collect()
+    }
+
+    /// Puts `list_changed` into the sets of all who want it and have rights of one of these classes, or of any.
+    pub(super) fn tell_list(&mut self, classes: Option<&HashSet<u64>>) {
+        for (listener, member) in &mut self.members {
+            if classes.is_none_or(|classes| classes.contains(&member.class)) {
+                member.tell_list(self.list_followers.contains(listener));
+            }
+        }
+    }
+
+    /// The same for listeners whose rights have changed.
+    pub(super) fn tell_changed_rights(&mut self) {
+        self.classes.clear();
+        for (listener, member) in &mut self.members {
+            let class = member.view.now().rights().class();
+            self.classes.entry(class).or_insert_with(|| (member.view.clone(), 0)).1 += 1;
+            if std::mem::replace(&mut member.class, class) != class {
+                member.tell_list(self.list_followers.contains(listener));
+            }
         }
     }
 

@@ -1,16 +1,18 @@
 //! The one watch of a hub: opened for all listeners at once, debounced, and ended when all have left.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{FutureExt as _, Shared as SharedFuture};
 use futures_util::stream::BoxStream;
-use libris_core::{Change, Error, Result};
+use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
 use super::{BATCH, Shared, lock};
+use crate::rights::Operation;
 
 /// How long a request waits for the watch to open. The watch goes on opening for the next request.
 const OPENING: Duration = Duration::from_secs(10);
@@ -134,23 +136,41 @@ impl Shared {
         }
     }
 
+    /// Records for which classes of rights the list has changed with this resource; whether there are any.
+    fn is_listed(&self, pending: &mut Pending, uri: &Uri) -> bool {
+        let Some(told) = &mut pending.classes else { return true };
+        let mut is_listed = false;
+        for (class, view) in lock(&self.registry).classes() {
+            if told.contains(&class) || view.now().allows(Operation::List, uri) {
+                told.insert(class);
+                is_listed = true;
+            }
+        }
+        is_listed
+    }
+
     /// Records a change that somebody may have subscribed to.
     fn gather(&self, pending: &mut Pending, change: Change) {
         let due = Instant::now() + self.config.window;
         let uri = match change {
-            Change::Described(_) => {
-                pending.described.get_or_insert(due);
-                pending.rested = due + REST;
+            Change::Described(uri) => {
+                if self.is_listed(pending, &uri) {
+                    pending.described.get_or_insert(due);
+                    pending.rested = due + REST;
+                }
                 return;
             }
             Change::Added(uri) | Change::Removed(uri) => {
-                pending.list.get_or_insert(due);
-                pending.rested = due + REST;
+                if self.is_listed(pending, &uri) {
+                    pending.list.get_or_insert(due);
+                    pending.rested = due + REST;
+                }
                 uri
             }
             Change::Updated(uri) => uri,
             _ => {
                 pending.list.get_or_insert(due);
+                pending.classes = None;
                 pending.updates.get_or_insert(due);
                 let subjects = {
                     let mut registry = lock(&self.registry);
@@ -192,7 +212,13 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
 /// Notifies listeners of changes until all have left.
 async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
     let shared = task.shared.clone();
-    let mut pending = Pending { list: None, described: None, rested: Instant::now(), updates: None };
+    let mut pending = Pending {
+        list: None,
+        described: None,
+        classes: Some(HashSet::new()),
+        rested: Instant::now(),
+        updates: None,
+    };
     let mut pace = Pace { pause: shared.config.window, last: None };
     let mut desertion = Desertion::new();
     loop {
@@ -205,7 +231,8 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
                     pending.list = None;
                     pending.described = None;
                     pace.tick(now, shared.config.window);
-                    lock(&shared.registry).tell_list();
+                    let classes = pending.classes.replace(HashSet::new());
+                    lock(&shared.registry).tell_list(classes.as_ref());
                 }
                 if pending.updates.is_some_and(|due| due <= now) {
                     pending.updates = None;
@@ -216,7 +243,7 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
                 None => {
                     task.set(WatchState::Stopped);
                     // A watch that ended by itself may have missed anything.
-                    lock(&shared.registry).tell_list();
+                    lock(&shared.registry).tell_list(None);
                     lock(&shared.registry).change_all();
                     return shared.tell_changed().await;
                 }
@@ -233,6 +260,8 @@ struct Pending {
     list: Option<Instant>,
     /// The list has other descriptions of the same resources.
     described: Option<Instant>,
+    /// The classes of rights whose lists have changed; `None` for all of them.
+    classes: Option<HashSet<u64>>,
     /// When the list will have rested, unless it changes again.
     rested: Instant,
     /// Subscribed resources have changed.

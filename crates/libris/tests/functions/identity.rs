@@ -4,7 +4,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
-use libris::{Identity, Result};
+use libris::uri_template::Specificity;
+use libris::{Identity, Result, Uri};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -15,6 +16,21 @@ impl Private {
     #[resource("private://diary")]
     fn diary(&self, who: Identity) -> Result<String> {
         Ok(format!("the diary of {}", who.name()))
+    }
+
+    #[resource("private://notes/{id}")]
+    fn note(&self, id: &str) -> String {
+        id.to_owned()
+    }
+
+    #[list("private://notes/{id}")]
+    fn notes(&self, who: Option<&Identity>) -> Vec<String> {
+        who.map(|who| format!("note-of-{}", who.name())).into_iter().collect()
+    }
+
+    #[complete("private://notes/{id}", id)]
+    async fn ids(&self, typed: &str, context: &libris::Context) -> Vec<String> {
+        context.identity().map(|who| format!("{typed}{}", who.name())).into_iter().collect()
     }
 
     #[resource("private://door")]
@@ -43,7 +59,7 @@ impl Guarded {
         match who.name() {
             "Ada" => {
                 let contents = self.0.read(uri, context).await?;
-                Ok(libris::Contents { proof: Some(libris::Proof::always()), ..contents })
+                Ok(contents.with_freshness(libris::Freshness::proven(libris::Proof::always())))
             }
             _ => Err(libris::Error::Denied(uri.clone())),
         }
@@ -53,7 +69,55 @@ impl Guarded {
     fn greeting(&self, who: Option<&Identity>, uri: &libris::Uri) -> libris::Contents {
         let name = who.map_or("stranger", |who| who.name());
         let content = libris::Content::text(uri.clone(), "text/plain", format!("hello {name}"));
-        libris::Contents { proof: Some(libris::Proof::always()), ..content.into() }
+        libris::Contents::from(content).with_freshness(libris::Freshness::proven(libris::Proof::always()))
+    }
+}
+
+/// Everything in it is for whoever asks, and is proven to stay so.
+struct ByName;
+
+impl ByName {
+    fn name(context: &libris::Context) -> &str {
+        context.identity().map_or("nobody", Identity::name)
+    }
+
+    fn proven() -> libris::Freshness {
+        libris::Freshness::proven(libris::Proof::always())
+    }
+}
+
+#[async_trait::async_trait]
+impl libris::Source for ByName {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == "by").then_some(Specificity::EXACT)
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, context: &libris::Context) -> Result<libris::Page> {
+        let resource =
+            libris::Resource::new(Uri::parse("by://name")?, format!("list of {}", Self::name(context)));
+        Ok(libris::Page { resources: vec![resource], freshness: Self::proven(), ..libris::Page::default() })
+    }
+
+    async fn templates(&self, context: &libris::Context) -> Result<libris::Templates> {
+        let name = format!("templates of {}", Self::name(context));
+        let template = libris::Template::new(libris::UriTemplate::parse("by://{name}")?, name);
+        let templates = libris::Templates::from(vec![template]);
+        Ok(libris::Templates { freshness: Self::proven(), ..templates })
+    }
+
+    async fn read(&self, uri: &Uri, context: &libris::Context) -> Result<libris::Contents> {
+        let text = format!("contents of {}", Self::name(context));
+        let contents = libris::Contents::from(libris::Content::text(uri.clone(), "text/plain", text));
+        Ok(contents.with_freshness(Self::proven()))
+    }
+
+    async fn complete(
+        &self,
+        _: libris::Partial<'_>,
+        context: &libris::Context,
+    ) -> Result<libris::Completion> {
+        let values = [format!("completion of {}", Self::name(context))];
+        Ok(libris::Completion::of(values, "", 1))
     }
 }
 
@@ -70,14 +134,25 @@ async fn identify(mut request: Request, next: Next) -> Response {
 }
 
 async fn ask(address: std::net::SocketAddr, name: Option<&str>, uri: &str) -> String {
+    let asked = format!(r#""uri":"{uri}","#);
+    send(address, name, "resources/read", &asked, &format!("Mcp-Name: {uri}\r\n")).await
+}
+
+async fn send(
+    address: std::net::SocketAddr,
+    name: Option<&str>,
+    method: &str,
+    params: &str,
+    header: &str,
+) -> String {
     let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"{uri}","_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"t","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{{"name":"t","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
     );
     let name = name.map(|name| format!("X-Name: {name}\r\n")).unwrap_or_default();
     let head = format!(
         "POST /api/mcp HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n\
-         Mcp-Method: resources/read\r\nMcp-Name: {uri}\r\n{name}Content-Length: {}\r\n\r\n",
+         Mcp-Method: {method}\r\n{header}{name}Content-Length: {}\r\n\r\n",
         body.len()
     );
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -116,5 +191,47 @@ async fn functions_see_who_asks_through_a_router() {
             let answer = ask(address, name, uri).await;
             assert!(answer.contains(expected), "{name:?} {uri}: {answer}");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_is_made_for_one_caller_is_not_given_to_another() {
+    let app = Router::new().nest("/api", libris::serve(ByName).router()).layer(from_fn(identify));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let reference =
+        r#""ref":{"type":"ref/resource","uri":"by://{name}"},"argument":{"name":"name","value":""},"#;
+    for (method, params, header, made) in [
+        ("resources/list", "", "", "list"),
+        ("resources/templates/list", "", "", "templates"),
+        ("resources/read", r#""uri":"by://name","#, "Mcp-Name: by://name\r\n", "contents"),
+        ("completion/complete", reference, "", "completion"),
+    ] {
+        // The first must not make it for the others, and neither must nobody.
+        for name in [Some("Ada"), Some("Grace"), None, Some("Ada")] {
+            let answer = send(address, name, method, params, header).await;
+            let expected = format!("{made} of {}", name.unwrap_or("nobody"));
+            assert!(answer.contains(&expected), "{name:?} {method}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_and_completions_of_functions_see_who_asks() {
+    use libris::Source as _;
+    let template = libris::UriTemplate::parse("private://notes/{id}").unwrap();
+    let known = std::collections::BTreeMap::new();
+    let partial =
+        libris::Partial { template: &template, variable: "id", typed: "A", known: &known, limit: 100 };
+    for (name, note, value) in
+        [(Some("Ada"), Some("private://notes/note-of-Ada"), Some("AAda")), (None, None, None)]
+    {
+        let context = libris::Context::default().with_identity(name.map(Identity::new));
+        let listed = Private.list(None, 100, &context).await.unwrap().resources;
+        let found = listed.iter().map(|resource| resource.uri.as_str()).find(|uri| uri.contains("note-of"));
+        assert_eq!(found, note);
+        let values = Private.complete(partial, &context).await.unwrap().values;
+        assert_eq!(values.first().map(String::as_str), value);
     }
 }

@@ -127,7 +127,7 @@ async fn the_hint_tells_what_is_left() {
     let context = Context::default();
     let ttl = async || {
         let contents = catalog.read(&uri("slow://kept/7"), &context).await.unwrap();
-        contents.cache.unwrap().ttl
+        contents.freshness.ttl
     };
     let (first, second) = (ttl().await, ttl().await);
     assert!(second < first && first <= Duration::from_secs(300) && second > Duration::from_secs(200));
@@ -173,10 +173,30 @@ async fn whoever_was_told_of_a_change_reads_what_is_new() {
 }
 
 #[tokio::test]
+async fn what_is_shared_is_made_for_nobody_in_particular() {
+    let described = libris::Described::new("a://who").cache(Duration::from_secs(3600));
+    let library = libris::Libris::new().resource(described, |request: libris::Request| {
+        request.context().identity().map_or("nobody", |_| "somebody").to_owned()
+    });
+    let catalog = Catalog::new(vec![Arc::new(library)]);
+    let ada = Context::default().with_identity(Some(libris::Identity::new("ada")));
+    let grace = Context::default().with_identity(Some(libris::Identity::new("grace")));
+    for context in [ada, grace, Context::default()] {
+        let contents = catalog.read(&uri("a://who"), &context).await.unwrap();
+        assert_eq!(contents.parts[0].body, libris::Body::Text("nobody".into()));
+        assert!(!context.identity_was_used(), "what is shared may be cached for everybody");
+    }
+}
+
+#[tokio::test]
 async fn for_ever_is_long_enough() {
     let described = libris::Described::new("a://b").cache(Duration::MAX);
-    let catalog = Catalog::new(vec![Arc::new(libris::Libris::new().resource(described, || "b"))]);
-    assert_eq!(text(&catalog, "a://b").await, "b");
+    let runs = AtomicUsize::new(0);
+    let count = move || runs.fetch_add(1, Ordering::SeqCst).to_string();
+    let catalog = Catalog::new(vec![Arc::new(libris::Libris::new().resource(described, count))]);
+    for _ in 0..2 {
+        assert_eq!(text(&catalog, "a://b").await, "0");
+    }
 }
 
 #[tokio::test]
@@ -192,4 +212,58 @@ async fn what_is_kept_is_of_its_source() {
     assert_eq!(text(&catalog, "a://b").await, "second");
     there.store(true, Ordering::SeqCst);
     assert_eq!(text(&catalog, "a://b").await, "first");
+}
+
+/// Lists nothing, as fresh as it is told to be.
+struct Fresh(libris::Freshness);
+
+#[async_trait::async_trait]
+impl Source for Fresh {
+    fn covers(&self, _: &libris::Uri) -> Option<libris::uri_template::Specificity> {
+        None
+    }
+
+    async fn list(&self, _: Option<&libris::Uri>, _: usize, _: &Context) -> Result<libris::Page> {
+        Ok(libris::Page { freshness: self.0.clone(), ..libris::Page::default() })
+    }
+
+    async fn read(&self, uri: &libris::Uri, _: &Context) -> Result<libris::Contents> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    async fn templates(&self, _: &Context) -> Result<libris::Templates> {
+        Ok(libris::Templates { freshness: self.0.clone(), ..libris::Templates::default() })
+    }
+}
+
+#[tokio::test]
+async fn what_is_joined_is_as_fresh_as_the_stalest() {
+    use libris::{Freshness, Proof, Scope};
+    let second = Duration::from_secs(1);
+    let fresh = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(Scope::Public);
+    let brief = fresh.clone().with_ttl(second);
+    let private = fresh.clone().with_scope(Scope::Private);
+    let unproven = Freshness { proof: None, ..fresh.clone() };
+    let ended = fresh.clone().and_proof(Some(Proof::new(|| false)));
+    for (other, ttl, scope, holds) in [
+        (fresh.clone(), second * 2, Scope::Public, Some(true)),
+        (brief, second, Scope::Public, Some(true)),
+        (private, second * 2, Scope::Private, Some(true)),
+        (unproven, second * 2, Scope::Public, None),
+        (ended, second * 2, Scope::Public, Some(false)),
+    ] {
+        for both in [[fresh.clone(), other.clone()], [other.clone(), fresh.clone()]] {
+            let catalog = Catalog::new(both.into_iter().map(|one| Arc::new(Fresh(one)) as _).collect());
+            let context = Context::default();
+            let listed = catalog.list(None, 10, &context).await.unwrap().freshness;
+            let templates = catalog.templates(&context).await.unwrap().freshness;
+            for freshness in [&listed, &templates] {
+                let proof = freshness.proof.as_ref().map(Proof::holds);
+                assert_eq!((freshness.ttl, freshness.scope, proof), (ttl, scope, holds));
+            }
+            catalog.replace(Vec::new());
+            let ended = |freshness: libris::Freshness| freshness.proof.is_none_or(|proof| !proof.holds());
+            assert!(ended(listed) && ended(templates), "other sources list otherwise");
+        }
+    }
 }

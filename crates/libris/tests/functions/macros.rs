@@ -193,7 +193,7 @@ async fn variables_are_parsed() {
 #[tokio::test]
 async fn what_is_said_is_shown() {
     let source = everything();
-    let page = source.list(None, 1000).await.unwrap();
+    let page = source.list(None, 1000, &Context::default()).await.unwrap();
     let find = |name: &str| page.resources.iter().find(|resource| resource.name == name).unwrap();
     let string = find("string");
     assert_eq!(string.title.as_deref(), Some("A string"));
@@ -206,7 +206,7 @@ async fn what_is_said_is_shown() {
     assert_eq!(named.icons[0].src, "https://example.org/i.png");
     let two = page.resources.iter().find(|resource| resource.title.as_deref() == Some("Two")).unwrap();
     assert_eq!((two.uri.as_str(), two.size), ("all://once/2/a/b", Some(5)));
-    let templates = source.templates().await.unwrap().templates;
+    let templates = source.templates(&Context::default()).await.unwrap().templates;
     let names: Vec<_> = templates.iter().map(|template| template.name.as_str()).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     assert!(names.contains(&"once"));
@@ -221,7 +221,12 @@ async fn variables_are_completed() {
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
         let template = UriTemplate::parse(template).unwrap();
         let known = known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        source.complete(Partial { template: &template, variable, typed, known: &known }).await
+        source
+            .complete(
+                Partial { template: &template, variable, typed, known: &known, limit: 100 },
+                &Context::default(),
+            )
+            .await
     };
     let once = "all://once/{number}/{+path}";
     assert_eq!(complete(once, "number", "25", &[]).await.unwrap().values.len(), 7);
@@ -323,8 +328,9 @@ async fn odd_ones_are_read_and_listed() {
     assert_eq!(refused(&Odd, "error://found").await, "not found");
     assert_eq!(refused(&Odd, "error://other").await, "could not read the resource");
     let template = UriTemplate::parse("keyword://{type}").unwrap();
-    let partial = Partial { template: &template, variable: "type", typed: "", known: &BTreeMap::new() };
-    assert_eq!(Odd.complete(partial).await.unwrap().values, ["a"]);
+    let partial =
+        Partial { template: &template, variable: "type", typed: "", known: &BTreeMap::new(), limit: 100 };
+    assert_eq!(Odd.complete(partial, &Context::default()).await.unwrap().values, ["a"]);
     let odd = refused(&Odd, "path:///at/%1b%5B31m%E2%80%AE").await;
     assert!(odd.starts_with("`path` cannot be `\\u{1b}[31m\\u{202e}`"), "{odd}");
 }

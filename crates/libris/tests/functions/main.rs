@@ -38,7 +38,7 @@ async fn refused(source: &dyn Source, at: &str) -> String {
 }
 
 async fn listed(source: &dyn Source) -> Vec<String> {
-    let page = source.list(None, 1000).await.unwrap();
+    let page = source.list(None, 1000, &Context::default()).await.unwrap();
     assert!(!page.more);
     page.resources.into_iter().map(|resource| resource.uri.to_string()).collect()
 }

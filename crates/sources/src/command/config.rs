@@ -48,7 +48,7 @@ pub struct Config {
     /// Further variables of the environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// How long the program may take, the wait for its turn included.
+    /// How long the program may run. The wait for its turn does not count; it ends after a minute.
     #[serde(default = "ten_seconds", deserialize_with = "crate::duration::parse")]
     pub timeout: Duration,
     /// The most bytes that are read of what it prints. At most 1 GiB.

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Error, Result, Uri, UriTemplate};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, timeout_at};
+use libris_core::{Budget, Client, Context, Error, Lease, Result, Uri, UriTemplate};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::argument::{Argument, Rule};
 use super::complete::Offer;
@@ -27,28 +27,27 @@ const PARTS: [&str; 2] = ["lines", "bytes"];
 /// The shortest time between two runs that look for changes.
 const OFTEN: Duration = Duration::from_secs(1);
 
-/// The most processes that all commands together run at once, and the most bytes that may be taken of their outputs.
+/// The most processes that all commands together run at once.
 const PROCESSES: usize = 256;
-const OUTPUTS: u64 = 512 << 20;
 
-/// The bytes that one permit for outputs stands for.
-const BLOCK: u64 = 64 << 10;
-
-/// How many runs of all commands may wait for their turn.
+/// How many runs of all commands may wait for their turn, and for how long one does. What the program itself may take
+/// begins with its start.
 const QUEUE: usize = 1024;
+const QUEUED: Duration = Duration::from_secs(60);
 
-/// What all commands of a configuration share.
+/// The most bytes that may be taken at once of what programs print to complete something.
+const VALUES: usize = 16 << 20;
+
+/// What all commands of a configuration share, each client within its share.
 pub(super) struct Room {
-    processes: Arc<Semaphore>,
-    outputs: Arc<Semaphore>,
-    queue: Semaphore,
+    processes: Arc<Budget>,
+    values: Arc<Budget>,
+    queue: Arc<Budget>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        let semaphore = |permits| Arc::new(Semaphore::new(permits));
-        let (processes, outputs) = (semaphore(PROCESSES), semaphore((OUTPUTS / BLOCK) as usize));
-        Self { processes, outputs, queue: Semaphore::new(QUEUE) }
+        Self { processes: Budget::new(PROCESSES), values: Budget::new(VALUES), queue: Budget::new(QUEUE) }
     }
 }
 
@@ -60,8 +59,10 @@ pub(super) struct Entry {
     pub(super) offers: BTreeMap<String, Offer>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    turns: Arc<Semaphore>,
+    turns: Arc<Budget>,
     room: Arc<Room>,
+    /// How many bytes of an output to reserve memory for before the program starts.
+    expected: Expected,
     /// How often the output was seen to be another.
     pub(super) changes: AtomicU64,
     /// What tells the last outputs that somebody read from others, where it is watched.
@@ -160,8 +161,9 @@ impl Entry {
             offers,
             folder,
             environment: environment(&config),
-            turns: Arc::new(Semaphore::new(config.concurrent)),
+            turns: Budget::new(config.concurrent),
             room,
+            expected: Expected::default(),
             changes: AtomicU64::new(0),
             given: Mutex::default(),
             followed: watch::Sender::default(),
@@ -247,9 +249,17 @@ impl Entry {
         uri: &Uri,
         variables: &Variables,
         part: Option<Range>,
+        context: &Context,
     ) -> Result<Output> {
-        let take = Take::new(part, self.config.max_size);
-        self.judge(uri, self.run(&self.line, self.arguments(variables)?, take).await?)
+        let arguments = self.arguments(variables)?;
+        let turn = self.turn(context.client()).await?;
+        // Before the program runs, since it must not run again because of memory.
+        let reserved = self.expected.bytes(self.config.max_size);
+        context.reserve(reserved)?;
+        let take = Take::new(part, self.config.max_size).within(context.clone(), reserved);
+        let ran = self.run(&self.line, arguments, take, turn).await?;
+        self.expected.update(ran.reserved);
+        self.judge(uri, ran)
     }
 
     /// What tells all that is printed for a URI from other outputs.
@@ -260,10 +270,12 @@ impl Entry {
         };
         // A change anywhere may be one of some part. What has no parts cannot be read when it is too large.
         let take = match PARTS.iter().any(|name| self.is_part(name)) {
-            true => Take::nothing(),
-            false => Take::new(None, self.config.max_size),
+            true => Take::nothing(u64::MAX),
+            false => Take::nothing(self.config.max_size),
         };
-        let ran = self.run(&self.line, self.arguments(&variables)?, take).await?;
+        let arguments = self.arguments(&variables)?;
+        let turn = self.turn(Client::default()).await?;
+        let ran = self.run(&self.line, arguments, take, turn).await?;
         self.judge(uri, ran).map(|output| output.digest)
     }
 
@@ -283,9 +295,15 @@ impl Entry {
     /// What a program of a completion prints.
     pub(super) async fn print(&self, line: &Line) -> Result<Vec<u8>> {
         let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
+        let arguments = arguments.collect::<Result<_>>()?;
+        let turn = self.turn(Client::default()).await?;
+        let bytes = usize::try_from(self.config.max_size).unwrap_or(usize::MAX);
+        let _memory = within_queue(self.room.values.take(Client::default(), bytes)).await?;
         let take = Take::new(None, self.config.max_size);
-        match self.run(line, arguments.collect::<Result<_>>()?, take).await? {
-            Ran { taken: Taken::Part(printed), ending: Ending::Exited(status), .. } if status.success() => {
+        match self.run(line, arguments, take, turn).await? {
+            Ran { taken: Ok(Taken::Part(printed)), ending: Ending::Exited(status), .. }
+                if status.success() =>
+            {
                 Ok(printed)
             }
             Ran { said, .. } => {
@@ -295,33 +313,27 @@ impl Entry {
         }
     }
 
-    async fn run(&self, line: &Line, arguments: Vec<String>, take: Take) -> Result<Ran> {
-        let deadline = Instant::now() + self.config.timeout;
-        let permits = match timeout_at(deadline, self.turn()).await {
-            Ok(Some(permits)) => permits,
-            _ => return Err(Error::Unavailable("the command is busy: try again later".into())),
-        };
+    async fn run(&self, line: &Line, arguments: Vec<String>, take: Take, turn: Turn) -> Result<Ran> {
         let order = Order {
             program: line.program.clone(),
             arguments,
             folder: self.folder.clone(),
             environment: self.environment.clone(),
-            deadline,
-            permits,
+            timeout: self.config.timeout,
+            turn,
         };
         process::run(order, take).await.map_err(|cause| Error::failed("run the command", cause))
     }
 
-    /// Waits until this command may run, and there is room for what it prints; `None` where too many wait.
-    async fn turn(&self) -> Option<Vec<OwnedSemaphorePermit>> {
-        let Room { processes, outputs, queue } = &*self.room;
-        let _waiting = queue.try_acquire().ok()?;
-        // Its own first, so that a command that is asked for much takes no room from others while it waits.
-        let turn = self.turns.clone().acquire_owned().await.ok()?;
-        let process = processes.clone().acquire_owned().await.ok()?;
-        let blocks = self.config.max_size.clamp(1, OUTPUTS).div_ceil(BLOCK) as u32;
-        let output = outputs.clone().acquire_many_owned(blocks).await.ok()?;
-        Some(vec![turn, process, output])
+    /// Waits until this client may run the command.
+    async fn turn(&self, client: Client) -> Result<Turn> {
+        let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
+        within_queue(async {
+            // Its own first, so that a command that is asked for much takes no process from others while it waits.
+            let turn = self.turns.take(client, 1).await?;
+            Some([turn, self.room.processes.take(client, 1).await?])
+        })
+        .await
     }
 
     /// Whether this may be the value of a variable.
@@ -330,7 +342,7 @@ impl Entry {
     }
 
     fn judge(&self, uri: &Uri, ran: Ran) -> Result<Output> {
-        let Ran { head, taken, digest, ending, said } = ran;
+        let Ran { head, taken, digest, ending, said, .. } = ran;
         let said = said.trim_end();
         let (code, meaning) = match ending {
             Ending::Enough => (None, Some(Meaning::Ok)),
@@ -350,7 +362,7 @@ impl Entry {
                 if !said.is_empty() {
                     tracing::debug!(%uri, ?said, "a command said something on standard error");
                 }
-                Ok(Output { data: self.part_of(uri, taken)?, head, digest })
+                Ok(Output { data: self.part_of(uri, taken?)?, head, digest })
             }
             Some(meaning) => {
                 tracing::debug!(%uri, ?code, ?said, "a command gave nothing");
@@ -403,6 +415,38 @@ impl Entry {
     /// Notes that the output is another now.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// The right to run a command, held until no process of it is left: one of its own turns, and one of all processes.
+pub(super) type Turn = [Lease; 2];
+
+fn busy() -> Error {
+    Error::Unavailable("the command is busy: try again later".into())
+}
+
+/// What is waited for in a queue, for as long as a run waits there.
+async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
+    timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
+}
+
+/// How large outputs are, as far as the last ones tell. A run reserves that much before it starts, and waits for it; one
+/// that needs more when it runs fails where there is no memory.
+#[derive(Default)]
+struct Expected(AtomicU64);
+
+impl Expected {
+    /// What a run begins with, at least. Most outputs are smaller.
+    const LEAST: u64 = 256 << 10;
+
+    fn bytes(&self, limit: u64) -> u64 {
+        self.0.load(Ordering::Relaxed).max(Self::LEAST).min(limit)
+    }
+
+    /// Notes what a run needed. After large outputs, small ones bring it down slowly.
+    fn update(&self, needed: u64) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(needed.max(before - before / 8), Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,7 @@ mod reaper;
 mod take;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
@@ -23,8 +24,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof,
-    Resource, Result, Scope, Source, Template, Templates, Uri,
+    Annotations, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof,
+    Resource, Result, Source, Template, Templates, Uri,
 };
 
 pub use config::{Config, Meaning, Place, Printer, Values};
@@ -88,19 +89,28 @@ impl Source for Commands {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        "commands".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.resource(uri)).collect();
-        Ok(Page { resources, more: rest.next().is_some(), proof: Some(Proof::always()) })
+        Ok(Page {
+            resources,
+            more: rest.next().is_some(),
+            freshness: Freshness::proven(Proof::always()),
+            ..Page::default()
+        })
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let (entry, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         let part = entry.part(&variables)?;
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
-        let Output { data, head, digest } = entry.output(uri, &variables, part).await?;
+        let Output { data, head, digest } = entry.output(uri, &variables, part, context).await?;
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
@@ -118,30 +128,27 @@ impl Source for Commands {
             Some(Range::Lines(_)) | None => media::body(data, &mime),
         };
         let content = Content { uri: uri.clone(), mime: Some(mime), body, meta: None };
-        Ok(match entry.config.cache {
-            None => content.into(),
-            Some(ttl) => Contents {
-                parts: vec![content],
-                cache: Some(Cache { ttl, scope: Scope::Private }),
-                proof: Some(entry.proof(seen, ttl)),
-            },
-        })
+        let freshness = match entry.config.cache {
+            None => Freshness::unproven(),
+            Some(ttl) => Freshness::proven(entry.proof(seen, ttl)).with_ttl(ttl),
+        };
+        Ok(Contents::from(content).with_freshness(freshness))
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = self.templates.iter().filter_map(|(_, entry)| entry.template()).collect();
-        Ok(Templates { templates, proof: Some(Proof::always()) })
+        Ok(Templates { templates, freshness: Freshness::proven(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let Some(offer) = entry.offers.get(asked.variable) else { return Ok(Completion::default()) };
         let values = offer.values(entry, asked.variable).await?;
-        Ok(Completion::of(values.iter().map(String::as_str), asked.typed))
+        Ok(Completion::of(values.iter().map(String::as_str), asked.typed, asked.limit))
     }
 
-    fn kept_for(&self, uri: &Uri) -> Option<Duration> {
-        self.find(uri)?.0.config.cache
+    fn is_shared(&self, uri: &Uri) -> bool {
+        self.find(uri).is_some_and(|(entry, _)| entry.config.cache.is_some())
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

@@ -10,9 +10,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
+use libris_core::Result;
+
+use super::entry::Turn;
 use super::reaper;
 use super::take::{Take, Taken};
 
@@ -32,16 +35,20 @@ pub(super) struct Order {
     pub(super) arguments: Vec<String>,
     pub(super) folder: PathBuf,
     pub(super) environment: Vec<(OsString, OsString)>,
-    pub(super) deadline: Instant,
+    /// How long it may run.
+    pub(super) timeout: Duration,
     /// Given back when no process is left.
-    pub(super) permits: Vec<OwnedSemaphorePermit>,
+    pub(super) turn: Turn,
 }
 
 /// What came of it.
 pub(super) struct Ran {
     /// How all that it printed begins.
     pub(super) head: Vec<u8>,
-    pub(super) taken: Taken,
+    /// The part that was wanted of it, or that there was no memory for it.
+    pub(super) taken: Result<Taken>,
+    /// How many bytes of memory were reserved for it, or would have been needed.
+    pub(super) reserved: u64,
     /// What tells all that it printed from other outputs, where it came to its end.
     pub(super) digest: Option<u64>,
     pub(super) ending: Ending,
@@ -87,7 +94,7 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
         ending = follow(&mut child, &mut pipes, &mut take) => ending,
-        () = sleep_until(order.deadline) => Ok(Ending::TimedOut),
+        () = sleep(order.timeout) => Ok(Ending::TimedOut),
         // Whatever it is called then, nobody hears of it.
         () = tell.closed() => Ok(Ending::Enough),
     };
@@ -100,12 +107,14 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     drop(pipes);
     let head = take.head();
     let digest = matches!(ending, Ok(Ending::Exited(_))).then(|| take.digest());
-    let _ = tell.send(ending.map(|ending| Ran { head, taken: take.finish(), digest, ending, said }));
+    let reserved = take.reserved();
+    let _ =
+        tell.send(ending.map(|ending| Ran { head, taken: take.finish(), reserved, digest, ending, said }));
     group.signal(Signal::TERM);
     let _ = timeout(GRACE, child.wait()).await;
     group.kill();
     let _ = child.wait().await;
-    drop(order.permits);
+    drop(order.turn);
 }
 
 /// Takes what the program prints until it ends or enough is there.

@@ -3,8 +3,13 @@
 use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
 
+use libris_core::{Context, Error, Result};
+
 use crate::media;
 use crate::range::{Range, Span};
+
+/// How much more than the limit is kept for a moment: what is read at a time.
+const BLOCK: usize = 64 << 10;
 
 /// The wanted part of an output, as it arrives.
 #[derive(Debug)]
@@ -13,6 +18,11 @@ pub(super) struct Take {
     /// The most bytes that the part may have.
     limit: usize,
     kept: Vec<u8>,
+    /// Whose memory is reserved for what is kept, and how much of it is.
+    context: Context,
+    reserved: usize,
+    /// That there was no memory for more.
+    refused: Option<Error>,
     /// How much has been printed so far, in bytes and in lines with their ends.
     bytes: u64,
     lines: u64,
@@ -60,9 +70,14 @@ impl Take {
         Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Takes nothing and sees all, for its digest.
-    pub(super) fn nothing() -> Self {
-        Self::of(Wanted::Nothing, 0)
+    /// Takes nothing and sees all, for its digest, unless it has more than `limit` bytes.
+    pub(super) fn nothing(limit: u64) -> Self {
+        Self::of(Wanted::Nothing, usize::try_from(limit).unwrap_or(usize::MAX))
+    }
+
+    /// In the memory of this context, of which `reserved` bytes are there already.
+    pub(super) fn within(self, context: Context, reserved: u64) -> Self {
+        Self { context, reserved: usize::try_from(reserved).unwrap_or(usize::MAX), ..self }
     }
 
     fn of(wanted: Wanted, limit: usize) -> Self {
@@ -70,6 +85,9 @@ impl Take {
             wanted,
             limit,
             kept: Vec::new(),
+            context: Context::default(),
+            reserved: 0,
+            refused: None,
             bytes: 0,
             lines: 0,
             open: false,
@@ -84,6 +102,11 @@ impl Take {
         self.bytes += data.len() as u64;
         self.head.extend(data.iter().take(media::HEAD - self.head.len()));
         self.hasher.write(data);
+        if let Err(refused) = self.make_room(data.len()) {
+            self.refused = Some(refused);
+            self.kept = Vec::new();
+            return ControlFlow::Break(());
+        }
         match self.wanted {
             Wanted::Bytes { first, end } => {
                 let place = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
@@ -110,8 +133,30 @@ impl Take {
                 }
                 ControlFlow::Continue(())
             }
+            Wanted::Nothing if self.bytes > self.limit as u64 => ControlFlow::Break(()),
             Wanted::Nothing => ControlFlow::Continue(()),
         }
+    }
+
+    /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
+    fn make_room(&mut self, more: usize) -> Result<()> {
+        let needed = self.kept.len() + more;
+        if matches!(self.wanted, Wanted::Nothing) || needed <= self.kept.capacity() {
+            return Ok(());
+        }
+        let doubled = (self.kept.capacity() * 2).min(self.limit.saturating_add(BLOCK));
+        let capacity = needed.max(doubled);
+        if let Some(missing) = capacity.checked_sub(self.reserved).filter(|missing| *missing > 0) {
+            self.reserved = capacity;
+            self.context.grow(missing as u64)?;
+        }
+        self.kept.reserve_exact(capacity - self.kept.len());
+        Ok(())
+    }
+
+    /// How many bytes of memory are reserved, or would have been needed.
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved as u64
     }
 
     fn until(&self, complete: bool) -> ControlFlow<()> {
@@ -131,8 +176,15 @@ impl Take {
         self.hasher.finish()
     }
 
-    /// The part of all that was printed.
-    pub(super) fn finish(mut self) -> Taken {
+    /// The part of all that was printed, if there was memory for it.
+    pub(super) fn finish(mut self) -> Result<Taken> {
+        match self.refused.take() {
+            Some(refused) => Err(refused),
+            None => Ok(self.taken()),
+        }
+    }
+
+    fn taken(mut self) -> Taken {
         let start = match self.wanted {
             Wanted::Bytes { first, .. } if first > 0 && first >= self.bytes => {
                 return Taken::Past(self.bytes);
@@ -140,6 +192,7 @@ impl Take {
             Wanted::Lines { first, .. } if first > 0 && first >= self.lines + u64::from(self.open) => {
                 return Taken::Past(self.lines + u64::from(self.open));
             }
+            Wanted::Nothing if self.bytes > self.limit as u64 => return Taken::Over(self.bytes),
             Wanted::Bytes { .. } | Wanted::Lines { .. } | Wanted::Nothing => Some(0),
             Wanted::LastBytes(count) => self.start(count.min(self.bytes)),
             Wanted::LastLines(count) => {
@@ -152,6 +205,7 @@ impl Take {
         match start {
             Some(start) if self.kept.len() - start <= self.limit => {
                 self.kept.drain(..start);
+                self.kept.shrink_to_fit();
                 Taken::Part(self.kept)
             }
             _ => Taken::Over(self.bytes.min(self.kept.len() as u64)),
@@ -174,7 +228,7 @@ mod tests {
     fn take(query: &str, limit: u64, printed: &[u8], size: usize) -> (Taken, bool) {
         let mut take = Take::new(Range::parse(query).unwrap(), limit);
         let full = printed.chunks(size).any(|piece| take.more(piece) == ControlFlow::Break(()));
-        (take.finish(), full)
+        (take.finish().unwrap(), full)
     }
 
     #[test]
@@ -214,10 +268,10 @@ mod tests {
     #[test]
     fn a_digest_is_of_everything() {
         let digest = |printed: &[u8], size| {
-            let mut take = Take::nothing();
+            let mut take = Take::nothing(u64::MAX);
             assert!(printed.chunks(size).all(|piece| take.more(piece).is_continue()));
             let digest = take.digest();
-            assert_eq!(take.finish(), Taken::Part(Vec::new()));
+            assert_eq!(take.finish().unwrap(), Taken::Part(Vec::new()));
             digest
         };
         let much = b"line\n".repeat(1000);

@@ -8,8 +8,8 @@ use super::tree::Found;
 use super::{Inner, fault, walk};
 use crate::path::{segments, unescape, value};
 
-/// The paths below what was typed so far.
-pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
+/// The first `limit` paths below what was typed so far.
+pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {
     let (parent, begun) = match typed.rsplit_once('/') {
         Some((parent, begun)) => (format!("{}/", segments(parent)), begun),
         None => (String::new(), typed),
@@ -39,7 +39,7 @@ pub(super) fn paths(inner: &Inner, typed: &str) -> Result<Completion> {
     let mut gone = 0;
     for &place in matching {
         let key = key(place);
-        if completion.values.len() == Completion::LIMIT {
+        if completion.values.len() == limit {
             break;
         }
         match walk::is_there(&inner.tree, &folder, key).map_err(failed)? {

@@ -22,8 +22,11 @@ use crate::patterns::patterns;
 /// The media type of directories.
 pub(super) const DIRECTORY: &str = "inode/directory";
 
-/// Of how many files it is kept in memory what was found in them.
-const KNOWN: usize = 100_000;
+/// How many bytes of what was found in files are kept in memory.
+const KNOWN: usize = 32 * 1024 * 1024;
+
+/// What a file takes there beside its key and its texts.
+const OVERHEAD: usize = 192;
 
 /// Describes files.
 pub(super) struct Describe {
@@ -103,9 +106,14 @@ impl Describe {
             front_matter::may_be_in(mime).then(|| FrontMatter::parse(&head)).flatten().map(Arc::new);
         let facts = Facts { mime, front_matter, complete: true };
         if stamp.settled(seen) {
-            self.known.keep(&leaf.key, 1, Known { stamp, facts: facts.clone() });
+            self.keep(&leaf.key, Known { stamp, facts: facts.clone() });
         }
         Ok(facts)
+    }
+
+    fn keep(&self, key: &str, known: Known) {
+        let texts = known.facts.front_matter.as_ref().map_or(0, |matter| matter.len());
+        self.known.keep(key, OVERHEAD + key.len() + texts, known);
     }
 
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
@@ -172,4 +180,25 @@ fn check(rule: &Rule) -> Result<Gitignore> {
 
 fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::root::Root;
+    use super::{Arc, Describe, Facts, FrontMatter, KNOWN, Known, Stamp};
+
+    #[test]
+    fn what_is_known_is_bounded_in_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Root::open(folder.path()).unwrap().place().unwrap().metadata().unwrap();
+        let describe = Describe::new(&[]).unwrap();
+        let files = KNOWN / 3000 * 2;
+        for file in 0..files {
+            let matter = FrontMatter { title: None, description: Some("d".repeat(3000)) };
+            let facts = Facts { mime: "text/markdown", front_matter: Some(Arc::new(matter)), complete: true };
+            describe.keep(&file.to_string(), Known { stamp: Stamp::of(&metadata), facts });
+        }
+        let kept = (0..files).filter(|file| describe.known.find(&file.to_string()).is_some()).count();
+        assert!(kept > 100 && kept * 3000 <= KNOWN, "{kept}");
+    }
 }

@@ -3,37 +3,73 @@
 //! Rules that cannot be known hide everything that they could hide: a directory whose ignore file cannot be
 //! read does not exist, and a root of which that is true is unavailable. A failure of the system, such as
 //! too many open files, is an error of the request instead, of which nothing is cached.
+//!
+//! Compiling costs far more than reading: an ignore file is bounded before it is compiled, one directory of a
+//! source is compiled at a time, and what came of it, rules or a failure, is cached with the text.
 
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-use cap_std::fs::{File, Metadata};
+use cap_std::fs::File;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::filter::Ignored;
+use super::metadata::Metadata;
 use super::root::{OwnFile, Place};
 use super::stamp::Stamp;
 use super::tree::Tree;
 
 /// The largest ignore file that is read.
-const LARGEST: u64 = 1024 * 1024;
+const LARGEST: u64 = 256 * 1024;
 
-/// Compiled ignore files, with all that they were compiled from.
+/// The most patterns that an ignore file may have.
+const PATTERNS: usize = 4096;
+
+/// How much text of ignore files is cached with its rules. They take about 35 times as much memory.
+pub(super) const CACHED: usize = 4 * 1024 * 1024;
+
+/// What the rules of a directory count in the cache beside their text.
+const OVERHEAD: usize = 400;
+
+/// How many times its length a pattern with wildcards counts, which becomes an automaton.
+const WILDCARDS: usize = 8;
+
+/// What came of compiling ignore files, with all that they were compiled from.
 pub(super) struct CompiledRules {
     stamps: [Option<Stamp>; 3],
+    /// Whether the same stamps prove the same text.
+    settled: bool,
+    texts: [Option<Arc<[u8]>>; 3],
     above: Option<Arc<Ignored>>,
-    value: Arc<Ignored>,
+    outcome: Result<Arc<Ignored>, UnknownRules>,
+}
+
+impl CompiledRules {
+    fn outcome(&self) -> io::Result<Option<Arc<Ignored>>> {
+        self.outcome.clone().map(Some).map_err(UnknownRules::into_error)
+    }
+
+    fn weight(&self) -> usize {
+        OVERHEAD + self.texts.iter().flatten().map(|text| weight(text)).sum::<usize>()
+    }
 }
 
 /// An ignore file is there, but its rules cannot be known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct UnknownRules {
     /// Its path as in a URI.
     file: String,
     why: String,
+}
+
+impl UnknownRules {
+    /// The error that hides a directory.
+    fn into_error(self) -> io::Error {
+        io::Error::new(io::ErrorKind::NotFound, self)
+    }
 }
 
 impl fmt::Display for UnknownRules {
@@ -73,7 +109,7 @@ impl Tree {
         }
         let [first, second] = Ignored::FILES;
         let seen = SystemTime::now();
-        let mut files = [
+        let files = [
             self.open_rules(place, key, &[first])?,
             self.open_rules(place, key, &[second])?,
             // Only the root has one. Where `.git` is a file or a link, it is elsewhere and not ours.
@@ -83,23 +119,26 @@ impl Tree {
             return Ok(above.cloned());
         }
         let stamps = files.each_ref().map(|file| file.as_ref().map(|file| Stamp::of(&file.metadata)));
-        if let Some(cached) = self.ignored.find(key)
-            && cached.stamps == stamps
-            && are_same(cached.above.as_ref(), above)
-        {
-            return Ok(Some(Arc::clone(&cached.value)));
+        let cached = || self.ignored.find(key).filter(|cached| are_same(cached.above.as_ref(), above));
+        if let Some(cached) = cached().filter(|cached| cached.settled && cached.stamps == stamps) {
+            return cached.outcome();
         }
-        let mut compiled = [const { None }; 3];
-        for (file, compiled) in files.iter_mut().zip(&mut compiled) {
-            *compiled = file.as_mut().map(|file| self.compile(file)).transpose()?;
+        let mut texts = [const { None }; 3];
+        for (file, text) in files.iter().zip(&mut texts) {
+            *text = file.as_ref().map(|file| self.text(file)).transpose()?;
         }
-        let files = compiled.map(|file| file.unwrap_or_else(Gitignore::empty));
-        let value = Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files });
-        if stamps.iter().flatten().all(|stamp| stamp.settled(seen)) {
-            let rules = CompiledRules { stamps, above: above.cloned(), value: Arc::clone(&value) };
-            self.ignored.keep(key, 1, Arc::new(rules));
-        }
-        Ok(Some(value))
+        // Those who wait here are given what the one before them compiled.
+        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = match cached().filter(|cached| cached.texts == texts) {
+            Some(cached) => cached.outcome.clone(),
+            None => self
+                .compile(&files, &texts)
+                .map(|files| Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files })),
+        };
+        let settled = stamps.iter().flatten().all(|stamp| stamp.settled(seen));
+        let rules = Arc::new(CompiledRules { stamps, settled, texts, above: above.cloned(), outcome });
+        self.ignored.keep(key, rules.weight(), Arc::clone(&rules));
+        rules.outcome()
     }
 
     /// Opens an ignore file; `None` where there is none.
@@ -108,26 +147,43 @@ impl Tree {
         match place.open_own(path) {
             Ok(OwnFile::Regular(file, metadata)) => Ok(Some(RulesFile { key: key(), file, metadata })),
             Ok(OwnFile::Missing) => Ok(None),
-            Ok(OwnFile::Other) => Err(self.unknown_rules(key(), "it is not a regular file")),
+            Ok(OwnFile::Other) => Err(self.unknown_rules(key(), "it is not a regular file").into_error()),
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-                Err(self.unknown_rules(key(), cause))
+                Err(self.unknown_rules(key(), cause).into_error())
             }
             Err(cause) => Err(cause),
         }
     }
 
-    fn compile(&self, rules: &mut RulesFile) -> io::Result<Gitignore> {
-        let unknown = |why: &dyn fmt::Display| self.unknown_rules(rules.key.clone(), why);
-        let mut content = Vec::new();
-        (&rules.file).take(LARGEST + 1).read_to_end(&mut content)?;
-        if content.len() as u64 > LARGEST {
-            return Err(unknown(&format_args!("it has more than {LARGEST} bytes")));
+    /// The text of an ignore file, if it is not too large.
+    fn text(&self, rules: &RulesFile) -> io::Result<Arc<[u8]>> {
+        let mut text = Vec::new();
+        if rules.metadata.len() <= LARGEST {
+            (&rules.file).take(LARGEST + 1).read_to_end(&mut text)?;
         }
-        compile(&content).map_err(|why| unknown(&why))
+        if rules.metadata.len().max(text.len() as u64) > LARGEST {
+            let why = format_args!("it has more than {LARGEST} bytes");
+            return Err(self.unknown_rules(rules.key.clone(), why).into_error());
+        }
+        Ok(text.into())
     }
 
-    /// The error that hides a directory. The log says so once for each file.
-    fn unknown_rules(&self, file: String, why: impl fmt::Display) -> io::Error {
+    fn compile(
+        &self,
+        files: &[Option<RulesFile>; 3],
+        texts: &[Option<Arc<[u8]>>; 3],
+    ) -> Result<[Gitignore; 3], UnknownRules> {
+        let mut compiled = [const { None }; 3];
+        for ((file, text), compiled) in files.iter().zip(texts).zip(&mut compiled) {
+            if let (Some(file), Some(text)) = (file, text) {
+                *compiled = Some(compile(text).map_err(|why| self.unknown_rules(file.key.clone(), why))?);
+            }
+        }
+        Ok(compiled.map(|file| file.unwrap_or_else(Gitignore::empty)))
+    }
+
+    /// Why a directory is hidden. The log says so once for each file.
+    fn unknown_rules(&self, file: String, why: impl fmt::Display) -> UnknownRules {
         if self.is_first_warning(&file) {
             tracing::warn!(
                 path = file,
@@ -135,7 +191,7 @@ impl Tree {
                 "a folder is hidden because its ignore file cannot be read; hint: mend the file, or set `gitignore = false`"
             );
         }
-        io::Error::new(io::ErrorKind::NotFound, UnknownRules { file, why: why.to_string() })
+        UnknownRules { file, why: why.to_string() }
     }
 }
 
@@ -146,9 +202,25 @@ struct RulesFile {
     metadata: Metadata,
 }
 
+/// The lines of an ignore file that are neither blank nor comments.
+fn patterns(content: &[u8]) -> impl Iterator<Item = &[u8]> {
+    content
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty())
+}
+
+/// What an ignore file counts in the cache.
+fn weight(text: &[u8]) -> usize {
+    let wild = patterns(text).filter(|line| line.iter().any(|byte| b"*?[".contains(byte)));
+    text.len() + wild.map(|line| line.len() * (WILDCARDS - 1)).sum::<usize>()
+}
+
 /// Compiles the content of an ignore file, or says why that is not possible.
 fn compile(content: &[u8]) -> Result<Gitignore, String> {
     let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
+    if patterns(content).nth(PATTERNS).is_some() {
+        return Err(format!("it has more than {PATTERNS} patterns"));
+    }
     let mut builder = GitignoreBuilder::new(".");
     for (n, line) in content.split(|byte| *byte == b'\n').enumerate() {
         if line.starts_with(b"#") {
@@ -217,8 +289,9 @@ fn as_glob(line: &str) -> Result<String, String> {
 mod tests {
     use super::super::Config;
     use super::super::root::{Root, is_missing};
-    use super::{Tree, as_glob, compile, hide_folder};
+    use super::{PATTERNS, Tree, as_glob, compile, hide_folder};
     use std::path::Path;
+    use std::sync::Barrier;
 
     #[test]
     fn lines_mean_what_they_mean_to_git() {
@@ -270,5 +343,77 @@ mod tests {
             assert!(hide_folder(&entered) && is_missing(&entered), "{entered:?}");
             assert!(!tree.is_first_warning("sub/.gitignore"));
         }
+    }
+
+    fn tree(rules: &str) -> (tempfile::TempDir, Tree) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        std::fs::write(folder.path().join("sub/.gitignore"), rules).unwrap();
+        let tree = Tree::open(&Config::default(), Root::open(folder.path()).unwrap()).unwrap();
+        (folder, tree)
+    }
+
+    #[test]
+    fn the_same_text_is_compiled_once_however_young_it_is() {
+        let (folder, tree) = tree("*.log\n");
+        let root = tree.root().unwrap();
+        let barrier = Barrier::new(8);
+        let enter = || {
+            barrier.wait();
+            tree.enter_itself(&root, "sub".as_ref()).unwrap()
+        };
+        let entered: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(enter)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(entered.iter().all(|folder| folder.way.shows_like(&entered[0].way)));
+        std::fs::write(folder.path().join("sub/.gitignore"), "*.txt\n").unwrap();
+        let changed = tree.enter_itself(&root, "sub".as_ref()).unwrap();
+        assert!(!changed.way.shows_like(&entered[0].way));
+        assert!(
+            tree.shows(&changed, "a.log".as_ref(), false) && !tree.shows(&changed, "a.txt".as_ref(), false)
+        );
+    }
+
+    #[test]
+    fn a_failure_is_cached_until_the_text_changes() {
+        let (folder, tree) = tree("[z-a]\n");
+        let root = tree.root().unwrap();
+        let enter = || tree.enter_itself(&root, "sub".as_ref());
+        for _ in 0..2 {
+            assert!(hide_folder(&enter().err().unwrap()));
+            let cached = tree.ignored.find("sub/").expect("the failure");
+            assert!(cached.outcome.is_err());
+        }
+        std::fs::write(folder.path().join("sub/.gitignore"), "[a-z]\n").unwrap();
+        assert!(enter().is_ok());
+    }
+
+    #[test]
+    fn too_many_patterns_are_not_compiled() {
+        let comments = "# a comment\n\n".repeat(PATTERNS);
+        assert!(compile(format!("{comments}{}", "a\n".repeat(PATTERNS)).as_bytes()).is_ok());
+        let why = compile("a\n".repeat(PATTERNS + 1).as_bytes()).unwrap_err();
+        assert_eq!(why, "it has more than 4096 patterns");
+    }
+
+    #[test]
+    fn cached_text_is_bounded_in_total() {
+        let folder = tempfile::tempdir().unwrap();
+        // 32 KiB each, eightfold because of the wildcards: 16 fit.
+        let text = format!("*.{}\n", "a".repeat(125)).repeat(256);
+        for n in 0..40 {
+            let sub = folder.path().join(n.to_string());
+            std::fs::create_dir(&sub).unwrap();
+            std::fs::write(sub.join(".gitignore"), &text).unwrap();
+        }
+        let tree = Tree::open(&Config::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let root = tree.root().unwrap();
+        for n in 0..40 {
+            tree.enter_itself(&root, n.to_string().as_ref()).unwrap();
+        }
+        let cached = (0..40).filter_map(|n| tree.ignored.find(&format!("{n}/")));
+        let bytes: usize = cached.map(|rules| rules.weight()).sum();
+        assert!((1..=super::CACHED).contains(&bytes), "{bytes}");
     }
 }

@@ -4,6 +4,7 @@
 //! Only `root` opens anything; the other modules see what it hands out, and `tree` decides what of it
 //! exists.
 
+mod background;
 mod cache;
 mod complete;
 mod config;
@@ -14,6 +15,7 @@ mod ignore_files;
 mod kept;
 mod link;
 mod listing;
+mod metadata;
 mod name;
 mod names;
 mod read;
@@ -25,6 +27,7 @@ mod vigil;
 mod walk;
 mod watch;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -36,7 +39,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::Semaphore;
@@ -155,22 +158,14 @@ impl Files {
         });
     }
 
+    /// Runs `work` on a thread where it may wait. The permit is given back when the work has ended, and not when
+    /// whoever asked for it has gone.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.with_permit(&self.inner.threads, work).await
-    }
-
-    /// Runs `work` on a thread where it may wait. The permit is given back when the work has ended, and not when
-    /// whoever asked for it has gone.
-    async fn with_permit<T: Send + 'static>(
-        &self,
-        permits: &Arc<Semaphore>,
-        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
         let closed = |cause| Error::failed("wait for a thread", cause);
-        let permit = Arc::clone(permits).acquire_owned().await.map_err(closed)?;
+        let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
         let inner = Arc::clone(&self.inner);
         let work = move || {
             let _permit = permit;
@@ -209,7 +204,11 @@ impl Source for Files {
         Some(if uri.query().is_none() { Specificity::EXACT } else { self.inner.template.specificity() })
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        format!("files {}", self.inner.mount).into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         if let Some(page) = self.inner.list_now(after, limit) {
             return Ok(page);
         }
@@ -238,10 +237,17 @@ impl Source for Files {
             return read;
         }
         waiting.search.may_be_long.store(true, Ordering::Relaxed);
-        self.with_permit(&self.inner.long_searches, work()).await
+        let closed = |cause| Error::failed("wait for a thread", cause);
+        let permit = Arc::clone(&self.inner.long_searches).acquire_owned().await.map_err(closed)?;
+        let (inner, work) = (Arc::clone(&self.inner), work());
+        let search = background::run(move || {
+            let _permit = permit;
+            work(&inner)
+        });
+        search.await.map_err(|cause| Error::failed("search the file", cause))?
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let inner = &self.inner;
         let mut template = Template::new(inner.template.clone(), &inner.mount);
         template.title =
@@ -252,24 +258,30 @@ impl Source for Files {
             Some(description) => format!("{description}\n\n{what}"),
             None => what.into(),
         });
-        Ok(Templates { templates: vec![template], proof: Some(Proof::always()) })
+        Ok(Templates {
+            templates: vec![template],
+            freshness: inner.freshness(Proof::always()),
+            ..Templates::default()
+        })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         if asked.variable != "path" || *asked.template != self.inner.template {
             return Ok(Completion::default());
         }
-        let typed = asked.typed.to_owned();
-        self.blocking(move |inner| complete::paths(inner, &typed)).await
+        let (typed, limit) = (asked.typed.to_owned(), asked.limit);
+        self.blocking(move |inner| complete::paths(inner, &typed, limit)).await
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
         let (uri, after) = (uri.clone(), after.cloned());
         self.blocking(move |inner| inner.children(&uri, after.as_ref(), limit)).await
-    }
-
-    fn cache(&self) -> Cache {
-        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -316,6 +328,11 @@ impl Inner {
         self.root.below(path).ok()
     }
 
+    /// The freshness of a response with this proof.
+    fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
+        Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
     fn open_root(&self) -> Result<Arc<Folder>> {
         self.tree.proven_root().map_err(|cause| self.unavailable(cause))
     }
@@ -347,7 +364,9 @@ impl Inner {
         limit: usize,
         pace: Pace,
     ) -> io::Result<Page> {
-        let Some(mut walk) = self.walk(root, names, after, pace)? else { return Ok(Page::default()) };
+        let Some(mut walk) = self.walk(root, names, after, pace)? else {
+            return Ok(Page { freshness: self.freshness(None), ..Page::default() });
+        };
         let mut page = Page::default();
         let mut complete = true;
         while let Some(step) = walk.step()? {
@@ -371,7 +390,7 @@ impl Inner {
             });
         }
         // What could not be read may be readable at the next request.
-        page.proof = walk.into_witness().prove().filter(|_| complete);
+        page.freshness = self.freshness(walk.into_witness().prove().filter(|_| complete));
         Ok(page)
     }
 
@@ -431,7 +450,7 @@ impl Inner {
                 None => names.len(),
             },
         };
-        let mut page = Page::default();
+        let mut page = Page { freshness: self.freshness(None), ..Page::default() };
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
                 let child = walk::directory(&self.tree, &folder, key, None).map_err(failed)?;

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cap_std::fs::Metadata;
 use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
 use super::describe::DIRECTORY;
+use super::metadata::Metadata;
 use super::root::Place;
 use super::stamp::Stamp;
 use super::tree::{Folder, Found};
@@ -97,7 +97,7 @@ impl Reader<'_> {
                 }]
             }
         };
-        Ok(Contents { proof: witness.prove(), ..Contents::from(parts) })
+        Ok(Contents { parts, freshness: self.inner.freshness(witness.prove()) })
     }
 
     /// The same where nothing has to be waited for: a file of moderate size, in a directory that is open
@@ -117,7 +117,8 @@ impl Reader<'_> {
             return None;
         }
         let read = self.whole(file, &metadata, &name);
-        Some(read.map(|content| Contents { proof: witness.prove(), ..Contents::from(content) }))
+        let freshness = |witness: Witness| self.inner.freshness(witness.prove());
+        Some(read.map(|content| Contents::from(content).with_freshness(freshness(witness))))
     }
 
     fn whole(&self, mut file: File, metadata: &Metadata, name: &OsStr) -> Result<Content> {
@@ -240,20 +241,20 @@ impl Reader<'_> {
         Ok(data)
     }
 
-    /// The entries of a directory with their data, as far as it fits.
+    /// The entries of a directory that the caller may see, with their data as far as it fits.
     fn directory(&self, folder: &Folder, witness: &mut Witness) -> Result<Vec<Content>> {
         witness.directory(folder);
         let names = self.inner.tree.names(folder).map_err(|cause| self.fault(cause))?;
-        let shown = names.len().min(self.inner.config.directory_entries);
+        let mut visible = names.iter().filter(|key| self.sees(folder, key));
         let mut left = self.inner.config.directory_bytes;
-        let mut parts = Vec::with_capacity(shown + 1);
-        for key in names.iter().take(shown) {
+        let mut parts = Vec::new();
+        for key in visible.by_ref().take(self.inner.config.directory_entries) {
             let child = self.child(folder, key, &mut left, witness).map_err(|cause| self.fault(cause))?;
             parts.extend(child);
         }
         let own = self.inner.uri(&folder.way.key);
-        if names.len() > shown {
-            let more = names.len() - shown;
+        let more = visible.count();
+        if more > 0 {
             let note = match more {
                 1 => "[1 more entry; list the resources to see it]".to_owned(),
                 more => format!("[{more} more entries; list the resources to see them]"),
@@ -265,6 +266,12 @@ impl Reader<'_> {
             parts.extend(own.map(|own| Content::text(own, DIRECTORY, "")));
         }
         Ok(parts)
+    }
+
+    /// Whether the caller may see an entry of a directory.
+    fn sees(&self, folder: &Folder, key: &str) -> bool {
+        let uri = || self.inner.uri(&format!("{}{key}", folder.way.key));
+        self.context.sees_everything() || uri().is_some_and(|uri| self.context.sees(&uri))
     }
 
     fn child(

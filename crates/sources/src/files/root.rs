@@ -8,9 +8,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
-use cap_std::fs::{Dir, File, Metadata, OpenOptions};
+#[cfg(not(target_os = "linux"))]
+use cap_fs_ext::MetadataExt;
+use cap_fs_ext::{DirExt, FollowSymlinks, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::fs::{Dir, File, OpenOptions};
 
+use super::metadata::{self, Metadata};
 use super::root_path::RootPath;
 use super::stamp::Stamp;
 
@@ -83,7 +86,8 @@ impl Root {
     /// only lead to the same directory or to another, and another is not served because of this.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
-        let opened = dir.dir_metadata()?;
+        use std::os::unix::fs::MetadataExt as _;
+        let opened = metadata::of_dir(dir)?;
         match std::fs::metadata(self.path()) {
             Ok(found) => Ok(found.dev() == opened.dev() && found.ino() == opened.ino()),
             // The way to it may be closed to us by now.
@@ -94,7 +98,7 @@ impl Root {
 
     #[cfg(not(unix))]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
-        Ok(dir.dir_metadata()?.nlink() != 0)
+        Ok(metadata::of_dir(dir)?.nlink() != 0)
     }
 }
 
@@ -128,12 +132,12 @@ impl Place {
 
     /// What is known about this directory.
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
-        self.dir.dir_metadata()
+        metadata::of_dir(&self.dir)
     }
 
     /// What is known about an entry.
     pub(super) fn stat(&self, name: &OsStr) -> io::Result<Metadata> {
-        self.dir.symlink_metadata(name)
+        metadata::of_entry(&self.dir, name)
     }
 
     /// Opens a regular file. Anything else is not found.
@@ -157,7 +161,7 @@ impl Place {
             return Ok(());
         }
         self.dir.entries()?;
-        self.dir.symlink_metadata(itself).map(drop)
+        metadata::of_entry(&self.dir, itself).map(drop)
     }
 
     /// Opens a file of the source's own concern, below this directory; links are not followed.
@@ -167,7 +171,7 @@ impl Place {
             Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
             dir => dir?,
         };
-        match dir.symlink_metadata(name) {
+        match metadata::of_entry(&dir, name.as_ref()) {
             Ok(metadata) if metadata.is_file() => {}
             Ok(_) => return Ok(OwnFile::Other),
             Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
@@ -228,6 +232,7 @@ enum Right {
 /// Whether everybody may read a file, as most may.
 #[cfg(unix)]
 fn is_for_all(metadata: &Metadata) -> bool {
+    #[cfg(not(target_os = "linux"))]
     use cap_std::fs::MetadataExt;
     metadata.mode() & 0o444 == 0o444
 }
@@ -256,7 +261,7 @@ fn may(_dir: &Dir, _name: &OsStr, _right: Right) -> bool {
 
 fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
     // Asked before, because opening a device can do something.
-    if !dir.symlink_metadata(name)?.is_file() {
+    if !metadata::of_entry(dir, name)?.is_file() {
         return Err(missing());
     }
     open_regular(dir, name)?.ok_or_else(missing)
@@ -268,7 +273,7 @@ fn open_regular(dir: &Dir, name: &OsStr) -> io::Result<Option<(File, Metadata)>>
     // A named pipe would otherwise wait for somebody to write.
     reading.read(true).nonblock(true).follow(FollowSymlinks::No);
     let file = dir.open_with(name, &reading)?;
-    let metadata = file.metadata()?;
+    let metadata = metadata::of_file(&file)?;
     Ok(metadata.is_file().then_some((file, metadata)))
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use cap_std::fs::Metadata;
+use super::metadata::Metadata;
 
 /// How coarse a file system's clock may be. FAT counts in two seconds.
 const TICK: Duration = Duration::from_secs(2);
@@ -29,6 +29,7 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn of(metadata: &Metadata) -> Self {
+        #[cfg(not(target_os = "linux"))]
         use cap_fs_ext::MetadataExt;
         Self { device: metadata.dev(), node: metadata.ino() }
     }
@@ -48,6 +49,12 @@ impl Identity {
 }
 
 impl Stamp {
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self::of_stat(metadata.stat())
+    }
+
+    #[cfg(not(target_os = "linux"))]
     pub(super) fn of(metadata: &Metadata) -> Self {
         Self {
             identity: Identity::of(metadata),
@@ -92,7 +99,7 @@ impl Stamp {
     }
 }
 
-#[cfg(unix)]
+#[cfg(all(unix, not(target_os = "linux")))]
 fn changed(metadata: &Metadata) -> Option<SystemTime> {
     use cap_std::fs::MetadataExt;
     time(metadata.ctime(), metadata.ctime_nsec())
@@ -105,6 +112,10 @@ fn changed(_metadata: &Metadata) -> Option<SystemTime> {
 
 #[cfg(unix)]
 fn time(seconds: i64, nanoseconds: impl TryInto<u32>) -> Option<SystemTime> {
-    let seconds = u64::try_from(seconds).ok()?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds.try_into().ok()?))
+    let whole = Duration::from_secs(seconds.unsigned_abs());
+    let whole = match seconds {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
+    };
+    whole?.checked_add(Duration::new(0, nanoseconds.try_into().ok()?))
 }

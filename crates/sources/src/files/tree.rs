@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use cap_std::fs::Metadata;
 use libris_core::{Result, Uri};
 
 use super::cache::Cache;
 use super::details::Details;
 use super::filter::{Filter, Ignored};
-use super::ignore_files::{CompiledRules, are_same};
+use super::ignore_files::{self, CompiledRules, are_same};
 use super::kept::Open;
 use super::link::{Near, Symlinks};
 use super::listing::Listing;
+use super::metadata::Metadata;
 use super::name;
 use super::names::Names;
 use super::root::{IGNORES_CASE, Place, Root, missing};
@@ -27,8 +27,8 @@ use super::{Config, Watching};
 /// How many names of directory entries are kept in memory.
 pub(super) const NAMES: usize = 1_000_000;
 
-/// How many directories with ignore files are kept in memory.
-const IGNORED: usize = 10_000;
+/// Of how many places it is remembered that something was logged of them.
+const WARNED: usize = 10_000;
 
 /// How many directories are kept open.
 const OPEN: usize = 128;
@@ -49,6 +49,8 @@ pub(super) struct Tree {
     /// For how long at least names are trusted that are proven by events alone.
     pub(super) trusted: Duration,
     pub(super) ignored: Cache<Arc<CompiledRules>>,
+    /// Held while ignore files are compiled.
+    pub(super) compiling: Mutex<()>,
     pub(super) details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
     pub(super) open: Arc<Open>,
@@ -113,7 +115,8 @@ impl Tree {
             gitignore: config.gitignore,
             listings: Cache::new(NAMES),
             trusted: vigil::LONGEST,
-            ignored: Cache::new(IGNORED),
+            ignored: Cache::new(ignore_files::CACHED),
+            compiling: Mutex::default(),
             details: Cache::new(NAMES),
             open: Arc::new(Open::new(OPEN)),
             // Where a link leads may change without a trace in any directory on the way to it.
@@ -283,7 +286,7 @@ impl Tree {
     /// Whether nothing was logged of a place yet.
     pub(super) fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() >= IGNORED {
+        if warned.len() >= WARNED {
             warned.clear();
         }
         warned.insert(key.to_owned())

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 
+#[cfg(not(target_os = "linux"))]
 use cap_fs_ext::MetadataExt;
 
 use super::details::Details;

@@ -95,15 +95,18 @@ impl Space {
         let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
         let (what, keys): (_, &[&str]) = match (kind, rest) {
             ("refs", "") if path == "refs" => (What::Refs, &["format"]),
-            ("blob" | "tree", rest) if !rest.is_empty() => {
+            ("blob" | "tree", rest) => {
                 let (rev, path) = rest.split_once('/').unwrap_or((rest, ""));
+                if !is_rev(rev) {
+                    return None;
+                }
                 (What::Place { rev, path }, &[])
             }
-            ("log", rev) if is_segment(rev) => (What::Log { rev }, &["path", "limit", "format"]),
-            ("commit", rev) if is_segment(rev) => (What::Commit { rev }, &["format"]),
+            ("log", rev) if is_rev(rev) => (What::Log { rev }, &["path", "limit", "format"]),
+            ("commit", rev) if is_rev(rev) => (What::Commit { rev }, &["format"]),
             ("diff", rest) => {
                 let (base, head) =
-                    rest.split_once('/').filter(|(base, head)| is_segment(base) && is_segment(head))?;
+                    rest.split_once('/').filter(|(base, head)| is_rev(base) && is_rev(head))?;
                 (What::Diff { base, head }, &["path"])
             }
             _ => return None,
@@ -198,8 +201,9 @@ impl Asked<'_> {
     }
 }
 
-fn is_segment(text: &str) -> bool {
-    !text.is_empty() && !text.contains('/')
+/// Whether this could be a revision: one segment that begins with the name of something.
+fn is_rev(text: &str) -> bool {
+    !base(text).0.is_empty() && !text.contains('/')
 }
 
 /// The branch, tag or id that a revision begins with, and whether steps to an ancestor follow. Both are as they
@@ -207,7 +211,7 @@ fn is_segment(text: &str) -> bool {
 fn base(rev: &str) -> (&str, bool) {
     let end = rev.find('~').into_iter().chain(rev.find("%5E")).min();
     let base = end.map_or(rev, |end| &rev[..end]);
-    (base.strip_prefix("refs%2F").unwrap_or(base), end.is_some())
+    (base.trim_start_matches("refs%2F"), end.is_some())
 }
 
 /// Whether this is a whole object id, which never stands for anything else.
@@ -243,6 +247,10 @@ mod tests {
             "refs/x",
             "blob",
             "tree/",
+            "blob//x",
+            "blob/~1/x",
+            "log/refs%2F",
+            "diff/%5E/main",
             "log/",
             "log/a/b",
             "diff/a",
@@ -256,6 +264,18 @@ mod tests {
     }
 
     #[test]
+    fn uris_of_others_are_not_read() {
+        let space = Space::new("repo").unwrap();
+        for other in
+            ["git://other/", "git://repo2/", "git://rep/", "git://REPO/", "files://repo/", "git:repo/"]
+        {
+            let uri = uri(&format!("{other}blob/main/a.md"));
+            assert_eq!(space.parse(&uri), None, "{uri}");
+            assert_eq!(space.subject(&uri), uri);
+        }
+    }
+
+    #[test]
     fn subjects_are_what_is_told() {
         let space = Space::new("repo").unwrap();
         let subject =
@@ -264,6 +284,7 @@ mod tests {
         for (asked, told) in [
             ("blob/main/a/b.md?lines=1-2", "tree/main/a/b.md"),
             ("tree/refs%2Fheads%2Fmain/a/", "tree/heads%2Fmain/a"),
+            ("tree/refs%2Frefs%2Fmain", "tree/main"),
             ("tree/main/", "tree/main"),
             ("blob/main~2/a", "log/main"),
             ("blob/main%5E/a", "log/main"),

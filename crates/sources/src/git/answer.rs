@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Cache, Content, Contents, Context, Error, Proof, Result, Uri};
+use libris_core::{Content, Contents, Context, Error, Proof, Result, Uri};
 use serde_json::Value;
 
 use super::Inner;
@@ -69,7 +69,7 @@ impl Answer<'_> {
                     }
                     Format::Json => self.json(&refs_json(&refs)),
                 };
-                return Ok(page.into());
+                return Ok(Contents::from(page).with_freshness(self.inner.freshness(None)));
             }
             What::Place { rev, path } => {
                 let resolved = self.resolve(rev)?;
@@ -93,8 +93,9 @@ impl Answer<'_> {
                 (vec![content], Basis { fixed: one.fixed && other.fixed, proof })
             }
         };
-        let cache = basis.fixed.then_some(Cache { ttl: YEAR, scope: self.inner.config.scope });
-        Ok(Contents { parts, cache, proof: basis.proof })
+        let freshness = self.inner.freshness(basis.proof);
+        let freshness = if basis.fixed { freshness.with_ttl(YEAR) } else { freshness };
+        Ok(Contents { parts, freshness })
     }
 
     /// What an answer about the past depends on: in a shallow clone, more of it may come.

@@ -22,6 +22,7 @@ const DIGITS: usize = 10;
 pub(super) struct Wanted {
     variable: Variable,
     typed: String,
+    limit: usize,
 }
 
 enum Variable {
@@ -57,19 +58,23 @@ impl Wanted {
             "format" => Variable::Format,
             _ => Variable::Other,
         };
-        Self { variable, typed: asked.typed.to_owned() }
+        Self { variable, typed: asked.typed.to_owned(), limit: asked.limit }
     }
 
     pub(super) fn values(&self, inner: &Inner, objects: &Objects<'_>) -> Result<Completion> {
         match &self.variable {
-            Variable::Rev => {
-                Ok(Completion::of(revs(objects)?.into_iter().chain(self.commits(objects)?), &self.typed))
-            }
-            Variable::Commit => {
-                Ok(Completion::of(self.commits(objects)?.into_iter().chain(revs(objects)?), &self.typed))
-            }
+            Variable::Rev => Ok(Completion::of(
+                revs(objects)?.into_iter().chain(self.commits(objects)?),
+                &self.typed,
+                self.limit,
+            )),
+            Variable::Commit => Ok(Completion::of(
+                self.commits(objects)?.into_iter().chain(revs(objects)?),
+                &self.typed,
+                self.limit,
+            )),
             Variable::Path { rev, place } => self.paths(inner, objects, rev, *place),
-            Variable::Format => Ok(Completion::of(["json", "markdown"], &self.typed)),
+            Variable::Format => Ok(Completion::of(["json", "markdown"], &self.typed, self.limit)),
             Variable::Other => Ok(Completion::default()),
         }
     }
@@ -150,7 +155,7 @@ impl Wanted {
                 String::from_utf8(bytes).ok()
             }
         });
-        Ok(Completion::of(values, ""))
+        Ok(Completion::of(values, "", self.limit))
     }
 }
 

@@ -25,6 +25,7 @@ mod seen;
 mod walk;
 mod watch;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +37,7 @@ use gix::objs::tree::EntryKind;
 use jiff::Timestamp;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
     Template, Templates, Uri,
 };
 use tokio::sync::Semaphore;
@@ -187,7 +188,11 @@ impl Source for Git {
         }
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        format!("git {}", self.inner.name).into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let after = after.cloned();
         self.blocking(move |inner, objects| inner.list(objects, after.as_ref(), limit)).await
     }
@@ -197,7 +202,7 @@ impl Source for Git {
         self.blocking(move |inner, objects| answer::read(inner, objects, &uri, &context)).await
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let mut templates = Vec::new();
         for (rest, name, description) in TEMPLATES {
             let mut template =
@@ -207,10 +212,10 @@ impl Source for Git {
             template.mime = (name == "diff").then(|| answer::DIFF.into());
             templates.push(template);
         }
-        Ok(Templates { templates, proof: Some(Proof::always()) })
+        Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let Some(name) = self.inner.templates.get(asked.template).copied() else {
             return Ok(Completion::default());
         };
@@ -218,17 +223,23 @@ impl Source for Git {
         self.blocking(move |inner, objects| wanted.values(inner, objects)).await
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
         let (uri, after) = (uri.clone(), after.cloned());
         self.blocking(move |inner, objects| inner.children(objects, &uri, after.as_ref(), limit)).await
     }
 
-    fn cache(&self) -> Cache {
-        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
-    }
-
     fn subject(&self, uri: &Uri) -> Uri {
         self.inner.space.subject(uri)
+    }
+
+    fn concurrency(&self) -> usize {
+        AT_ONCE
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -237,6 +248,11 @@ impl Source for Git {
 }
 
 impl Inner {
+    /// The freshness of a response with this proof.
+    fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
+        Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
     fn title(&self) -> &str {
         self.config.title.as_deref().unwrap_or(&self.name)
     }
@@ -283,7 +299,7 @@ impl Inner {
         let mut page = Page::default();
         let seen = seen::Seen::of(objects, LISTED);
         let resolved = rev::resolve(objects, LISTED)?;
-        page.proof = seen.prove();
+        page.freshness = self.freshness(seen.prove());
         let node = resolved.as_ref().map(|resolved| objects.node(resolved.commit)).transpose()?;
         let time = node.as_ref().and_then(|node| Timestamp::from_second(node.time).ok());
         let is_after = |uri: &Uri| after.is_none_or(|after| uri > after);
@@ -352,7 +368,7 @@ impl Inner {
             },
         };
         let mut items = Vec::new();
-        let mut page = Page { proof: resolved.proof, ..Page::default() };
+        let mut page = Page { freshness: self.freshness(resolved.proof), ..Page::default() };
         for (key, entry) in &directory.entries()[first..] {
             let item = Item { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
             let shown = self.filter.shows(&item.path, entry.kind == EntryKind::Tree);

@@ -49,7 +49,7 @@ impl Reader<'_> {
         let range = Range::parse(asked.range())?;
         let found = self.find(tree)?.ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         match (found.entry.kind, range) {
-            (EntryKind::Tree, None) => self.directory(&found),
+            (EntryKind::Tree, None) => self.directory(&found, context),
             (EntryKind::Tree | EntryKind::Commit | EntryKind::Link, Some(_)) => Err(Error::invalid(format!(
                 "`{}` is no file, so it has no lines or bytes: read it without `?`",
                 self.uri.without_query()
@@ -143,8 +143,8 @@ impl Reader<'_> {
         bounds.map_err(|cause| ended.take().unwrap_or_else(|| Error::failed("read the file", cause)))
     }
 
-    /// The entries of a directory with their data, as far as it fits.
-    fn directory(&self, found: &Found) -> Result<Vec<Content>> {
+    /// The entries of a directory that the caller may see, with their data as far as it fits.
+    fn directory(&self, found: &Found, context: &Context) -> Result<Vec<Content>> {
         let config = &self.inner.config;
         let directory = self.objects.directory(found.entry.id)?;
         let base = base(self.path);
@@ -156,11 +156,19 @@ impl Reader<'_> {
             if !self.inner.filter.shows(&path, entry.kind == EntryKind::Tree) {
                 continue;
             }
-            if parts.len() >= config.directory_entries {
+            let is_full = parts.len() >= config.directory_entries;
+            if is_full && context.sees_everything() {
                 more += 1;
                 continue;
             }
             let Some(uri) = self.inner.space.place(self.rev, &format!("{base}{key}")) else { continue };
+            if !context.sees(&uri) {
+                continue;
+            }
+            if is_full {
+                more += 1;
+                continue;
+            }
             parts.push(self.child(uri, key, *entry, &mut left)?);
         }
         let Some(own) = self.inner.space.place(self.rev, &base) else { return Ok(parts) };

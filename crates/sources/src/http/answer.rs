@@ -1,11 +1,11 @@
 //! What an answer holds: text or bytes of a media type.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use encoding_rs::Encoding;
 use http::header::{CONTENT_TYPE, HeaderMap};
-use libris_core::Body;
+use libris_core::{Body, Lease};
 use serde_json::Value;
 
 use super::client::Reply;
@@ -21,11 +21,14 @@ pub(super) struct Answer {
     /// Two answers that differ most likely differ in this.
     pub(super) digest: u64,
     json: OnceLock<Option<Value>>,
+    /// The memory that it was received into, until it is cached.
+    memory: Mutex<Option<Lease>>,
 }
 
 impl Answer {
     /// Takes an answer that came for an endpoint.
-    pub(super) fn new(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<Self, Fault> {
+    pub(super) fn new(endpoint: &Endpoint, path: &str, mut reply: Reply) -> Result<Self, Fault> {
+        let memory = Mutex::new(reply.memory.take());
         let (body, mime) = match endpoint.method {
             Method::HEAD => (Body::Text(headers(&reply.headers)), "application/json".to_owned()),
             Method::GET => content(endpoint, path, reply)?,
@@ -36,7 +39,12 @@ impl Answer {
             Body::Text(text) => text.hash(&mut hasher),
             Body::Bytes(bytes) => bytes.hash(&mut hasher),
         }
-        Ok(Self { body, mime, digest: hasher.finish(), json: OnceLock::new() })
+        Ok(Self { body, mime, digest: hasher.finish(), json: OnceLock::new(), memory })
+    }
+
+    /// Notes that it is in a cache, which counts it from now on.
+    pub(super) fn cached(&self) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// The JSON that it holds, taken apart once.

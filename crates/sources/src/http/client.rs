@@ -1,12 +1,11 @@
 //! Sending requests, within limits.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use flate2::write::MultiGzDecoder;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER,
     USER_AGENT,
@@ -17,14 +16,14 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use libris_core::{Error, Result};
-use tokio::sync::Semaphore;
+use libris_core::{Budget, Error, Lease, Result};
 use url::Url;
 
 use super::config::{Limits, Method};
 use super::endpoint::Endpoint;
 use super::fault::Fault;
 use super::guard::{Guard, Refused};
+use super::memory::{Received, Refusal};
 use crate::tls;
 
 /// The longest that a service can ask us to wait.
@@ -40,7 +39,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub(super) struct Client {
     client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector<Guard>>, Empty<Bytes>>,
     limits: Limits,
-    turns: Semaphore,
+    turns: Arc<Budget>,
     /// Until when an origin wants to be left alone.
     quiet: Mutex<HashMap<String, Instant>>,
 }
@@ -50,6 +49,8 @@ pub(super) struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) data: Vec<u8>,
+    /// The memory that the data is in, where it is large.
+    pub(super) memory: Option<Lease>,
 }
 
 impl Client {
@@ -71,22 +72,23 @@ impl Client {
             .pool_idle_timeout(IDLE)
             .http1_max_headers(HEADERS)
             .build(connector);
-        let turns = Semaphore::new(limits.concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        let turns = Budget::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
 
-    /// Asks, with these headers beside those of the endpoint.
+    /// Asks in the turn of this client, with these headers beside those of the endpoint.
     pub(super) async fn ask(
         &self,
         endpoint: &Endpoint,
         url: &Url,
         beside: &HeaderMap,
+        asker: libris_core::Client,
     ) -> Result<Reply, Fault> {
         if let Some(wait) = self.wait(endpoint.origin()) {
             return Err(Fault::Busy(Some(wait)));
         }
         let limit = self.limits.timeout;
-        let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside)).await;
+        let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside, asker)).await;
         let reply = asked.unwrap_or(Err(Fault::Slow(limit)));
         if let Err(fault) = &reply {
             tracing::debug!(url = %shown(url), ?fault, "a request failed");
@@ -94,8 +96,14 @@ impl Client {
         reply
     }
 
-    async fn follow(&self, endpoint: &Endpoint, mut url: Url, beside: &HeaderMap) -> Result<Reply, Fault> {
-        let _turn = self.turns.acquire().await.map_err(|_| Fault::Unreachable)?;
+    async fn follow(
+        &self,
+        endpoint: &Endpoint,
+        mut url: Url,
+        beside: &HeaderMap,
+        asker: libris_core::Client,
+    ) -> Result<Reply, Fault> {
+        let _turn = self.turns.take(asker, 1).await.ok_or(Fault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
             let request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
             let response = self.client.request(request).await.map_err(|cause| {
@@ -104,7 +112,7 @@ impl Client {
             })?;
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
-                return self.receive(endpoint, &url, response).await;
+                return self.receive(endpoint, &url, response, asker).await;
             }
             let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
@@ -124,6 +132,7 @@ impl Client {
         endpoint: &Endpoint,
         url: &Url,
         response: Response<Incoming>,
+        asker: libris_core::Client,
     ) -> Result<Reply, Fault> {
         let (response, mut body) = response.into_parts();
         let (status, headers) = (response.status, response.headers);
@@ -131,37 +140,34 @@ impl Client {
             return Err(self.refusal(endpoint, url, status, &headers));
         }
         let limit = self.limits.max_size;
-        let mut unpacked = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        let mut received = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
             None | Some(b"identity") => {
                 let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-                match said.filter(|size| *size > limit && endpoint.method == Method::GET) {
+                let said = said.filter(|_: &u64| endpoint.method == Method::GET);
+                match said.filter(|size| *size > limit) {
                     Some(size) => return Err(Fault::TooLarge { size, limit }),
-                    None => Unpacked::Plain(Room { data: Vec::new(), limit }),
+                    None => Received::plain(limit, said, asker),
                 }
             }
-            Some(b"gzip" | b"x-gzip") => {
-                Unpacked::Gzip(MultiGzDecoder::new(Room { data: Vec::new(), limit }))
-            }
+            Some(b"gzip" | b"x-gzip") => Received::gzip(limit, asker),
             Some(_) => {
                 tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
                 return Err(Fault::Failed);
             }
         };
-        let full = |cause: io::Error| match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
-            Some(Full(size)) => Fault::TooLarge { size: *size, limit },
-            None => failure(&cause, url, true),
+        let refused = |refusal| match refusal {
+            Refusal::TooLarge(size) => Fault::TooLarge { size, limit },
+            Refusal::NoMemory => Fault::NoMemory,
+            Refusal::Malformed(cause) => failure(&cause, url, true),
         };
-        let mut empty = true;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|cause| failure(&cause, url, true))?;
             if let Some(piece) = frame.data_ref() {
-                empty &= piece.is_empty();
-                unpacked.write_all(piece).map_err(full)?;
+                received.write(piece).await.map_err(refused)?;
             }
         }
-        // Nothing is not packed, whatever the headers say.
-        let data = if empty { Vec::new() } else { unpacked.finish().map_err(full)? };
-        Ok(Reply { status, headers, data })
+        let (data, memory) = received.finish().await.map_err(refused)?;
+        Ok(Reply { status, headers, data, memory })
     }
 
     fn refusal(&self, endpoint: &Endpoint, url: &Url, status: StatusCode, headers: &HeaderMap) -> Fault {
@@ -248,67 +254,52 @@ fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::R
     Some(request)
 }
 
-/// Data that was received, unpacked as it comes.
-enum Unpacked {
-    Plain(Room),
-    Gzip(MultiGzDecoder<Room>),
-}
-
-impl Unpacked {
-    fn write_all(&mut self, piece: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Plain(room) => room.write_all(piece),
-            Self::Gzip(decoder) => decoder.write_all(piece),
-        }
-    }
-
-    fn finish(self) -> io::Result<Vec<u8>> {
-        match self {
-            Self::Plain(room) => Ok(room.data),
-            Self::Gzip(decoder) => Ok(decoder.finish()?.data),
-        }
-    }
-}
-
-/// Room for so many bytes.
-struct Room {
-    data: Vec<u8>,
-    limit: u64,
-}
-
-impl Write for Room {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let size = (self.data.len() + piece.len()) as u64;
-        if size > self.limit {
-            return Err(io::Error::other(Full(size)));
-        }
-        self.data.extend_from_slice(piece);
-        Ok(piece.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// There was room for less than these bytes.
-#[derive(Debug)]
-struct Full(u64);
-
-impl std::fmt::Display for Full {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes are too many", self.0)
-    }
-}
-
-impl std::error::Error for Full {}
-
 #[cfg(test)]
 mod tests {
-    use super::{Fault, PATIENCE, Refused, Url, failure, retry_after};
+    use super::{Client, Endpoint, Fault, Guard, Method, PATIENCE, Refused, Url, failure, retry_after};
+    use crate::http::config::Config;
+    use crate::http::endpoint::Written;
     use libris_core::{Error, Uri};
+    use std::collections::BTreeMap;
     use std::io;
     use std::time::Duration;
+    use tokio::net::TcpListener;
+
+    /// What `GET /` of `localhost` comes to, when it leads to a private address only once it is connected to.
+    async fn ask_localhost(port: u16, allow_private: bool) -> Option<Fault> {
+        let config = Config::default();
+        let (none, renamed, url) = (BTreeMap::new(), BTreeMap::new(), format!("http://localhost:{port}/"));
+        let written = Written {
+            url: &url,
+            method: Method::GET,
+            headers: &none,
+            query: &none,
+            mime: None,
+            required: &[],
+            renamed: &renamed,
+            variables: Vec::new(),
+            parsed: false,
+        };
+        let anywhere = Guard { allow_private: true, networks: Vec::new() };
+        let endpoint = Endpoint::new(written, 0, &config, &anywhere).unwrap();
+        let client = Client::new(&config.limits, Guard { allow_private, ..anywhere }, false).unwrap();
+        client
+            .ask(&endpoint, &Url::parse(&url).unwrap(), &Default::default(), libris_core::Client::default())
+            .await
+            .err()
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(ask_localhost(port, false).await, Some(Fault::Refused));
+        // Whoever may ask is the first that the listener hears of.
+        let allowed = tokio::spawn(async move { ask_localhost(port, true).await });
+        let (first, from) = listener.accept().await.unwrap();
+        drop(first);
+        assert_eq!(allowed.await.unwrap(), Some(Fault::Failed), "{from}");
+    }
 
     #[test]
     fn an_address_that_may_not_be_asked_is_said_to_be() {

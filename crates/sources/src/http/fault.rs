@@ -33,6 +33,8 @@ pub(super) enum Fault {
     Elsewhere,
     /// It sends more than is taken.
     TooLarge { size: u64, limit: u64 },
+    /// There is no memory for what it sends.
+    NoMemory,
     /// It sends something else than it should: this media type, where another is meant.
     Kind { sent: String, meant: String },
     /// It sends JSON that is none.
@@ -43,7 +45,7 @@ impl Fault {
     /// Whether the answer before may be given while this lasts.
     pub(super) fn is_outage(&self) -> bool {
         match self {
-            Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) => true,
+            Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) | Self::NoMemory => true,
             Self::Elsewhere | Self::Refused | Self::Kind { .. } | Self::Malformed => true,
             Self::Missing | Self::Denied | Self::Credentials | Self::TooLarge { .. } => false,
             Self::Values | Self::Lacking(_) | Self::Control(_) => false,
@@ -59,6 +61,7 @@ impl Fault {
             Self::Control(name) => Error::invalid(format!("`{name}` cannot hold a control character")),
             Self::Values => Error::invalid(format!("the service behind `{uri}` {}", self.why())),
             Self::TooLarge { size, limit } => Error::TooLarge { uri: uri.clone(), size, limit, hint: None },
+            Self::NoMemory => Error::NO_MEMORY,
             _ => Error::Unavailable(format!("the service behind `{uri}` {}", self.why())),
         }
     }
@@ -85,6 +88,7 @@ impl Fault {
             Self::TooLarge { limit, .. } => format!("sent more than the {limit} bytes that are taken"),
             Self::Kind { sent, meant } => format!("sent `{sent}` where `{meant}` was expected"),
             Self::Malformed => "sent JSON that is malformed".into(),
+            Self::NoMemory => format!("sends a large answer: {}", Error::NO_MEMORY),
         }
     }
 }

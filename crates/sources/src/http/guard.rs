@@ -167,7 +167,7 @@ impl Service<Name> for Guard {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, Network};
+    use super::{Guard, IpAddr, Network, Refused, Service as _};
 
     fn allows(guard: &Guard, address: &str) -> bool {
         guard.allows(address.parse().unwrap())
@@ -214,6 +214,23 @@ mod tests {
         ] {
             assert!(!allows(&guard, address), "{address}");
         }
+    }
+
+    /// The addresses that a connection to `localhost` may use.
+    async fn resolved(networks: &[&str]) -> std::io::Result<Vec<IpAddr>> {
+        let networks = networks.iter().map(|text| text.parse().unwrap()).collect();
+        let mut guard = Guard { allow_private: false, networks };
+        Ok(guard.call("localhost".parse().unwrap()).await?.map(|address| address.ip()).collect())
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_to_no_address_that_may_not_be_asked() {
+        for networks in [&[][..], &["10.0.0.0/8"]] {
+            let error = resolved(networks).await.expect_err("its addresses are private");
+            assert!(error.get_ref().is_some_and(|cause| cause.is::<Refused>()), "{error:?}");
+        }
+        let allowed = resolved(&["127.0.0.0/8"]).await.unwrap();
+        assert!(!allowed.is_empty() && allowed.iter().all(IpAddr::is_ipv4), "{allowed:?}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
 
 /// The values that what was typed may mean, best first: those that begin with it, then those whose name for
 /// people does, then those in whose name some word does.
-pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str) -> Completion {
+pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
     let typed = typed.to_lowercase();
     let mut ranks: [Vec<String>; 3] = Default::default();
     let mut seen = HashSet::new();
@@ -166,7 +166,7 @@ pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str) -> C
             ranks[rank].push(value);
         }
     }
-    Completion::of(ranks.into_iter().flatten(), "")
+    Completion::of(ranks.into_iter().flatten(), "", limit)
 }
 
 #[cfg(test)]
@@ -184,13 +184,13 @@ mod tests {
             ]
             .map(|(value, label)| Choice::Labelled { value: value.into(), label: label.into() })
         };
-        assert_eq!(offer(choices(), "").values, ["LHR", "JFK", "KEN"]);
-        assert_eq!(offer(choices(), "jf").values, ["JFK"]);
-        assert_eq!(offer(choices(), "ken").values, ["KEN", "JFK"]);
-        assert_eq!(offer(choices(), "John F").values, ["JFK"]);
-        assert!(offer(choices(), "x").values.is_empty());
+        assert_eq!(offer(choices(), "", 100).values, ["LHR", "JFK", "KEN"]);
+        assert_eq!(offer(choices(), "jf", 100).values, ["JFK"]);
+        assert_eq!(offer(choices(), "ken", 100).values, ["KEN", "JFK"]);
+        assert_eq!(offer(choices(), "John F", 100).values, ["JFK"]);
+        assert!(offer(choices(), "x", 100).values.is_empty());
         let many = (0..300).map(|number| Choice::Plain(number.to_string()));
-        let offered = offer(many, "");
+        let offered = offer(many, "", 100);
         assert_eq!((offered.values.len(), offered.total, offered.more), (100, Some(300), true));
     }
 }

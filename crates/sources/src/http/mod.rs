@@ -10,11 +10,13 @@ mod endpoint;
 mod fault;
 mod guard;
 mod list;
+mod memory;
 mod open;
 pub mod openapi;
 mod store;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Cache, Change, Completion, Content, Contents, Context, Meta, Page, Partial, Proof, Resource, Result,
-    Scope, Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Content, Contents, Context, Freshness, Meta, Page, Partial, Proof, Resource,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{
@@ -49,6 +51,8 @@ pub struct Http {
 }
 
 struct Inner {
+    /// What the source is called.
+    name: String,
     store: Arc<Store>,
     poll: Duration,
     scope: Scope,
@@ -93,25 +97,25 @@ impl Source for Http {
         self.inner.covers(uri)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        self.inner.list(after, limit).await
+    fn name(&self) -> Cow<'_, str> {
+        format!("http {}", self.inner.name).into()
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
-        self.inner.read(uri).await
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.inner.list(after, limit, context.client()).await
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.inner.read(uri, context).await
+    }
+
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = self.inner.templates.iter().map(|(_, filled)| filled.template.clone()).collect();
-        Ok(Templates { templates, proof: Some(Proof::always()) })
+        Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        self.inner.complete(asked).await
-    }
-
-    fn cache(&self) -> Cache {
-        Cache { ttl: Duration::ZERO, scope: self.inner.scope }
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+        self.inner.complete(asked, context.client()).await
     }
 
     fn follow(&self, subject: &Uri) {
@@ -128,6 +132,11 @@ impl Source for Http {
 }
 
 impl Inner {
+    /// The freshness of a response that is not about one answer of the API.
+    fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
+        Freshness::proven(proof).with_scope(self.scope)
+    }
+
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         if self.resources.contains_key(uri) {
             return Some(Specificity::EXACT);
@@ -146,16 +155,22 @@ impl Inner {
         }
     }
 
-    async fn get(&self, uri: &Uri, want: Want) -> Result<Hit, Fault> {
+    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, Fault> {
         let (endpoint, variables) = self.endpoint(uri).ok_or(Fault::Missing)?;
-        self.store.get(&endpoint, endpoint.url(variables)?, want).await
+        self.store.get(&endpoint, endpoint.url(variables)?, want, asker).await
     }
 
-    async fn read(&self, uri: &Uri) -> Result<Contents> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
-            return Ok(link(uri));
+            return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
-        let hit = self.get(uri, Want::Fresh).await.map_err(|fault| fault.of(uri))?;
+        let hit = self.get(uri, Want::Fresh, context.client()).await.map_err(|fault| fault.of(uri))?;
+        self.followed.give(uri, hit.answer.digest);
+        // Everybody who asks gets a copy of its own.
+        let size = hit.answer.body.len();
+        if size > memory::SMALL {
+            context.reserve(size as u64)?;
+        }
         let meta = hit.stale.map(|known| Meta::from_iter([(STALE.to_owned(), known.as_secs().into())]));
         let content = Content {
             uri: uri.clone(),
@@ -163,7 +178,7 @@ impl Inner {
             body: hit.answer.body.clone(),
             meta,
         };
-        Ok(Contents { cache: Some(hit.cache), ..Contents::from(content) })
+        Ok(Contents::from(content).with_freshness(hit.freshness))
     }
 
     /// The numbers of the lists.
@@ -172,7 +187,7 @@ impl Inner {
     }
 
     /// The resources of a list.
-    async fn instances(&self, number: usize, want: Want) -> Result<Listed> {
+    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<Listed> {
         let template = &self.listed[number];
         let filled = self.templates.get(template);
         let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
@@ -180,7 +195,7 @@ impl Inner {
             return Ok(Listed::default());
         };
         let listed = async {
-            let hit = self.found(&instances.place, Variables::new(), want).await?;
+            let hit = self.found(&instances.place, Variables::new(), want, asker).await?;
             instances.of(&hit.answer, &filled.template, &filled.endpoint)
         };
         listed.await.map_err(|fault| fault.of_list(template.as_str()))
@@ -192,19 +207,27 @@ impl Inner {
     }
 
     /// What is at the place of a list.
-    async fn found(&self, place: &Place, variables: Variables, want: Want) -> Result<Hit, Fault> {
+    async fn found(
+        &self,
+        place: &Place,
+        variables: Variables,
+        want: Want,
+        asker: Client,
+    ) -> Result<Hit, Fault> {
         match place {
-            Place::Endpoint(endpoint) => self.store.get(endpoint, endpoint.url(variables)?, want).await,
+            Place::Endpoint(endpoint) => {
+                self.store.get(endpoint, endpoint.url(variables)?, want, asker).await
+            }
             Place::From(from) => {
                 let uri = Uri::parse(&from.expand(&variables)).map_err(|_| Fault::Values)?;
                 // A value such as `..` would lead to another resource.
                 from.matches(&uri).ok_or(Fault::Values)?;
-                self.get(&uri, want).await
+                self.get(&uri, want, asker).await
             }
         }
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, asker: Client) -> Result<Page> {
         let from = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let most = limit.saturating_add(1);
         let own = self.resources.range::<Uri, _>(from).take(most);
@@ -212,7 +235,7 @@ impl Inner {
         for number in self.lists() {
             let listed = match after.and_then(|_| self.recent(number)) {
                 Some(recent) => recent,
-                None => self.instances(number, Want::Fresh).await?,
+                None => self.instances(number, Want::Fresh, asker).await?,
             };
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
@@ -222,18 +245,20 @@ impl Inner {
         resources.dedup_by(|one, other| one.uri == other.uri);
         let more = resources.len() > limit;
         resources.truncate(limit);
-        let proof = self.listed.is_empty().then(Proof::always);
-        Ok(Page { resources, more, proof })
+        let freshness = self.freshness(self.listed.is_empty().then(Proof::always));
+        Ok(Page { resources, more, freshness, ..Page::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, asker: Client) -> Result<Completion> {
         let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match filled.choices.get(asked.variable) {
-            Some(Offered::Fixed(choices)) => Ok(list::offer(choices.iter().cloned(), asked.typed)),
+            Some(Offered::Fixed(choices)) => {
+                Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
+            }
             Some(Offered::Found { place, items, value, label }) => {
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
-                let hit = match self.found(place, variables, Want::Fresh).await {
+                let hit = match self.found(place, variables, Want::Fresh, asker).await {
                     // There may be nothing for what has been typed so far.
                     Err(Fault::Missing) => return Ok(Completion::default()),
                     found => found.map_err(failed)?,
@@ -246,18 +271,23 @@ impl Inner {
                 });
                 // A service that was told what has been typed knows best what is meant.
                 let typed = if place.searches() { "" } else { asked.typed };
-                Ok(list::offer(choices, typed))
+                Ok(list::offer(choices, typed, asked.limit))
             }
-            None => self.complete_from_list(filled, asked).await,
+            None => self.complete_from_list(filled, asked, asker).await,
         }
     }
 
     /// The values that the listed resources have for a variable, where those that are known are the same.
-    async fn complete_from_list(&self, filled: &Filled, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_from_list(
+        &self,
+        filled: &Filled,
+        asked: Partial<'_>,
+        asker: Client,
+    ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
         let tells = filled.instances.as_ref().is_some_and(|instances| instances.tells(asked.variable));
         let Some(number) = number.filter(|_| tells) else { return Ok(Completion::default()) };
-        let listed = self.instances(number, Want::Fresh).await?;
+        let listed = self.instances(number, Want::Fresh, asker).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
                 name == asked.variable || values.get(name).is_none_or(|value| value == known)
@@ -268,7 +298,7 @@ impl Inner {
             let label = found.resource.title.as_ref().unwrap_or(&found.resource.name).clone();
             Some(Choice::Labelled { value, label })
         });
-        Ok(list::offer(choices, asked.typed))
+        Ok(list::offer(choices, asked.typed, asked.limit))
     }
 }
 
@@ -300,8 +330,5 @@ impl Place {
 /// What reading a link gives: that it is to be fetched elsewhere.
 fn link(uri: &Uri) -> Contents {
     let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
-    Contents {
-        proof: Some(Proof::always()),
-        ..Contents::from(Content { mime: None, ..Content::text(uri.clone(), "", text) })
-    }
+    Content { mime: None, ..Content::text(uri.clone(), "", text) }.into()
 }

@@ -60,7 +60,14 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     }
     let secure = opening.secure;
     let client = Client::new(&config.limits, guard, secure)?;
+    // The base may hold a secret.
+    let scheme = held
+        .keys()
+        .map(Uri::as_str)
+        .chain(filled.iter().map(|(template, _)| template.as_str()))
+        .find_map(|uri| uri.split_once(':'));
     let inner = Inner {
+        name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
         store: Arc::new(Store::new(client, config.cache.clone())),
         poll: config.poll,
         scope: config.cache.scope,

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use http::StatusCode;
 use http::header::{AGE, CACHE_CONTROL, DATE, ETAG, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED, PRAGMA};
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
-use libris_core::{Cache, Flights, Scope};
-use quick_cache::sync::{Cache as Map, DefaultLifecycle};
+use libris_core::{Flights, Freshness, Scope};
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use url::Url;
 
@@ -33,7 +33,7 @@ type Key = (usize, Arc<str>);
 pub(super) struct Store {
     client: Client,
     config: Caching,
-    kept: Map<Key, Arc<Kept>, Bytes>,
+    kept: Cache<Key, Arc<Kept>, Bytes>,
     under_way: Flights<Key, Result<Arc<Kept>, Fault>>,
 }
 
@@ -66,7 +66,7 @@ impl Weighter<Key, Arc<Kept>> for Bytes {
 /// An answer that was found or had.
 pub(super) struct Hit {
     pub(super) answer: Arc<Answer>,
-    pub(super) cache: Cache,
+    pub(super) freshness: Freshness,
     /// For how long it has been known, where it should be newer and could not be had.
     pub(super) stale: Option<Duration>,
 }
@@ -90,16 +90,17 @@ impl Store {
             .build()
             .expect("both capacities are given");
         let kept =
-            Map::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
+            Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
         Self { client, config, kept, under_way: Flights::default() }
     }
 
-    /// The answer of an endpoint at a URL.
+    /// The answer of an endpoint at a URL, asked for in the turn of this client.
     pub(super) async fn get(
         self: &Arc<Self>,
         endpoint: &Arc<Endpoint>,
         url: Url,
         want: Want,
+        asker: libris_core::Client,
     ) -> Result<Hit, Fault> {
         let key: Key = (endpoint.number, url.as_str().into());
         let found = || {
@@ -109,7 +110,7 @@ impl Store {
         if let Some(kept) = found() {
             return Ok(self.hit(&kept, None));
         }
-        let start = || self.clone().ask(endpoint.clone(), url, key.clone());
+        let start = || self.clone().ask(endpoint.clone(), url, key.clone(), asker);
         let fault = match self.under_way.join(&key, || found().map(Ok), start).await {
             Ok(kept) => return Ok(self.hit(&kept, None)),
             Err(fault) => fault,
@@ -128,13 +129,19 @@ impl Store {
         self.kept.get(&(endpoint.number, url.as_str().into())).map(|kept| kept.answer.clone())
     }
 
-    async fn ask(self: Arc<Self>, endpoint: Arc<Endpoint>, url: Url, key: Key) -> Result<Arc<Kept>, Fault> {
+    async fn ask(
+        self: Arc<Self>,
+        endpoint: Arc<Endpoint>,
+        url: Url,
+        key: Key,
+        asker: libris_core::Client,
+    ) -> Result<Arc<Kept>, Fault> {
         let request = request(&endpoint, &url);
         let before = self.kept.get(&key);
         let now = SystemTime::now();
         let conditions =
             before.as_ref().map(|kept| conditions(&kept.policy, &request, now)).unwrap_or_default();
-        let asked = self.client.ask(&endpoint, &url, &conditions).await;
+        let asked = self.client.ask(&endpoint, &url, &conditions, asker).await;
         let reply = match asked {
             Err(fault) if !fault.is_outage() => {
                 // What is gone is not given any more.
@@ -162,7 +169,11 @@ impl Store {
         let kept = Kept { answer, response, policy, at, says, scope, strict, parsed: endpoint.parsed };
         let kept = Arc::new(kept);
         if kept.policy.is_storable() {
-            self.kept.insert(key, kept.clone());
+            self.kept.insert(key.clone(), kept.clone());
+            // One that is too large for the cache is not in it.
+            if self.kept.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached.answer, &kept.answer)) {
+                kept.answer.cached();
+            }
         } else {
             self.kept.remove(&key);
         }
@@ -186,7 +197,8 @@ impl Store {
 
     fn hit(&self, kept: &Kept, stale: Option<Duration>) -> Hit {
         let ttl = if stale.is_some() { Duration::ZERO } else { self.left(kept, SystemTime::now()) };
-        Hit { answer: kept.answer.clone(), cache: Cache { ttl, scope: kept.scope }, stale }
+        let freshness = Freshness::unproven().with_ttl(ttl).with_scope(kept.scope);
+        Hit { answer: kept.answer.clone(), freshness, stale }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_core::stream::BoxStream;
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt as _};
-use libris_core::{Change, Uri};
+use libris_core::{Change, Client, Uri};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -63,6 +63,14 @@ enum Seen {
 impl Followed {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
+    /// the first look at the resource comes later.
+    pub(super) fn give(&self, uri: &Uri, digest: u64) {
+        if let Some(seen @ Seen::Unknown) = self.lock().seen.get_mut(uri) {
+            *seen = Seen::There(digest);
+        }
     }
 
     /// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
@@ -116,7 +124,7 @@ pub(super) fn unfollow(inner: &Inner, uri: &Uri) {
 
 /// How a resource stands; `None` where that cannot be known now.
 async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
-    match inner.get(uri, want).await {
+    match inner.get(uri, want, Client::default()).await {
         Ok(hit) => Some(Seen::There(hit.answer.digest)),
         Err(Fault::Missing | Fault::Denied | Fault::Values) => Some(Seen::Missing),
         Err(Fault::Lacking(_) | Fault::Control(_)) => Some(Seen::Missing),
@@ -127,7 +135,9 @@ async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
 /// Changes from now on.
 pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let mut watch = Watch::new(inner.clone());
-    let lists = stream::iter(inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh))));
+    let lists = stream::iter(
+        inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh, Client::default()))),
+    );
     let lists = lists.buffered(AT_ONCE).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
@@ -196,7 +206,7 @@ impl Watch {
     async fn look_at_lists(&mut self) {
         for number in 0..self.lists.len() {
             // A list that cannot be had is taken to be as it was.
-            let Ok(now) = self.inner.instances(number, Want::Now).await else { continue };
+            let Ok(now) = self.inner.instances(number, Want::Now, Client::default()).await else { continue };
             let before = std::mem::replace(&mut self.lists[number], now.clone());
             if Arc::ptr_eq(&before, &now) {
                 continue;

@@ -5,17 +5,19 @@ mod data;
 mod fill;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Body, Cache, Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof,
-    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Annotations, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
+    Proof, Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{Config, Entry};
@@ -27,7 +29,6 @@ use fill::Escape;
 /// Inline resources as a source.
 pub struct Inline {
     inner: Arc<Inner>,
-    cache: Cache,
 }
 
 struct Inner {
@@ -36,6 +37,8 @@ struct Inner {
     /// Whether nothing of it is in a file, which would change.
     fixed: bool,
     max_size: u64,
+    ttl: Duration,
+    scope: Scope,
 }
 
 struct Held<U> {
@@ -46,7 +49,7 @@ struct Held<U> {
 impl Inline {
     /// Checks the configuration; `folder` is where its relative `file`s are.
     pub fn new(config: Config, folder: &Path) -> Result<Self> {
-        let cache = Cache { ttl: config.ttl, scope: config.scope };
+        let (ttl, scope) = (config.ttl, config.scope);
         let mut resources = BTreeMap::new();
         for entry in config.resources {
             let uri = entry.uri.clone();
@@ -72,7 +75,9 @@ impl Inline {
         let fixed = resources.values().all(|held| held.data.is_fixed())
             && templates.iter().all(|(_, held)| held.data.is_fixed());
         let templates = TemplateSet::new(templates);
-        Ok(Self { inner: Arc::new(Inner { resources, templates, fixed, max_size: config.max_size }), cache })
+        Ok(Self {
+            inner: Arc::new(Inner { resources, templates, fixed, max_size: config.max_size, ttl, scope }),
+        })
     }
 
     /// Runs what may touch files where it may wait.
@@ -100,7 +105,11 @@ impl Source for Inline {
         self.inner.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        "inline".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let after = after.cloned();
         self.blocking(move |inner| Ok(inner.list(after.as_ref(), limit))).await
     }
@@ -110,41 +119,42 @@ impl Source for Inline {
         self.blocking(move |inner| inner.read(&uri)).await
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         self.blocking(|inner| Ok(inner.templates())).await
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let values =
             self.inner.templates.get(asked.template).and_then(|held| held.entry.complete.get(asked.variable));
-        Ok(values.map(|values| Completion::of(values, asked.typed)).unwrap_or_default())
+        Ok(values.map(|values| Completion::of(values, asked.typed, asked.limit)).unwrap_or_default())
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         watch::changes(Arc::clone(&self.inner)).await
     }
-
-    fn cache(&self) -> Cache {
-        self.cache
-    }
 }
 
 impl Inner {
-    /// A proof of what rests on this data; what is in a file may change.
-    fn proof(fixed: bool) -> Option<Proof> {
-        fixed.then(Proof::always)
+    /// The freshness of what rests on this data; what is in a file may change.
+    fn freshness(&self, fixed: bool) -> Freshness {
+        Freshness::proven(fixed.then(Proof::always)).with_ttl(self.ttl).with_scope(self.scope)
     }
 
     fn templates(&self) -> Templates {
         let templates = self.templates.iter().map(|(_, held)| held.template()).collect();
-        Templates { templates, proof: Self::proof(self.fixed) }
+        Templates { templates, freshness: self.freshness(self.fixed), ..Templates::default() }
     }
 
     fn list(&self, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources: Vec<_> = rest.by_ref().take(limit).map(|(_, held)| held.resource()).collect();
-        Page { resources, more: rest.next().is_some(), proof: Self::proof(self.fixed) }
+        Page {
+            resources,
+            more: rest.next().is_some(),
+            freshness: self.freshness(self.fixed),
+            ..Page::default()
+        }
     }
 
     fn read(&self, uri: &Uri) -> Result<Contents> {
@@ -161,7 +171,7 @@ impl Inner {
                 (content(mime, body), held.data.is_fixed())
             }
         };
-        Ok(Contents { proof: Self::proof(fixed), ..Contents::from(content) })
+        Ok(Contents::from(content).with_freshness(self.freshness(fixed)))
     }
 }
 

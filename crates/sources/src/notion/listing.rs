@@ -110,7 +110,7 @@ impl Listing {
 
     /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
     /// title begins with it first.
-    pub(super) fn complete(&self, kind: Kind, typed: &str) -> Completion {
+    pub(super) fn complete(&self, kind: Kind, typed: &str, limit: usize) -> Completion {
         let typed = typed.to_lowercase();
         let mut fits: Vec<(u8, &str, &str)> = Vec::new();
         for found in self.all.values().filter(|found| found.kind == kind) {
@@ -128,8 +128,7 @@ impl Listing {
         }
         fits.sort_unstable();
         let total = fits.len();
-        let values: Vec<_> =
-            fits.into_iter().take(Completion::LIMIT).map(|(_, _, id)| id.to_owned()).collect();
+        let values: Vec<_> = fits.into_iter().take(limit).map(|(_, _, id)| id.to_owned()).collect();
         Completion { more: total > values.len(), values, total: Some(total as u64) }
     }
 }

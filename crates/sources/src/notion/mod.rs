@@ -16,6 +16,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +26,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Result, Scope, Source,
+    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
 
@@ -157,34 +158,36 @@ impl Source for Notion {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    fn name(&self) -> Cow<'_, str> {
+        "notion".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let listing = self.inner.listing().await?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = listing.resources.range::<Uri, _>((from, Bound::Unbounded));
         let resources = rest.by_ref().take(limit).map(|(_, resource)| resource.clone()).collect();
-        Ok(Page { resources, more: rest.next().is_some(), proof: None })
+        Ok(Page { resources, more: rest.next().is_some(), ..Page::default() })
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let asked = self.asked(uri)?.ok_or_else(|| Error::NotFound(uri.clone()))?;
         let ttl = self.inner.config.cache;
         if ttl.is_zero() {
             let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
+            reserve(context, &content)?;
             return Ok(content.into());
         }
         let id = asked.id().to_owned();
         let seen = self.inner.edits_of(&id);
         let (when, content) = self.inner.read((uri.clone(), seen), asked).await?;
+        reserve(context, &content)?;
         let ttl = ttl.saturating_sub(when.elapsed());
         let proof = self.inner.proof(&id, seen, ttl);
-        Ok(Contents {
-            parts: vec![content],
-            cache: Some(Cache { ttl, scope: Scope::Private }),
-            proof: Some(proof),
-        })
+        Ok(Contents::from(content).with_freshness(Freshness::proven(proof).with_ttl(ttl)))
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = TEMPLATES.iter().map(|(text, form, name, description)| {
             let mime = match form {
                 Form::Page => None,
@@ -193,22 +196,28 @@ impl Source for Notion {
             let template = Template::new(UriTemplate::parse(text)?, *name);
             Ok(Template { mime, description: Some((*description).into()), ..template })
         });
-        Ok(Templates { templates: templates.collect::<Result<_>>()?, proof: Some(Proof::always()) })
+        Ok(Templates {
+            templates: templates.collect::<Result<_>>()?,
+            freshness: Freshness::proven(Proof::always()),
+            ..Templates::default()
+        })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let kind = match (form, asked.variable) {
-            (Form::Page, "format") => return Ok(Completion::of(["markdown", "json"], asked.typed)),
+            (Form::Page, "format") => {
+                return Ok(Completion::of(["markdown", "json"], asked.typed, asked.limit));
+            }
             (Form::Page, "pageId") => Kind::Page,
             (Form::Schema | Form::Rows, "databaseId") => Kind::Database,
             _ => return Ok(Completion::default()),
         };
-        Ok(self.inner.listing().await?.complete(kind, asked.typed))
+        Ok(self.inner.listing().await?.complete(kind, asked.typed, asked.limit))
     }
 
-    fn kept_for(&self, _uri: &Uri) -> Option<Duration> {
-        Some(self.inner.config.cache).filter(|time| !time.is_zero())
+    fn is_shared(&self, _uri: &Uri) -> bool {
+        !self.inner.config.cache.is_zero()
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -216,9 +225,22 @@ impl Source for Notion {
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
+    /// A read waits for one answer of Notion after the other, so more of them would only hold what they have so far.
+    fn concurrency(&self) -> usize {
+        self.inner.config.concurrent
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(self.inner.clone())))
     }
+}
+
+/// Reserves memory for contents, whose size is known only now. What is in progress is bounded by the number of reads.
+fn reserve(context: &Context, content: &Content) -> Result<()> {
+    /// Contents of up to so many bytes wait for memory after they were read.
+    const SMALL: usize = 64 << 10;
+    let size = content.body.len();
+    if size > SMALL { context.reserve(size as u64) } else { Ok(()) }
 }
 
 impl Inner {

@@ -25,6 +25,7 @@ mod triggers;
 mod value;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -34,7 +35,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Cache, Change, Completion, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
+    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
 
@@ -183,24 +184,39 @@ impl Source for Sql {
         Some(if exact { Specificity::EXACT } else { template.specificity() })
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        Ok(page(self.inner.resources().await?, after, limit))
+    fn name(&self) -> Cow<'_, str> {
+        format!("{} {}", self.inner.driver.dialect().scheme(), self.inner.name).into()
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
-        self.inner.read(uri).await
+    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+        let page = page(self.inner.resources().await?, after, limit);
+        Ok(Page { freshness: self.inner.freshness(None), ..page })
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.inner.read(uri, context).await
+    }
+
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = self.inner.places.iter().filter_map(|(uri, place)| self.inner.template(uri, *place));
-        Ok(Templates { templates: templates.collect(), proof: Some(Proof::always()) })
+        Ok(Templates {
+            templates: templates.collect(),
+            freshness: self.inner.freshness(Proof::always()),
+            ..Templates::default()
+        })
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         self.inner.complete(asked).await
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
         let all = self.inner.resources().await?;
         let folder = all.iter().find(|resource| resource.uri == *uri);
         match folder.map(|folder| folder.mime.as_deref() == Some(DIRECTORY)) {
@@ -212,11 +228,8 @@ impl Source for Sql {
             let rest = resource.uri.as_str().strip_prefix(uri.as_str()).unwrap_or_default();
             !rest.is_empty() && !rest.trim_end_matches('/').contains('/')
         };
-        Ok(page(all.into_iter().filter(below).collect(), after, limit))
-    }
-
-    fn cache(&self) -> Cache {
-        Cache { ttl: self.inner.config.ttl, scope: self.inner.config.scope }
+        let page = page(all.into_iter().filter(below).collect(), after, limit);
+        Ok(Page { freshness: self.inner.freshness(None), ..page })
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -231,6 +244,10 @@ impl Source for Sql {
         self.inner.followed.forget(subject);
     }
 
+    fn concurrency(&self) -> usize {
+        self.inner.config.connections
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(Arc::clone(&self.inner)).await))
     }
@@ -240,10 +257,15 @@ impl Source for Sql {
 fn page(all: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
     let mut rest = all.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
     let resources: Vec<_> = rest.by_ref().take(limit).collect();
-    Page { resources, more: rest.next().is_some(), proof: None }
+    Page { resources, more: rest.next().is_some(), ..Page::default() }
 }
 
 impl Inner {
+    /// The freshness of a response with this proof.
+    fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
+        Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
+    }
+
     /// What is said about a problem to whoever asked.
     fn error(&self, problem: Problem) -> Error {
         let name = &self.name;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use libris_core::Uri;
+use libris_core::{Context, Error, Result as Outcome, Uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -51,6 +51,9 @@ pub(super) enum Shape {
     Many,
 }
 
+/// Text of up to so many bytes is not counted before it is written.
+const SMALL: usize = 64 << 10;
+
 /// Takes rows and writes them.
 pub(super) struct Writer {
     format: Format,
@@ -62,6 +65,11 @@ pub(super) struct Writer {
     /// How many values at the end of each row are its key and are not shown.
     hidden: usize,
     text: String,
+    /// Whose memory is reserved for the text, and for how many bytes.
+    context: Context,
+    reserved: usize,
+    /// That there was no memory for more.
+    pub(super) refused: Option<Error>,
     pub(super) rows: u64,
     /// Whether there are more rows than were taken.
     pub(super) more: bool,
@@ -81,11 +89,19 @@ impl Writer {
             names: Vec::new(),
             hidden: 0,
             text: String::new(),
+            context: Context::default(),
+            reserved: SMALL,
+            refused: None,
             rows: 0,
             more: false,
             large: None,
             last: Vec::new(),
         }
+    }
+
+    /// In the memory of this context.
+    pub(super) fn within(self, context: &Context) -> Self {
+        Self { context: context.clone(), ..self }
     }
 
     /// With these names of columns, and `hidden` more values in each row that are its key.
@@ -156,6 +172,21 @@ impl Writer {
         Ok(())
     }
 
+    /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
+    fn make_room(&mut self, more: u64) -> Outcome<()> {
+        let needed = self.text.len().saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
+        if needed > self.reserved {
+            let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
+            let capacity = needed.max(self.reserved.saturating_mul(2).min(most));
+            // What was not counted so far is counted with the first of the rest.
+            let counted = if self.reserved == SMALL { 0 } else { self.reserved };
+            self.context.reserve((capacity - counted) as u64)?;
+            self.reserved = capacity;
+            self.text.reserve_exact(capacity - self.text.len());
+        }
+        Ok(())
+    }
+
     /// Takes note of a row that makes it too large. Where the rest can be asked for, as much as fits is
     /// given.
     fn overflow(&mut self, size: u64) {
@@ -203,6 +234,12 @@ impl Sink for Writer {
             return ControlFlow::Continue(());
         }
         let key = row.split_off(row.len().saturating_sub(self.hidden));
+        // More than that is added for what separates the values.
+        if let Err(refused) = self.make_room(row.iter().map(Cell::size).sum()) {
+            self.refused = Some(refused);
+            self.text = String::new();
+            return ControlFlow::Break(());
+        }
         if let Err(size) = self.write(row) {
             self.overflow(size);
             return ControlFlow::Break(());
@@ -279,6 +316,10 @@ pub(super) fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use libris_core::{Context, Memory};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::{Format, Shape, Writer};
     use crate::sql::driver::Sink as _;
     use crate::sql::value::Cell;
@@ -334,5 +375,42 @@ mod tests {
         let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(200))).is_break());
         assert_eq!(writer.large, Some(209));
+    }
+
+    /// Memory of so many bytes.
+    struct Bytes(AtomicUsize);
+
+    impl Memory for Bytes {
+        fn reserve(&self, bytes: usize) -> bool {
+            let left = self.0.load(Ordering::Relaxed).checked_sub(bytes);
+            left.is_some_and(|left| {
+                self.0.store(left, Ordering::Relaxed);
+                true
+            })
+        }
+
+        fn grow(&self, _bytes: usize) -> bool {
+            panic!("a statement can run again");
+        }
+    }
+
+    #[test]
+    fn memory_is_reserved_before_the_text_grows() {
+        for (most, rows) in [(0, 6), (200_000, 13), (10_000_000, 100)] {
+            let memory = Arc::new(Bytes(AtomicUsize::new(most)));
+            let context = Context::default().with_memory(memory.clone());
+            let mut writer = Writer::new(Format::Csv, Shape::Many, 100, 10_000_000).within(&context);
+            let row = || vec![Cell::Text("x".repeat(10_000))];
+            let written = (0..100).take_while(|_| writer.row(row()).is_continue()).count();
+            let reserved = most - memory.0.load(Ordering::Relaxed);
+            assert!(written >= rows && written < rows + 2, "{written} rows in {most} bytes");
+            match &writer.refused {
+                None => assert!(written == 100 && reserved >= writer.text.len(), "{reserved}"),
+                Some(refused) => {
+                    assert!(refused.to_string().contains("no memory left"), "{refused}");
+                    assert_eq!(writer.text.capacity(), 0);
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Completion, Content, Contents, Error, Meta, Partial, Result, Uri};
+use libris_core::{Completion, Content, Contents, Context, Error, Meta, Partial, Result, Uri};
 
 use super::catalog::{Name, Table};
 use super::driver::{self, Bounds, Problem, Statement};
@@ -24,20 +24,20 @@ const FEWER: &str = "ask for fewer columns with a configured query";
 const TABLES: &str = "read it as Markdown, or the schemas of single tables";
 
 impl Inner {
-    pub(super) async fn read(&self, uri: &Uri) -> Result<Contents> {
+    pub(super) async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let nothing = || Error::NotFound(uri.clone());
         let (_, place, variables) = self.places.closest(uri).ok_or_else(nothing)?;
         let content = match place {
             Place::Folder => self.database(&self.root.below("schema")?, &Variables::new()).await?,
             Place::Schema => self.database(uri, &variables).await?,
-            Place::Query(at) => self.query(uri, *at, &variables).await?,
+            Place::Query(at) => self.query(uri, *at, &variables, context).await?,
             Place::TableFolder | Place::TableSchema | Place::Rows | Place::Row => {
                 let label = variables.text("table").ok_or_else(nothing)?;
-                match self.of_table(uri, *place, label, &variables, Trust::Known).await {
+                match self.of_table(uri, *place, label, &variables, Trust::Known, context).await {
                     // It was changed since we looked.
                     Err(Failure::Missing) => {
                         self.known().clear();
-                        self.of_table(uri, *place, label, &variables, Trust::Nothing).await
+                        self.of_table(uri, *place, label, &variables, Trust::Nothing, context).await
                     }
                     other => other,
                 }
@@ -47,7 +47,7 @@ impl Inner {
                 })?
             }
         };
-        Ok(content.into())
+        Ok(Contents::from(content).with_freshness(self.freshness(None)))
     }
 
     async fn of_table(
@@ -57,6 +57,7 @@ impl Inner {
         label: &str,
         variables: &Variables,
         trust: Trust,
+        context: &Context,
     ) -> Result<Vec<Content>, Failure> {
         // A schema is always what it is now.
         let found = match (trust, place) {
@@ -66,12 +67,12 @@ impl Inner {
         let table = found.ok_or_else(|| Error::NotFound(uri.clone()))?;
         match place {
             Place::TableSchema => Ok(vec![self.table_schema(uri, &table, variables).await?]),
-            Place::Rows => Ok(vec![self.page(uri, &table, variables).await?]),
-            Place::Row => Ok(vec![self.row(uri, &table, variables).await?]),
+            Place::Rows => Ok(vec![self.page(uri, &table, variables, context).await?]),
+            Place::Row => Ok(vec![self.row(uri, &table, variables, context).await?]),
             _ => {
                 let none = Variables::new();
                 let schema = self.table_schema(&uri.below("schema")?, &table, &none).await?;
-                let rows = self.page(&uri.below("rows")?, &table, &none).await?;
+                let rows = self.page(&uri.below("rows")?, &table, &none, context).await?;
                 Ok(vec![schema, rows])
             }
         }
@@ -134,13 +135,19 @@ impl Inner {
         Rows { dialect: self.driver.dialect(), table, most: self.config.max_bytes }
     }
 
-    async fn row(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content, Failure> {
+    async fn row(
+        &self,
+        uri: &Uri,
+        table: &Table,
+        variables: &Variables,
+        context: &Context,
+    ) -> Result<Content, Failure> {
         let format = self.format(variables, self.config.format)?;
         let text = variables.text("key").unwrap_or_default();
         keyed(table)?;
         let key = key::read("key", text, table.key.len())?;
         let statement = self.rows(table).one(&key)?;
-        let writer = self.writer(format, Shape::One, 1, table);
+        let writer = self.writer(format, Shape::One, 1, table).within(context);
         let writer = self.run(uri, &statement, writer).await?;
         if writer.rows == 0 {
             return Err(Error::NotFound(uri.clone()).into());
@@ -148,7 +155,13 @@ impl Inner {
         Ok(Content::text(uri.clone(), format.mime(), writer.finish(None)))
     }
 
-    async fn page(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content, Failure> {
+    async fn page(
+        &self,
+        uri: &Uri,
+        table: &Table,
+        variables: &Variables,
+        context: &Context,
+    ) -> Result<Content, Failure> {
         let format = self.format(variables, self.config.format)?;
         let limit = match variables.text("limit").filter(|limit| !limit.is_empty()) {
             None => PAGE.min(self.config.max_rows),
@@ -167,7 +180,8 @@ impl Inner {
             }
         };
         let statement = self.rows(table).page(after.as_deref(), limit)?;
-        let writer = self.run(uri, &statement, self.writer(format, Shape::Many, limit, table)).await?;
+        let writer = self.writer(format, Shape::Many, limit, table).within(context);
+        let writer = self.run(uri, &statement, writer).await?;
         let next = match writer.more.then(|| written(&writer.last)).flatten() {
             None => None,
             Some(last) => Some(self.next(uri, &last, variables)?),
@@ -191,13 +205,19 @@ impl Inner {
         Uri::parse(&next)
     }
 
-    async fn query(&self, uri: &Uri, at: usize, variables: &Variables) -> Result<Vec<Content>> {
+    async fn query(
+        &self,
+        uri: &Uri,
+        at: usize,
+        variables: &Variables,
+        context: &Context,
+    ) -> Result<Vec<Content>> {
         let query = &self.queries[at];
         let format = self.format(variables, query.format)?;
         let rows = if query.shape() == Shape::One { 1 } else { self.config.max_rows };
         let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
-        let writer = Writer::new(format, query.shape(), rows, self.config.max_bytes);
+        let writer = Writer::new(format, query.shape(), rows, self.config.max_bytes).within(context);
         let writer = match self.run(uri, &statement, writer).await {
             Ok(writer) => writer,
             Err(Failure::Error(error)) => return Err(error),
@@ -219,7 +239,7 @@ impl Inner {
     }
 
     async fn run(&self, uri: &Uri, statement: &Statement, writer: Writer) -> Result<Writer, Failure> {
-        let writer = match driver::run(&*self.driver, statement, writer).await {
+        let mut writer = match driver::run(&*self.driver, statement, writer).await {
             Ok(writer) => writer,
             Err(Problem::Missing(cause)) => {
                 tracing::warn!(%uri, %cause, "a table or column is not there");
@@ -227,6 +247,9 @@ impl Inner {
             }
             Err(problem) => return Err(self.error(problem).into()),
         };
+        if let Some(refused) = writer.refused.take() {
+            return Err(refused.into());
+        }
         match writer.large {
             Some(size) => Err(self.too_large(uri, size, FEWER).into()),
             None => Ok(writer),
@@ -244,15 +267,15 @@ impl Inner {
                 Place::TableSchema | Place::Schema => &["markdown", "json"][..],
                 _ => &Format::NAMES,
             };
-            return Ok(Completion::of(names.iter().copied(), asked.typed));
+            return Ok(Completion::of(names.iter().copied(), asked.typed, asked.limit));
         }
         match (place, asked.variable) {
             (Place::Query(at), _) => self.complete_query(at, asked).await,
-            (_, "table") => self.complete_table(place, asked.typed).await,
+            (_, "table") => self.complete_table(place, asked).await,
             (Place::Row, "key") | (Place::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
                 match self.known_table(label).await? {
-                    Some(table) => self.complete_key(&table, asked.typed).await,
+                    Some(table) => self.complete_key(&table, asked).await,
                     None => Ok(Completion::default()),
                 }
             }
@@ -266,45 +289,45 @@ impl Inner {
         self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
     }
 
-    async fn complete_table(&self, place: Place, typed: &str) -> Result<Completion> {
+    async fn complete_table(&self, place: Place, asked: Partial<'_>) -> Result<Completion> {
         let default = self.default_schema().await?;
         let summaries = self.summaries().await?;
         // Views have no keys.
         let named = summaries.iter().filter(|summary| place != Place::Row || !summary.view);
-        Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), typed))
+        Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), asked.typed, asked.limit))
     }
 
-    async fn complete_key(&self, table: &Arc<Table>, typed: &str) -> Result<Completion> {
+    async fn complete_key(&self, table: &Arc<Table>, asked: Partial<'_>) -> Result<Completion> {
         if table.key.is_empty() {
             return Ok(Completion::default());
         }
-        let mut keys = Offered::new(self.config.max_bytes);
-        for statement in self.rows(table).keys(typed) {
+        let mut keys = Offered::new(self.config.max_bytes, asked.limit);
+        for statement in self.rows(table).keys(asked.typed, asked.limit) {
             keys = match driver::run(&*self.driver, &statement, keys.clone()).await {
                 Ok(more) => more,
                 Err(Problem::Value) => keys,
                 Err(problem) => return Err(self.error(problem)),
             };
-            if keys.cut || keys.values.len() > Completion::LIMIT {
+            if keys.cut || keys.values.len() > asked.limit {
                 keys.cut = true;
                 break;
             }
         }
-        Ok(matching(keys.values, typed, keys.cut))
+        Ok(matching(keys.values, asked, keys.cut))
     }
 
     async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
         // One more tells whether there is more.
-        let rows = Completion::LIMIT as u64 * 10 + 1;
+        let rows = asked.limit as u64 * 10 + 1;
         let bounds = Bounds { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
         let statement =
             self.queries[at].completion(dialect, asked.variable, asked.typed, asked.known, bounds);
         let Some(statement) = statement else { return Ok(Completion::default()) };
-        let offered = Offered { first: true, ..Offered::new(self.config.max_bytes) };
+        let offered = Offered { first: true, ..Offered::new(self.config.max_bytes, asked.limit) };
         let offered = driver::run(&*self.driver, &statement?, offered).await;
         let offered = offered.map_err(|problem| self.error(problem))?;
-        Ok(matching(offered.values, asked.typed, offered.cut))
+        Ok(matching(offered.values, asked, offered.cut))
     }
 }
 
@@ -315,13 +338,15 @@ struct Offered {
     /// Whether only the first value of each row counts, rather than all as a key.
     first: bool,
     budget: u64,
+    /// How many values are looked at.
+    most: usize,
     /// Whether there are more.
     cut: bool,
 }
 
 impl Offered {
-    fn new(budget: u64) -> Self {
-        Self { values: Vec::new(), first: false, budget, cut: false }
+    fn new(budget: u64, limit: usize) -> Self {
+        Self { values: Vec::new(), first: false, budget, most: limit.saturating_mul(10), cut: false }
     }
 }
 
@@ -334,7 +359,7 @@ impl driver::Sink for Offered {
             false => written(&row.into_iter().map(Cell::into_text).collect::<Vec<_>>()),
         };
         let size = value.as_ref().map_or(0, String::len) as u64;
-        if size > self.budget || self.values.len() >= Completion::LIMIT * 10 {
+        if size > self.budget || self.values.len() >= self.most {
             self.cut = true;
             return ControlFlow::Break(());
         }

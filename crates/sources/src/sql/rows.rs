@@ -3,7 +3,7 @@
 //! Pages go by the key, not by number: each begins after the last key of the one before, which an index
 //! finds at once however far on it is.
 
-use libris_core::{Completion, Error, Result};
+use libris_core::{Completion, Error, Partial, Result};
 
 use super::catalog::{Column, Table};
 use super::dialect::{Dialect, Selected, bounded, postgres_bounded};
@@ -57,7 +57,7 @@ impl Rows<'_> {
     }
 
     /// Statements that give the keys which begin with what was typed, to be run until there are enough.
-    pub(super) fn keys(&self, typed: &str) -> Vec<Statement> {
+    pub(super) fn keys(&self, typed: &str, limit: usize) -> Vec<Statement> {
         let key = &self.table.key;
         let mut known = Vec::new();
         let mut last = typed;
@@ -76,19 +76,19 @@ impl Rows<'_> {
         let Some(column) = key.get(known.len()) else { return Vec::new() };
         let all = |condition: Condition, limit: usize| self.select(&[], condition, limit as u64);
         if last.is_empty() {
-            return vec![all(fixed, Completion::LIMIT + 1)];
+            return vec![all(fixed, limit.saturating_add(1))];
         }
         match column.kind {
             Kind::Text if !last.contains(['\0', '"']) => {
                 fixed.and(self.compared(column, ">=", Bind::Text(last.to_owned()), fixed.binds.len()));
-                vec![all(fixed, Completion::LIMIT + 1)]
+                vec![all(fixed, limit.saturating_add(1))]
             }
             Kind::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let ranges = spans(last).into_iter().map(|(from, to)| {
                     let mut condition = Condition { text: fixed.text.clone(), binds: fixed.binds.clone() };
                     condition.and(self.compared(column, ">=", Bind::Integer(from), condition.binds.len()));
                     condition.and(self.compared(column, "<=", Bind::Integer(to), condition.binds.len()));
-                    all(condition, Completion::LIMIT + 1)
+                    all(condition, limit.saturating_add(1))
                 });
                 ranges.collect()
             }
@@ -221,8 +221,8 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
 }
 
 /// The keys among these that begin with what was typed.
-pub(super) fn matching(keys: Vec<String>, typed: &str, cut: bool) -> Completion {
-    let mut completion = Completion::of(keys, typed);
+pub(super) fn matching(keys: Vec<String>, asked: Partial<'_>, cut: bool) -> Completion {
+    let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= cut;
     completion.total = completion.total.filter(|_| !completion.more);
     completion

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use libris_core::{Body, Change, Contents, Error, Result, Uri};
+use libris_core::{Body, Change, Contents, Context, Error, Result, Uri};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -263,7 +263,7 @@ impl Watch {
         let mut new = Vec::new();
         for (uri, digest) in inner.followed.all() {
             if digest.is_none()
-                && let Some(digest) = digest_of(inner.read(&uri).await)
+                && let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await)
             {
                 inner.followed.set(&uri, digest);
                 new.push(uri);
@@ -287,7 +287,7 @@ impl Watch {
             if !concerned {
                 continue;
             }
-            let Some(digest) = digest_of(inner.read(&uri).await) else {
+            let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
                     return Err(Away);
                 }

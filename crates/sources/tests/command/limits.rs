@@ -24,7 +24,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 /// Waits until something is so, and panics after a long time.
-async fn until(what: &str, so: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{what} did not happen");
@@ -139,33 +139,13 @@ async fn no_more_run_at_once_than_may() {
 }
 
 #[tokio::test]
-async fn the_outputs_of_all_commands_together_are_bounded() {
-    let config =
-        "[[command]]\nuri = \"slow://x\"\nrun = [\"./forks\"]\nmax_size = 536870912\ntimeout = \"1h\"
-[[command]]\nuri = \"large://x\"\nrun = [\"echo\"]\nmax_size = 536870912\ntimeout = \"200ms\"
-[[command]]\nuri = \"patient://x\"\nrun = [\"echo\", \"x\"]\nmax_size = 1\ntimeout = \"20s\"";
-    let bench = Bench::with(config, &[("forks", FORKS)]);
-    let uri = Uri::parse("slow://x").unwrap();
-    let context = Context::default();
-    tokio::select! {
-        read = bench.commands.read(&uri, &context) => panic!("{read:?}"),
-        () = async {
-            until("the start", || pids(bench.dir.path()).len() == 4).await;
-            let busy = "unavailable: the command is busy: try again later";
-            assert_eq!(bench.text("large://x").await, busy);
-        } => {}
-    }
-    // Once the first has ended there is room again.
-    assert!(bench.text("patient://x").await.starts_with("too large"));
-}
-
-#[tokio::test]
 async fn printed_values_are_bounded() {
     let config = "[[command]]\nuri = \"a://{b}\"\nrun = [\"echo\", \"{{b}}\"]\ncomplete = { b = { run = [\"seq\", \"30000\"] } }";
     let bench = Bench::new(config);
     let template = libris_core::UriTemplate::parse("a://{b}").unwrap();
     let known = std::collections::BTreeMap::new();
-    let asked = libris_core::Partial { template: &template, variable: "b", typed: "", known: &known };
-    let completion = bench.commands.complete(asked).await.unwrap();
+    let asked =
+        libris_core::Partial { template: &template, variable: "b", typed: "", known: &known, limit: 100 };
+    let completion = bench.commands.complete(asked, &Context::default()).await.unwrap();
     assert_eq!((completion.total, completion.more), (Some(10_000), true));
 }

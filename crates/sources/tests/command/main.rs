@@ -2,8 +2,10 @@
 #![cfg(unix)]
 
 mod check;
+mod fairness;
 mod injection;
 mod limits;
+mod memory;
 mod read;
 mod watch;
 

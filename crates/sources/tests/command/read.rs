@@ -1,7 +1,7 @@
 //! What is read is what was printed.
 
 use super::{Bench, kind};
-use libris_core::{Body, Partial, Source as _, Uri, UriTemplate};
+use libris_core::{Body, Context, Partial, Source as _, Uri, UriTemplate};
 use std::collections::BTreeMap;
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn parts_are_taken_from_the_output() {
     passed://on "1\n2\n3\n"
     passed://on?lines=1 "1\n"
     "#);
-    let listed = bench.commands.list(None, 10).await.unwrap().resources;
+    let listed = bench.commands.list(None, 10, &Context::default()).await.unwrap().resources;
     assert_eq!(
         listed.iter().map(|one| one.uri.as_str()).collect::<Vec<_>>(),
         ["log://system", "passed://on"]
@@ -172,8 +172,8 @@ async fn values_are_completed() {
     );
     let template = UriTemplate::parse("say://{fixed}/{printed}/{broken}").unwrap();
     let complete = async |variable, typed| {
-        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new() };
-        bench.commands.complete(asked).await.map(|completion| completion.values)
+        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
+        bench.commands.complete(asked, &Context::default()).await.map(|completion| completion.values)
     };
     assert_eq!(complete("fixed", "par").await.unwrap(), ["Paris", "Park City"]);
     assert_eq!(complete("printed", "").await.unwrap(), ["ada", "alan", "bo"]);
@@ -196,8 +196,11 @@ async fn a_completion_that_fails_fails_once_for_all() {
     );
     let template = UriTemplate::parse("say://{what}").unwrap();
     let known = BTreeMap::new();
-    let asked = Partial { template: &template, variable: "what", typed: "", known: &known };
-    let outcomes = futures_util::future::join_all((0..6).map(|_| bench.commands.complete(asked))).await;
+    let asked = Partial { template: &template, variable: "what", typed: "", known: &known, limit: 100 };
+    let outcomes = futures_util::future::join_all(
+        (0..6).map(async |_| bench.commands.complete(asked, &Context::default()).await),
+    )
+    .await;
     for outcome in outcomes {
         assert_eq!(kind(&outcome.unwrap_err()), "unavailable");
     }

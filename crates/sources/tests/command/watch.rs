@@ -24,7 +24,7 @@ async fn another_output_is_told() {
     let write = |name: &str, text: &str| std::fs::write(bench.dir.path().join(name), text).unwrap();
     let runs = || std::fs::read_to_string(bench.dir.path().join("runs")).unwrap_or_default();
     write("watched", "one");
-    let before = bench.read("file://watched").await.unwrap().proof.unwrap();
+    let before = bench.read("file://watched").await.unwrap().freshness.proof.unwrap();
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
     // Nothing is run before somebody listens.
     assert_eq!(runs(), "watched\n");

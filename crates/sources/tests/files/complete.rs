@@ -9,9 +9,15 @@ use libris_sources::Files;
 use super::sandbox::Sandbox;
 
 async fn complete(files: &Files, variable: &str, typed: &str) -> Completion {
-    let template = files.templates().await.unwrap().templates.remove(0).uri;
+    let template = files.templates(&Context::default()).await.unwrap().templates.remove(0).uri;
     let known = BTreeMap::new();
-    files.complete(Partial { template: &template, variable, typed, known: &known }).await.unwrap()
+    files
+        .complete(
+            Partial { template: &template, variable, typed, known: &known, limit: 100 },
+            &Context::default(),
+        )
+        .await
+        .unwrap()
 }
 
 async fn values(files: &Files, typed: &str) -> Vec<String> {
@@ -57,7 +63,7 @@ async fn every_value_expands_to_something_readable() {
         sandbox.write(std::ffi::OsStr::from_bytes(b"in \xff/\xfe"), "x");
     }
     let files = sandbox.files();
-    let template = files.templates().await.unwrap().templates.remove(0).uri;
+    let template = files.templates(&Context::default()).await.unwrap().templates.remove(0).uri;
     let mut open = vec![String::new()];
     let mut leaves = 0;
     while let Some(typed) = open.pop() {

@@ -24,7 +24,7 @@ pub(crate) async fn assert_closed(files: &Files, text: &str) {
     let Ok(uri) = Uri::parse(text) else { return };
     let read = files.read(&uri, &Context::default()).await;
     assert!(matches!(read, Err(Error::NotFound(_) | Error::Invalid(_))), "{text}: {read:?}");
-    let children = files.children(&uri, None, 10).await;
+    let children = files.children(&uri, None, 10, &Context::default()).await;
     assert!(matches!(children, Err(Error::NotFound(_))), "{text}: {children:?}");
 }
 
@@ -110,7 +110,7 @@ async fn a_link_put_in_the_place_of_the_folder() {
     std::os::unix::fs::symlink("outside", &root).unwrap();
     let read = files.read(&asked, &Context::default()).await;
     assert!(matches!(read, Err(Error::NotFound(_) | Error::Unavailable(_))), "{read:?}");
-    assert!(files.list(None, 10).await.is_err());
+    assert!(files.list(None, 10, &Context::default()).await.is_err());
 }
 
 #[cfg(unix)]

@@ -57,10 +57,10 @@ fn run(work: impl Future<Output = ()>) {
 }
 
 async fn completed(files: &Files, typed: &str) -> Result<Vec<String>> {
-    let templates = files.templates().await.unwrap().templates;
+    let templates = files.templates(&Context::default()).await.unwrap().templates;
     let known = BTreeMap::new();
-    let asked = Partial { template: &templates[0].uri, variable: "path", typed, known: &known };
-    Ok(files.complete(asked).await?.values)
+    let asked = Partial { template: &templates[0].uri, variable: "path", typed, known: &known, limit: 100 };
+    Ok(files.complete(asked, &Context::default()).await?.values)
 }
 
 /// The URIs of everything, or of what is directly in a folder.
@@ -100,7 +100,7 @@ fn no_ignored_file_is_shown_when_descriptors_run_out() {
                     sandbox.write(rules, fs::read(sandbox.path(rules)).unwrap());
                 }
                 let descriptors = Descriptors::all_but(free);
-                match names(files.list(None, 100).await).await {
+                match names(files.list(None, 100, &Context::default()).await).await {
                     Ok(listed) => assert_eq!(listed, shown, "{free} descriptors"),
                     Err(error) => assert!(is_failure(&error), "{free} descriptors: {error:?}"),
                 }
@@ -133,12 +133,14 @@ fn what_cannot_be_opened_for_want_of_descriptors_is_not_missing() {
             for free in 0..16 {
                 let files = sandbox.files_with(|config| config.symlinks = follow);
                 let described = async || {
-                    let page = files.list(None, 100).await?;
+                    let page = files.list(None, 100, &Context::default()).await?;
                     let line =
                         |it: &libris_core::Resource| format!("{} {:?} {:?}", it.uri, it.title, it.mime);
                     Ok::<_, Error>(page.resources.iter().map(line).collect::<Vec<_>>())
                 };
-                let children = async || names(files.children(&uri("file:///root/a"), None, 100).await).await;
+                let children = async || {
+                    names(files.children(&uri("file:///root/a"), None, 100, &Context::default()).await).await
+                };
                 let parts = async || {
                     let read = files.read(&uri("file:///root/a/"), &Context::default()).await?;
                     Ok::<_, Error>(read.parts.iter().map(|part| part.uri.to_string()).collect::<Vec<_>>())
@@ -193,7 +195,10 @@ async fn an_ignore_file_that_cannot_be_read_hides_its_folder() {
             let files = sandbox.files_with(|config| config.watch = watch);
             for _ in 0..2 {
                 assert_eq!(listed(&files).await, ["", "ok/", "ok/shown"]);
-                assert_eq!(names(files.children(files.root(), None, 100).await).await.unwrap(), ["ok/"]);
+                assert_eq!(
+                    names(files.children(files.root(), None, 100, &Context::default()).await).await.unwrap(),
+                    ["ok/"]
+                );
                 assert_eq!(completed(&files, "").await.unwrap(), ["ok/"]);
                 for (name, _) in SPOILED {
                     for path in ["", "secret", "deep/", "deep/secret"] {
@@ -215,7 +220,7 @@ async fn a_root_whose_ignore_file_cannot_be_read_is_unavailable() {
             let files = sandbox.files();
             assert_eq!(listed(&files).await, ["", "secret", "shown"]);
             spoil(&sandbox, rules);
-            let listed_now = files.list(None, 10).await;
+            let listed_now = files.list(None, 10, &Context::default()).await;
             assert!(matches!(listed_now, Err(Error::Unavailable(_))), "{rules} {name}: {listed_now:?}");
             let read_now = read(&files, "shown").await;
             assert!(matches!(read_now, Err(Error::Unavailable(_))), "{rules} {name}: {read_now:?}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use libris_core::{Error, Source};
+use libris_core::{Context, Error, Source};
 
 use super::sandbox::{Sandbox, listed, read, shown};
 
@@ -137,13 +137,19 @@ async fn what_may_not_be_read() {
         for follow in [false, true] {
             let files = sandbox.files_with(|config| config.symlinks = follow);
             assert_eq!(listed(&files).await, ["", "open.txt"]);
-            let children = files.children(files.root(), None, 9).await.unwrap();
+            let children = files.children(files.root(), None, 9, &Context::default()).await.unwrap();
             assert_eq!(children.resources.len(), 1);
             assert_eq!(shown(&files, "").await, r#"file:///root/open.txt text/plain text "x""#);
-            let templates = files.templates().await.unwrap().templates;
+            let templates = files.templates(&Context::default()).await.unwrap().templates;
             let known = BTreeMap::new();
-            let asked = Partial { template: &templates[0].uri, variable: "path", typed: "", known: &known };
-            assert_eq!(files.complete(asked).await.unwrap().values, ["open.txt"]);
+            let asked = Partial {
+                template: &templates[0].uri,
+                variable: "path",
+                typed: "",
+                known: &known,
+                limit: 100,
+            };
+            assert_eq!(files.complete(asked, &Context::default()).await.unwrap().values, ["open.txt"]);
             for path in [
                 "closed.txt",
                 "closed/",
@@ -160,7 +166,7 @@ async fn what_may_not_be_read() {
             }
             for mode in [0o000, 0o300, 0o600] {
                 set("", mode);
-                let listed = files.list(None, 10).await;
+                let listed = files.list(None, 10, &Context::default()).await;
                 assert!(matches!(listed, Err(Error::Unavailable(_))), "{mode:o} {listed:?}");
                 for path in ["", "open.txt"] {
                     let read = read(&files, path).await;
@@ -181,7 +187,7 @@ async fn a_root_that_goes_and_comes_back() {
     let sandbox = Sandbox::with(&[("x", "1")]);
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
-    assert!(matches!(files.list(None, 10).await, Err(Error::Unavailable(_))));
+    assert!(matches!(files.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
     insta::assert_snapshot!(shown(&files, "x").await, @"Unavailable: the folder `root` cannot be read now");
     sandbox.write("x", "2");
     insta::assert_snapshot!(shown(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
@@ -196,4 +202,17 @@ fn a_root_that_is_not_there() {
     insta::assert_snapshot!(open("~/docs"), @"the folder `~/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
     insta::assert_snapshot!(open("/no/~ada/docs"), @"the folder `/no/~ada/docs` cannot be opened: No such file or directory (os error 2); hint: `~` is expanded by the shell and not here, so write the whole path");
     insta::assert_snapshot!(open(""), @"a folder to serve has no `path`");
+}
+
+#[tokio::test]
+async fn an_ignore_file_that_is_costly_to_compile_hides_its_folder_at_once() {
+    let sandbox = Sandbox::with(&[("a.txt", "a"), ("sub/b.txt", "b")]);
+    sandbox.write("sub/.gitignore", "*a*b*c\n".repeat(150_000));
+    let files = sandbox.files();
+    let began = std::time::Instant::now();
+    for _ in 0..16 {
+        assert!(read(&files, "sub/b.txt").await.is_err());
+    }
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(read(&files, "a.txt").await.is_ok());
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libris_core::{Body, Error, Source};
+use libris_core::{Body, Context, Error, Source};
 use libris_sources::Files;
 use libris_sources::files::Config;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
@@ -207,7 +207,7 @@ async fn a_target_swapped_for_a_hidden_one_all_the_time() {
 async fn a_directory_that_became_a_link() {
     let sandbox = sandbox();
     for files in [sandbox.files(), sandbox.files_with(|config| config.symlinks = true)] {
-        let page = files.list(None, 100).await.unwrap();
+        let page = files.list(None, 100, &Context::default()).await.unwrap();
         assert!(page.resources.iter().any(|resource| resource.uri == uri("file:///root/dir/in.txt")));
         fs::rename(sandbox.path("dir"), sandbox.path("moved")).unwrap();
         symlink("../outside", sandbox.path("dir")).unwrap();
@@ -283,7 +283,7 @@ async fn the_root_swapped_for_a_link_all_the_time() {
                 Err(Error::Unavailable(_) | Error::NotFound(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
-            if let Ok(page) = files.list(None, 100).await {
+            if let Ok(page) = files.list(None, 100, &Context::default()).await {
                 let is_inside = |at: &str| page.resources.iter().any(|it| it.uri.as_str().ends_with(at));
                 outside += usize::from(!is_inside("/dir/in.txt"));
             }

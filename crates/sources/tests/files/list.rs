@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use libris_core::{Cache, Scope, Source};
+use libris_core::{Context, Scope, Source};
 use libris_sources::files::Config;
 
 use super::sandbox::{Sandbox, listed, shown, uri};
@@ -40,7 +40,7 @@ async fn metadata() {
         .unwrap();
         config.path = sandbox.path("");
     });
-    let page = files.list(None, 100).await.unwrap();
+    let page = files.list(None, 100, &Context::default()).await.unwrap();
     assert!(!page.more);
     let lines: Vec<_> = page
         .resources
@@ -94,7 +94,7 @@ async fn a_listing_and_a_read_agree_about_the_kind() {
         sandbox.write(name, content);
     }
     let files = sandbox.files();
-    for resource in files.list(None, 100).await.unwrap().resources {
+    for resource in files.list(None, 100, &Context::default()).await.unwrap().resources {
         if resource.uri == *files.root() {
             continue;
         }
@@ -145,7 +145,7 @@ async fn a_listing_can_begin_anywhere() {
     ]);
     for start in starts {
         let after = uri(&format!("file:///root/{start}"));
-        let page = files.list(Some(&after), 100).await.unwrap();
+        let page = files.list(Some(&after), 100, &Context::default()).await.unwrap();
         let got: Vec<_> = page.resources.iter().map(|resource| resource.uri.clone()).collect();
         let expected: Vec<_> =
             all.iter().map(|path| uri(&format!("file:///root/{path}"))).filter(|uri| *uri > after).collect();
@@ -154,7 +154,11 @@ async fn a_listing_can_begin_anywhere() {
     for (after, count) in
         [("a://x", all.len()), ("file:///a", all.len()), ("file:///rooz", 0), ("zzz://x", 0)]
     {
-        assert_eq!(files.list(Some(&uri(after)), 100).await.unwrap().resources.len(), count, "after {after}");
+        assert_eq!(
+            files.list(Some(&uri(after)), 100, &Context::default()).await.unwrap().resources.len(),
+            count,
+            "after {after}"
+        );
     }
 }
 
@@ -164,14 +168,16 @@ async fn children() {
     let files = sandbox.files();
     let mut seen = Vec::new();
     loop {
-        let page = files.children(&uri("file:///root/a"), seen.last(), 1).await.unwrap();
+        let page = files.children(&uri("file:///root/a"), seen.last(), 1, &Context::default()).await.unwrap();
         seen.extend(page.resources.into_iter().map(|resource| resource.uri));
         if !page.more {
             break;
         }
     }
     assert_eq!(seen, ["file:///root/a/b/", "file:///root/a/d", "file:///root/a/e/"].map(uri));
-    let error = |text| async move { files.children(&uri(text), None, 10).await.unwrap_err().to_string() };
+    let error = |text| async move {
+        files.children(&uri(text), None, 10, &Context::default()).await.unwrap_err().to_string()
+    };
     insta::assert_snapshot!(error("file:///root/g").await, @"`file:///root/g` is not a directory");
 }
 
@@ -182,8 +188,16 @@ async fn templates_and_cache() {
         config.ttl = Duration::from_secs(300);
         config.scope = Scope::Public;
     });
-    assert_eq!(files.cache(), Cache { ttl: Duration::from_secs(300), scope: Scope::Public });
-    let templates = files.templates().await.unwrap().templates;
+    let context = Context::default();
+    for freshness in [
+        files.list(None, 10, &context).await.unwrap().freshness,
+        files.templates(&context).await.unwrap().freshness,
+        files.read(&uri("file:///root/a"), &context).await.unwrap().freshness,
+        files.children(files.root(), None, 10, &context).await.unwrap().freshness,
+    ] {
+        assert_eq!((freshness.ttl, freshness.scope), (Duration::from_secs(300), Scope::Public));
+    }
+    let templates = files.templates(&Context::default()).await.unwrap().templates;
     insta::assert_debug_snapshot!(templates, @r#"
     [
         Template {

@@ -14,6 +14,8 @@ mod names;
 mod paging;
 mod read;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod times;
 mod unseen;
 mod watch;
 #[cfg(unix)]

@@ -75,7 +75,7 @@ async fn names_that_are_not_utf_8() {
     assert_round_trip(&sandbox, 2).await;
     let files = sandbox.files();
     assert_eq!(listed(&files).await, ["", "%FF%FE/", "%FF%FE/%80", "caf%E9"]);
-    let page = files.list(None, 10).await.unwrap();
+    let page = files.list(None, 10, &Context::default()).await.unwrap();
     assert_eq!(page.resources.last().unwrap().name, "caf\u{fffd}");
 }
 
@@ -99,7 +99,9 @@ async fn assert_round_trip(sandbox: &Sandbox, count: usize) {
     assert_eq!(all.iter().filter(|path| !path.is_empty() && !path.ends_with('/')).count(), count);
     for path in all {
         let parts = read(&files, &path).await.unwrap();
-        let page = files.children(&super::sandbox::uri(&format!("file:///root/{path}")), None, 1000).await;
+        let page = files
+            .children(&super::sandbox::uri(&format!("file:///root/{path}")), None, 1000, &Context::default())
+            .await;
         if path.ends_with('/') || path.is_empty() {
             let children: Vec<_> = page.unwrap().resources.into_iter().map(|child| child.uri).collect();
             let parts: Vec<_> = parts.into_iter().map(|part| part.uri).collect();
@@ -128,7 +130,7 @@ async fn mounts() {
     assert_eq!(sandbox.files().root().as_str(), "file:///root/");
     let files = sandbox.files_with(|config| config.mount = Some("my docs é".into()));
     assert_eq!(files.root().as_str(), "file:///my%20docs%20%C3%A9/");
-    let page = files.list(None, 10).await.unwrap();
+    let page = files.list(None, 10, &Context::default()).await.unwrap();
     assert_eq!(page.resources[0].name, "my docs é");
     let read = files.read(&page.resources[1].uri, &Context::default()).await.unwrap();
     assert_eq!(read.parts[0].body, Body::Text("y".into()));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use libris_core::{Source, Uri};
+use libris_core::{Context, Source, Uri};
 
 use super::sandbox::{Meanwhile, Sandbox};
 
@@ -30,7 +30,7 @@ async fn a_hundred_thousand_files_while_others_come_and_go() {
     let mut seen: HashMap<Uri, u32> = HashMap::new();
     let mut after: Option<Uri> = None;
     loop {
-        let page = files.list(after.as_ref(), 500).await.unwrap();
+        let page = files.list(after.as_ref(), 500, &Context::default()).await.unwrap();
         for resource in &page.resources {
             assert!(after.as_ref().is_none_or(|after| *after < resource.uri));
             *seen.entry(resource.uri.clone()).or_default() += 1;

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use libris_core::{Body, Context, Error, Progress, Source};
+use libris_core::{Body, Content, Context, Error, Progress, Source, Uri, Visibility};
 use libris_sources::Files;
+use libris_sources::files::Config;
 
 use super::sandbox::{Sandbox, read, shown, uri};
 
@@ -289,4 +290,38 @@ async fn directories() {
     let root = files.read(&uri("file:///root"), &Context::default()).await.unwrap();
     assert_eq!(root.parts.len(), 2);
     insta::assert_snapshot!(shown(&files, "mixed/a.txt/").await, @"NotFound: nothing is at `file:///root/mixed/a.txt/`");
+}
+
+/// Hides what has `secret` in its URI.
+struct NoSecrets;
+
+impl Visibility for NoSecrets {
+    fn sees(&self, uri: &Uri) -> bool {
+        !uri.as_str().contains("secret")
+    }
+}
+
+#[tokio::test]
+async fn hidden_entries_are_neither_given_nor_counted() {
+    let context = || Context::default().with_visibility(Arc::new(NoSecrets));
+    let names = ["a.txt", "b-secret.txt", "c/d.txt", "e-secret/f.txt", "g.txt", "h-secret.txt", "i.txt"];
+    let whole = Sandbox::with(&names.map(|name| (name, "12345")));
+    let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
+    let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
+    // Neither in the place of others nor in their bytes.
+    for (entries, bytes) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 100), (100, 10), (100, 0)] {
+        let limited = |config: &mut Config| {
+            config.directory_entries = entries;
+            config.directory_bytes = bytes;
+        };
+        let (whole, reduced) = (whole.files_with(limited), reduced.files_with(limited));
+        let root = uri("file:///root/");
+        let seen = whole.read(&root, &context()).await.unwrap().parts;
+        assert_eq!(seen, reduced.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
+        assert_ne!(seen, whole.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
+    }
+    // One with hidden entries only is as an empty one.
+    let only = Sandbox::with(&[("x/secret.txt", "12345")]);
+    let seen = only.files().read(&uri("file:///root/x/"), &context()).await.unwrap().parts;
+    assert_eq!(seen, [Content::text(uri("file:///root/x/"), "inode/directory", "")]);
 }

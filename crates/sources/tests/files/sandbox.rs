@@ -73,7 +73,7 @@ pub(crate) fn uri(text: &str) -> Uri {
 pub(crate) async fn listed(source: &impl Source) -> Vec<String> {
     let mut all: Vec<Uri> = Vec::new();
     loop {
-        let page = source.list(all.last(), 3).await.unwrap();
+        let page = source.list(all.last(), 3, &Context::default()).await.unwrap();
         assert_eq!(page.more, page.more && page.resources.len() == 3, "a short page with more to come");
         all.extend(page.resources.into_iter().map(|resource| resource.uri));
         if !page.more {

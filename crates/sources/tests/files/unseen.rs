@@ -22,5 +22,5 @@ async fn are_seen_within_two_seconds() {
     fs::write(&other, "a.txt\n").unwrap();
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert!(matches!(read().await, Err(Error::NotFound(_))));
-    assert_eq!(files.list(None, 10).await.unwrap().resources.len(), 2);
+    assert_eq!(files.list(None, 10, &Context::default()).await.unwrap().resources.len(), 2);
 }

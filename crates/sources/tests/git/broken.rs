@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Change, Error, Source as _};
+use libris_core::{Change, Context, Error, Source as _};
 use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, ask, complete, json, listed, text};
@@ -121,7 +121,10 @@ fn a_broken_head_costs_only_what_is_asked_by_it() {
         run(async {
             assert_eq!(text(&source, "blob/main/a").await, "three", "{kind}");
             assert_unavailable(&source, "blob/HEAD/a").await;
-            assert!(matches!(source.list(None, 100).await, Err(Error::Unavailable(_))), "{kind}");
+            assert!(
+                matches!(source.list(None, 100, &Context::default()).await, Err(Error::Unavailable(_))),
+                "{kind}"
+            );
             fs::remove_file(sandbox.work.join(".git/HEAD")).unwrap();
             fs::write(sandbox.work.join(".git/HEAD"), head).unwrap();
             assert_eq!(listed(&source).await.len(), 5, "{kind}");
@@ -151,7 +154,7 @@ fn a_branch_whose_commit_is_missing_is_not_an_empty_one() {
     let id = sandbox.git(&["rev-parse", "HEAD"]);
     fs::remove_file(sandbox.work.join(format!(".git/objects/{}/{}", &id[..2], &id[2..]))).unwrap();
     run(async {
-        assert!(matches!(source.list(None, 100).await, Err(Error::Unavailable(_))));
+        assert!(matches!(source.list(None, 100, &Context::default()).await, Err(Error::Unavailable(_))));
         assert_unavailable(&source, "blob/main/a").await;
         assert_eq!(text(&source, "blob/good/a").await, "one");
     });
@@ -234,7 +237,7 @@ fn a_pack_that_could_not_be_opened_is_tried_again() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         assert_unavailable(&source, "blob/main/a").await;
-        assert!(matches!(source.list(None, 10).await, Err(Error::Unavailable(_))));
+        assert!(matches!(source.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
         fs::write(&index, content).unwrap();
         let began = std::time::Instant::now();
         while ask(&source, "blob/main/a").await.is_err() {

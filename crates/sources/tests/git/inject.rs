@@ -77,7 +77,7 @@ async fn nothing_is_let_in_by_a_ref_or_a_path() {
                 {}
             other => panic!("{attempt} gave {other:?}"),
         }
-        assert!(source.children(&uri, None, 10).await.is_err(), "{attempt}");
+        assert!(source.children(&uri, None, 10, &Context::default()).await.is_err(), "{attempt}");
     }
     assert_eq!(std::fs::read_to_string(&canary).unwrap(), "untouched");
     let names: Vec<_> =
@@ -99,7 +99,10 @@ async fn errors_name_no_path_of_the_machine() {
         let error = source.read(&uri(rest), &Context::default()).await.unwrap_err();
         assert!(!error.to_string().contains(&own), "{error}");
     }
-    assert!(source.list(None, 10).await.is_err(), "a repository that is gone is not an empty one");
+    assert!(
+        source.list(None, 10, &Context::default()).await.is_err(),
+        "a repository that is gone is not an empty one"
+    );
 }
 
 /// Trees are data: one that git would never write must not lead anywhere either.
@@ -154,6 +157,6 @@ async fn the_configuration_of_a_repository_runs_nothing() {
     for rest in ["blob/HEAD/README.md", "tree/HEAD/", "log/HEAD", "commit/HEAD", "diff/HEAD/HEAD", "refs"] {
         source.read(&uri(rest), &Context::default()).await.unwrap();
     }
-    source.list(None, 10).await.unwrap();
+    source.list(None, 10, &Context::default()).await.unwrap();
     assert!(!canary.exists());
 }

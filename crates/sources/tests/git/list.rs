@@ -1,6 +1,6 @@
 //! What is listed and what is said of it.
 
-use libris_core::Source;
+use libris_core::{Context, Source};
 use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, ask, config, listed, uri};
@@ -75,9 +75,9 @@ async fn what_is_excluded_does_not_exist_at_any_commit() {
 async fn pages_are_proven_until_the_branch_moves() {
     let sandbox = Sandbox::with(&[("a", "a"), ("b", "b")]);
     let source = sandbox.open();
-    let page = source.list(None, 10).await.unwrap();
+    let page = source.list(None, 10, &Context::default()).await.unwrap();
     let read = source.read(&uri("blob/HEAD/a"), &libris_core::Context::default()).await.unwrap();
-    let (page, read) = (page.proof.unwrap(), read.proof.unwrap());
+    let (page, read) = (page.freshness.proof.unwrap(), read.freshness.proof.unwrap());
     assert!(page.holds() && read.holds());
     sandbox.git(&["pack-refs", "--all"]);
     sandbox.write("a", b"aa");

@@ -1,11 +1,12 @@
 //! Reading files, parts, folders, refs, logs, commits and diffs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use libris_core::{Body, Error, Scope, Source};
-use libris_sources::Git;
+use libris_core::{Body, Content, Context, Error, Scope, Source, Uri, Visibility};
+use libris_sources::{Git, git};
 
-use crate::sandbox::{Sandbox, ask, config, json, part, text};
+use crate::sandbox::{Sandbox, ask, config, json, part, text, uri};
 
 fn numbers(to: usize) -> String {
     (1..=to).map(|number| format!("line {number}\n")).collect()
@@ -48,6 +49,21 @@ async fn files_at_any_revision() {
         "blob/HEAD/a.txt/b",
     ] {
         assert!(matches!(ask(&source, rest).await, Err(Error::NotFound(_))), "{rest}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_repository_has_is_not_found() {
+    let sandbox = Sandbox::with(&[("a.txt", "one\n")]);
+    let source = sandbox.open();
+    for rest in ["blob/HEAD/a.txt", "tree/HEAD", "refs", "log/HEAD", "commit/HEAD", "diff/HEAD/HEAD"] {
+        assert!(ask(&source, rest).await.is_ok(), "{rest}");
+        for root in ["git://other/", "git://repo2/", "git://rep/", "hg://repo/"] {
+            let uri = Uri::parse(&format!("{root}{rest}")).unwrap();
+            assert_eq!(source.covers(&uri), None, "{uri}");
+            let read = source.read(&uri, &Context::default()).await;
+            assert!(matches!(read, Err(Error::NotFound(_))), "{uri}: {read:?}");
+        }
     }
 }
 
@@ -123,7 +139,7 @@ async fn an_answer_may_not_take_for_ever() {
         let Err(Error::Unavailable(said)) = ask(&source, rest).await else { panic!("{rest}") };
         assert!(said.contains("took longer than"), "{said}");
     }
-    assert!(matches!(source.list(None, 10).await, Err(Error::Unavailable(_))));
+    assert!(matches!(source.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
 }
 
 #[tokio::test]
@@ -206,9 +222,9 @@ async fn what_never_changes_may_be_kept() {
         [format!("blob/{id}/a.txt"), format!("commit/{id}"), format!("log/{id}~0"), format!("diff/{id}/{id}")]
     {
         let contents = ask(&source, &rest).await.unwrap();
-        let cache = contents.cache.unwrap();
+        let cache = contents.freshness;
         assert_eq!((cache.ttl.as_secs(), cache.scope), (31_536_000, Scope::Public), "{rest}");
-        assert!(contents.proof.unwrap().holds(), "{rest}");
+        assert!(cache.proof.unwrap().holds(), "{rest}");
     }
     for rest in [
         "blob/main/a.txt".to_owned(),
@@ -216,9 +232,11 @@ async fn what_never_changes_may_be_kept() {
         format!("diff/main/{id}"),
         "refs".to_owned(),
     ] {
-        assert_eq!(ask(&source, &rest).await.unwrap().cache, None, "{rest}");
+        let freshness = ask(&source, &rest).await.unwrap().freshness;
+        assert_eq!((freshness.ttl.as_secs(), freshness.scope), (5, Scope::Public), "{rest}");
     }
-    assert_eq!(source.cache().ttl.as_secs(), 5);
+    let page = source.list(None, 10, &Context::default()).await.unwrap();
+    assert_eq!((page.freshness.ttl.as_secs(), page.freshness.scope), (5, Scope::Public));
 }
 
 /// Kinds of changes that a patch has words of its own for.
@@ -276,4 +294,38 @@ async fn patches_of_all_kinds_are_those_of_diff() {
     assert_eq!(text(&source, "diff/HEAD~1/HEAD").await.trim_end(), printed);
     let printed = sandbox.git(&["diff", "--no-renames", "--full-index", "HEAD", "HEAD~1"]);
     assert_eq!(text(&source, "diff/HEAD/HEAD~1").await.trim_end(), printed);
+}
+
+/// Hides what has `secret` in its URI.
+struct NoSecrets;
+
+impl Visibility for NoSecrets {
+    fn sees(&self, uri: &Uri) -> bool {
+        !uri.as_str().contains("secret")
+    }
+}
+
+#[tokio::test]
+async fn hidden_entries_are_neither_given_nor_counted() {
+    let context = || Context::default().with_visibility(Arc::new(NoSecrets));
+    let names = ["a.txt", "b-secret.txt", "c/d.txt", "e-secret/f.txt", "g.txt", "h-secret.txt", "i.txt"];
+    let whole = Sandbox::with(&names.map(|name| (name, "12345")));
+    let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
+    let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
+    // Neither in the place of others nor in their bytes.
+    for (entries, bytes) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 100), (100, 10), (100, 0)] {
+        let [whole, reduced] = [&whole, &reduced].map(|sandbox| {
+            let config =
+                git::Config { directory_entries: entries, directory_bytes: bytes, ..sandbox.config() };
+            Git::open(config).unwrap()
+        });
+        let root = uri("tree/HEAD/");
+        let seen = whole.read(&root, &context()).await.unwrap().parts;
+        assert_eq!(seen, reduced.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
+        assert_ne!(seen, whole.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
+    }
+    // One with hidden entries only is as an empty one.
+    let only = Sandbox::with(&[("x/secret.txt", "12345")]);
+    let seen = only.open().read(&uri("tree/HEAD/x/"), &context()).await.unwrap().parts;
+    assert_eq!(seen, [Content::text(uri("tree/HEAD/x/"), "inode/directory", "")]);
 }

@@ -139,7 +139,7 @@ pub(crate) async fn listed(source: &Git) -> Vec<Resource> {
     let mut all: Vec<Resource> = Vec::new();
     loop {
         let after = all.last().map(|last| last.uri.clone());
-        let page = source.list(after.as_ref(), 100).await.unwrap();
+        let page = source.list(after.as_ref(), 100, &Context::default()).await.unwrap();
         all.extend(page.resources);
         if !page.more {
             return all;
@@ -157,5 +157,11 @@ pub(crate) async fn complete(
     let template = UriTemplate::parse(&format!("git://repo/{template}")).unwrap();
     let known: BTreeMap<_, _> =
         known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    source.complete(Partial { template: &template, variable, typed, known: &known }).await.unwrap()
+    source
+        .complete(
+            Partial { template: &template, variable, typed, known: &known, limit: 100 },
+            &Context::default(),
+        )
+        .await
+        .unwrap()
 }

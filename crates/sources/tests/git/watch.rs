@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Change, Source, Uri};
+use libris_core::{Change, Context, Source, Uri};
 use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, uri};
@@ -205,7 +205,7 @@ async fn a_watch_that_nobody_reads_ends_and_holds_up_nothing() {
         sandbox.write("a.txt", format!("{number}").as_bytes());
         sandbox.commit("more");
     }
-    assert!(source.list(None, 10).await.is_ok());
+    assert!(source.list(None, 10, &Context::default()).await.is_ok());
     drop(changes);
-    assert!(source.list(None, 10).await.is_ok());
+    assert!(source.list(None, 10, &Context::default()).await.is_ok());
 }

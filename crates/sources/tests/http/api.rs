@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use libris_core::contract::{Fixture, check};
-use libris_core::{Partial, Source, Uri, UriTemplate};
+use libris_core::{Context, Partial, Source, Uri, UriTemplate};
 use libris_sources::Http;
 use serde_json::{Value, json};
 
@@ -169,20 +169,20 @@ fn travel(received: &Received) -> Answer {
 async fn a_travel_api_is_listed_completed_and_read() {
     let server = Server::start(travel).await;
     let source = source(&server, TRAVEL);
-    let page = source.list(None, 10).await.unwrap();
+    let page = source.list(None, 10, &Context::default()).await.unwrap();
     let listed: Vec<_> = page.resources.iter().map(|one| (one.uri.as_str(), one.title.as_deref())).collect();
     assert_eq!(
         listed,
         [("https://travel.example/guide.pdf", Some("The guide")), ("travel://cities", Some("Cities"))]
     );
-    assert_eq!(source.templates().await.unwrap().templates.len(), 5);
+    assert_eq!(source.templates(&Context::default()).await.unwrap().templates.len(), 5);
     assert!(server.received().is_empty(), "a list that stands in the configuration asks nobody");
 
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
         let template = UriTemplate::parse(template).unwrap();
         let known = known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let asked = Partial { template: &template, variable, typed, known: &known };
-        source.complete(asked).await.unwrap().values
+        let asked = Partial { template: &template, variable, typed, known: &known, limit: 100 };
+        source.complete(asked, &Context::default()).await.unwrap().values
     };
     let activities = "travel://activities/{city}/{category}";
     assert_eq!(complete(activities, "city", "Par", &[]).await, ["8", "9"]);
@@ -216,16 +216,16 @@ async fn all_pages_of_a_list_are_of_one_answer() {
     let server =
         Server::start(move |received| weather(&held, received).with("cache-control", "no-store")).await;
     let source = source(&server, WEATHER);
-    let mut listed = source.list(None, 1).await.unwrap();
+    let mut listed = source.list(None, 1, &Context::default()).await.unwrap();
     stations.lock().unwrap().clear();
     let mut count = 1;
     while listed.more {
-        listed = source.list(Some(&listed.resources[0].uri), 1).await.unwrap();
+        listed = source.list(Some(&listed.resources[0].uri), 1, &Context::default()).await.unwrap();
         count += 1;
     }
     assert_eq!((count, server.received().len()), (5, 1));
     // Who begins anew is given what there is now.
-    assert_eq!(source.list(None, 10).await.unwrap().resources.len(), 1);
+    assert_eq!(source.list(None, 10, &Context::default()).await.unwrap().resources.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

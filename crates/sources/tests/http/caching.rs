@@ -62,7 +62,7 @@ async fn answers_are_as_fresh_as_they_say() {
 async fn freshness_is_told_on() {
     let server = Server::start(|_| Answer::json("1").with("cache-control", "private, max-age=7200")).await;
     let source = source(&server, &format!("cache = {{ max_age = \"10m\", scope = \"public\" }}\n{ONE}"));
-    let cache = source.read(&uri("a://b"), &Context::default()).await.unwrap().cache.unwrap();
+    let cache = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness;
     assert!(cache.ttl > Duration::from_secs(540) && cache.ttl <= Duration::from_secs(600), "{cache:?}");
     assert_eq!(cache.scope, Scope::Private);
 }
@@ -85,7 +85,7 @@ async fn what_was_known_is_given_while_the_service_fails() {
         status.store(failure, Ordering::SeqCst);
         let contents = lasting.read(&uri("a://b"), &Context::default()).await.unwrap();
         assert!(contents.parts[0].meta.as_ref().unwrap().contains_key("dev.libris/stale"), "{failure}");
-        assert_eq!(contents.cache.unwrap().ttl, Duration::ZERO);
+        assert_eq!(contents.freshness.ttl, Duration::ZERO);
         assert!(refusal(&strict, "a://b").await.starts_with("unavailable: "), "{failure}");
     }
     // One that must be asked about again is not given without an answer.
@@ -134,7 +134,7 @@ async fn what_has_not_changed_is_still_private_and_strict() {
     let source = source(&server, &format!("cache = {{ scope = \"public\" }}\n{ONE}"));
     for _ in 0..3 {
         let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
-        assert_eq!(contents.cache.unwrap().scope, Scope::Private);
+        assert_eq!(contents.freshness.scope, Scope::Private);
     }
     assert!(refusal(&source, "a://b").await.starts_with("unavailable: "));
 }
@@ -157,5 +157,5 @@ async fn what_has_not_changed_is_kept_however_little_is_said() {
         read(&source, "a://b").await.unwrap();
     }
     let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
-    assert_eq!((contents.cache.unwrap().scope, server.received().len()), (Scope::Private, 2));
+    assert_eq!((contents.freshness.scope, server.received().len()), (Scope::Private, 2));
 }

@@ -2,6 +2,7 @@
 
 mod api;
 mod caching;
+mod fairness;
 mod guards;
 mod hostile;
 mod injection;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use libris_core::{Partial, Source, UriTemplate};
+use libris_core::{Context, Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
 use libris_sources::http::{Choice, Choices, Text};
@@ -30,7 +30,7 @@ async fn what_can_be_got_is_served() {
     let document = openapi::read(&config, Path::new("")).await.unwrap();
     let source = Http::new(openapi::derive(&config, &document).unwrap()).unwrap();
 
-    let listed = source.list(None, 100).await.unwrap().resources;
+    let listed = source.list(None, 100, &Context::default()).await.unwrap().resources;
     let listed: Vec<_> =
         listed.iter().map(|one| (one.uri.as_str(), &*one.name, one.title.as_deref())).collect();
     assert_eq!(
@@ -40,7 +40,7 @@ async fn what_can_be_got_is_served() {
             ("city-library://branches", "listBranches", Some("All branches")),
         ]
     );
-    let templates = source.templates().await.unwrap().templates;
+    let templates = source.templates(&Context::default()).await.unwrap().templates;
     let mut texts: Vec<_> =
         templates.iter().map(|one| (one.uri.as_str(), one.mime.as_deref().unwrap())).collect();
     texts.sort_unstable();
@@ -70,8 +70,8 @@ async fn what_can_be_got_is_served() {
     );
     let template = UriTemplate::parse("city-library://books{?genre*,language,page_size}").unwrap();
     let known = Default::default();
-    let asked = Partial { template: &template, variable: "language", typed: "", known: &known };
-    assert_eq!(source.complete(asked).await.unwrap().values, ["en", "fr", "es"]);
+    let asked = Partial { template: &template, variable: "language", typed: "", known: &known, limit: 100 };
+    assert_eq!(source.complete(asked, &Context::default()).await.unwrap().values, ["en", "fr", "es"]);
 }
 
 fn config() -> Config {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Change, Source};
+use libris_core::{Change, Context, Source};
 use libris_sources::Http;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
@@ -158,7 +158,7 @@ async fn lists_are_told() {
         json!({ "id": "c" }),
     ]);
     assert_eq!(next().await, Change::Added(uri("city://c")));
-    let listed = source.list(None, 10).await.unwrap().resources;
+    let listed = source.list(None, 10, &Context::default()).await.unwrap().resources;
     assert_eq!(listed.iter().map(|one| one.uri.as_str()).collect::<Vec<_>>(), ["city://b", "city://c"]);
 }
 

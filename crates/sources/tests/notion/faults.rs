@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use libris_core::{Error, Source as _, Uri};
+use libris_core::{Context, Error, Source as _, Uri};
 use libris_sources::{Notion, notion};
 use serde_json::json;
 
@@ -32,8 +32,29 @@ async fn a_storm_is_ridden_out() {
     let workspace = bench.server.workspace();
     let until = workspace.storm.unwrap();
     let refused = workspace.requests.iter().filter(|(when, _)| *when < until).count();
-    // Three may ask at the same time, and each waits as long as it is told to.
-    assert!(refused <= 9, "{refused} requests in two seconds of storm");
+    // Three may ask at the same time, and each waits as long as it is told to, which is until the end.
+    assert!(refused <= 3, "{refused} requests in two seconds of storm");
+}
+
+#[tokio::test]
+async fn who_is_told_to_wait_longer_than_its_patience_does_not_ask_again() {
+    for status in [429, 503, 529] {
+        let bench = Bench::with(|config| config.patience = Duration::from_secs(5)).await;
+        furnish(&bench);
+        {
+            let mut workspace = bench.server.workspace();
+            (workspace.refusal, workspace.retry_after) = (status, 60);
+            workspace.storm = Some(Instant::now() + Duration::from_secs(3600));
+        }
+        let mut asked = [0; 3];
+        for (number, asked) in asked.iter_mut().enumerate() {
+            let error = bench.read(&page(number + 1)).await.unwrap_err();
+            assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+            *asked = bench.server.workspace().requests.len();
+        }
+        // The requests of the first read may be on their way together; those of the others are not sent.
+        assert!(asked[0] <= 3 && asked == [asked[0]; 3], "{status}: {asked:?} requests");
+    }
 }
 
 #[tokio::test]
@@ -64,6 +85,7 @@ async fn a_read_that_was_left_goes_on() {
 async fn patience_ends() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(1500)).await;
     furnish(&bench);
+    bench.server.workspace().retry_after = 1;
     bench.server.workspace().storm = Some(Instant::now() + Duration::from_secs(3600));
     let error = bench.read(&page(1)).await.unwrap_err();
     assert_eq!(error.to_string(), "Notion does not answer now: try again later");
@@ -82,23 +104,26 @@ async fn the_list_of_before_is_better_than_none() {
     })
     .await;
     furnish(&bench);
-    let before = bench.notion.list(None, 100).await.unwrap();
+    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap();
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
-    assert_eq!(bench.notion.list(None, 100).await.unwrap(), before);
+    assert_eq!(bench.notion.list(None, 100, &Context::default()).await.unwrap(), before);
 }
 
 #[tokio::test]
 async fn an_old_list_is_given_while_notion_is_down() {
     let bench = Bench::with(|config| config.cache = Duration::ZERO).await;
     furnish(&bench);
-    let before = bench.notion.list(None, 100).await.unwrap();
+    let before = bench.notion.list(None, 100, &Context::default()).await.unwrap();
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
     // A search is tried for much longer than this.
-    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100)));
+    let lists = futures_util::future::join_all(
+        (0..8).map(async |_| bench.notion.list(None, 100, &Context::default()).await),
+    );
     let lists = tokio::time::timeout(Duration::from_secs(10), lists).await.expect("soon");
     assert!(lists.into_iter().all(|list| list.unwrap() == before));
     // The next one does not wait at all.
-    let next = tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100)).await;
+    let next =
+        tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100, &Context::default())).await;
     assert_eq!(next.expect("at once").unwrap(), before);
 }
 
@@ -106,7 +131,10 @@ async fn an_old_list_is_given_while_notion_is_down() {
 async fn a_search_that_fails_fails_once_for_all() {
     let bench = Bench::with(|config| config.patience = Duration::from_millis(600)).await;
     bench.server.workspace().odd = vec![("/search", Odd::Status(503))];
-    let lists = futures_util::future::join_all((0..8).map(|_| bench.notion.list(None, 100))).await;
+    let lists = futures_util::future::join_all(
+        (0..8).map(async |_| bench.notion.list(None, 100, &Context::default()).await),
+    )
+    .await;
     for list in lists {
         assert_eq!(list.unwrap_err().to_string(), "Notion does not answer now: try again later");
     }
@@ -168,7 +196,7 @@ async fn what_is_missing_is_not_found() {
     }
     let error = bench.read(&format!("{}?after=0.elsewhere", rows(100))).await.unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error:?}");
-    let listed = bench.notion.list(None, 100).await.unwrap().resources;
+    let listed = bench.notion.list(None, 100, &Context::default()).await.unwrap().resources;
     assert!(!listed.iter().any(|resource| resource.uri.as_str() == page(2)));
     // None of them was asked for in a way that could mean something else.
     let asked = bench.server.workspace().requests.iter().any(|(_, path)| path.contains("abc123"));
@@ -180,7 +208,7 @@ async fn a_server_that_is_not_there() {
     let config =
         notion::Config { url: "http://127.0.0.1:9".into(), patience: Duration::ZERO, ..Default::default() };
     let notion = Notion::with_token(config, TOKEN).unwrap();
-    let error = notion.list(None, 1).await.unwrap_err();
+    let error = notion.list(None, 1, &Context::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "Notion does not answer now: try again later");
     // Whoever watches other things is not kept from it.
     assert!(notion.watch().await.unwrap().is_some());

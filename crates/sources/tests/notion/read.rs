@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use libris_core::{Partial, Source as _, Uri, UriTemplate};
+use libris_core::{Context, Partial, Source as _, Uri, UriTemplate};
 use serde_json::{Value, json};
 
 use super::Bench;
@@ -42,7 +42,7 @@ async fn a_large_workspace() {
     let mut listed = Vec::new();
     let mut after: Option<Uri> = None;
     loop {
-        let page = bench.notion.list(after.as_ref(), 100).await.unwrap();
+        let page = bench.notion.list(after.as_ref(), 100, &Context::default()).await.unwrap();
         after = page.resources.last().map(|last| last.uri.clone());
         listed.extend(page.resources);
         if !page.more {
@@ -102,8 +102,8 @@ async fn a_large_workspace() {
 
     let template = UriTemplate::parse("notion://pages/{pageId}{?format}").unwrap();
     let complete = async |variable, typed| {
-        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new() };
-        bench.notion.complete(asked).await.unwrap()
+        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
+        bench.notion.complete(asked, &Context::default()).await.unwrap()
     };
     assert_eq!(
         complete("pageId", "page 42").await.values,

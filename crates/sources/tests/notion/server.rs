@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 pub(crate) const TOKEN: &str = "ntn_a-token-that-nobody-may-see";
 
 /// What is in the workspace.
-#[derive(Default)]
 pub(crate) struct Workspace {
     pub(crate) pages: BTreeMap<String, Value>,
     /// By the block or page that they stand below.
@@ -25,6 +24,9 @@ pub(crate) struct Workspace {
     pub(crate) requests: Vec<(Instant, String)>,
     /// Until when every request is one too many.
     pub(crate) storm: Option<Instant>,
+    /// How many seconds the client is to wait before it asks again, and the status that says so.
+    pub(crate) retry_after: u64,
+    pub(crate) refusal: u16,
     /// What is answered instead, by a part of the path.
     pub(crate) odd: Vec<(&'static str, Odd)>,
     minutes: i64,
@@ -55,6 +57,24 @@ pub(crate) fn id(number: usize) -> String {
 
 pub(crate) fn rich(content: &str) -> Value {
     json!([{ "type": "text", "plain_text": content, "annotations": {}, "href": null }])
+}
+
+impl Default for Workspace {
+    fn default() -> Self {
+        Self {
+            pages: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            databases: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            requests: Vec::new(),
+            storm: None,
+            // Another time than the client waits when it is not told how long.
+            retry_after: 2,
+            refusal: 429,
+            odd: Vec::new(),
+            minutes: 0,
+        }
+    }
 }
 
 impl Workspace {
@@ -195,8 +215,8 @@ async fn answer(State(server): State<Server>, request: Request<Body>) -> Respons
         return fault(400, "missing_version");
     }
     if workspace.storm.is_some_and(|until| Instant::now() < until) {
-        let mut response = fault(429, "rate_limited");
-        response.headers_mut().insert("retry-after", "1".parse().unwrap());
+        let mut response = fault(workspace.refusal, "rate_limited");
+        response.headers_mut().insert("retry-after", workspace.retry_after.into());
         return response;
     }
     let odd = workspace.odd.iter_mut().find(|(part, _)| path.contains(*part)).map(|(_, odd)| odd);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Change, Source as _, Uri};
+use libris_core::{Change, Context, Source as _, Uri};
 use serde_json::json;
 
 use super::Bench;
@@ -20,11 +20,12 @@ async fn edits_are_told() {
         workspace.page(&id(1), "A row", row.clone());
         workspace.page(&id(2), "Another", json!({ "type": "workspace" }));
     }
-    bench.notion.list(None, 10).await.unwrap();
+    bench.notion.list(None, 10, &Context::default()).await.unwrap();
     let page = format!("notion://pages/{}", id(1));
-    let before = bench.read(&page).await.unwrap().proof.unwrap();
-    let rows = bench.read(&format!("notion://databases/{}/rows", id(100))).await.unwrap().proof.unwrap();
-    let other = bench.read(&format!("notion://pages/{}", id(2))).await.unwrap().proof.unwrap();
+    let before = bench.read(&page).await.unwrap().freshness.proof.unwrap();
+    let rows =
+        bench.read(&format!("notion://databases/{}/rows", id(100))).await.unwrap().freshness.proof.unwrap();
+    let other = bench.read(&format!("notion://pages/{}", id(2))).await.unwrap().freshness.proof.unwrap();
     let mut changes = bench.notion.watch().await.unwrap().unwrap();
     let mut told = async |wanted: Change| {
         let look = async { while changes.next().await.expect("a change") != wanted {} };
@@ -41,7 +42,7 @@ async fn edits_are_told() {
     let added = format!("notion://pages/{}", id(3));
     told(Change::Added(uri(&added))).await;
     // The list knows it without another search.
-    let listed = bench.notion.list(None, 10).await.unwrap().resources;
+    let listed = bench.notion.list(None, 10, &Context::default()).await.unwrap().resources;
     assert!(listed.iter().any(|resource| resource.uri.as_str() == added));
 }
 
@@ -53,9 +54,9 @@ async fn a_signed_icon_is_no_change() {
         workspace.page(&id(1), "A page", json!({ "type": "workspace" }));
         workspace.icon(&id(1), "https://files.example/cat.png");
     }
-    bench.notion.list(None, 10).await.unwrap();
+    bench.notion.list(None, 10, &Context::default()).await.unwrap();
     let page = format!("notion://pages/{}", id(1));
-    let before = bench.read(&page).await.unwrap().proof.unwrap();
+    let before = bench.read(&page).await.unwrap().freshness.proof.unwrap();
     let mut changes = bench.notion.watch().await.unwrap().unwrap();
     let several_looks = async {
         while bench.server.workspace().asked("/search") < 5 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::{Error, Partial, Source as _, Uri};
+use libris_core::{Context, Error, Partial, Source as _, Uri};
 
 use crate::database::{Database, Engine};
 
@@ -82,13 +82,18 @@ async fn nothing_is_injected() {
                     }
                 }
             }
-            for template in shop.sql.templates().await.unwrap().templates {
+            for template in shop.sql.templates(&Context::default()).await.unwrap().templates {
                 for variable in template.uri.variables() {
                     for table in ["users", "words", attempt] {
                         let known = BTreeMap::from([("table".to_owned(), table.to_owned())]);
-                        let asked =
-                            Partial { template: &template.uri, variable, typed: attempt, known: &known };
-                        match shop.sql.complete(asked).await {
+                        let asked = Partial {
+                            template: &template.uri,
+                            variable,
+                            typed: attempt,
+                            known: &known,
+                            limit: 100,
+                        };
+                        match shop.sql.complete(asked, &Context::default()).await {
                             Ok(completion) => {
                                 assert!(completion.values.is_empty(), "{engine:?}: {completion:?}")
                             }

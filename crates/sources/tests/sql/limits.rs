@@ -42,6 +42,25 @@ async fn pages_hold_as_much_as_fits_and_go_on() {
     }
 }
 
+/// Bytes are no bound for small rows.
+#[tokio::test]
+async fn a_page_has_no_more_rows_than_the_configuration_says() {
+    let database = Database::new(Engine::Sqlite).await;
+    database.execute(&numbers(Engine::Sqlite, 25, "'x'")).await;
+    let shop = database.source("max_rows = 20");
+    for limit in ["20", "21", "1000", "18446744073709551615"] {
+        let page: Value = serde_json::from_str(&shop.read(&format!("t/rows?limit={limit}")).await).unwrap();
+        let ids: Vec<_> =
+            page["rows"].as_array().unwrap().iter().map(|row| row["id"].as_u64().unwrap()).collect();
+        assert_eq!(ids, (1..=20).collect::<Vec<_>>(), "limit={limit}");
+        let next = Uri::parse(page["next"].as_str().unwrap()).unwrap();
+        let rest: Value = serde_json::from_str(&shop.text(&next).await.unwrap()).unwrap();
+        assert_eq!(rest["rows"].as_array().unwrap().len(), 5, "{next}");
+    }
+    let page: Value = serde_json::from_str(&shop.read("t/rows?limit=3").await).unwrap();
+    assert_eq!(page["rows"].as_array().unwrap().len(), 3);
+}
+
 #[tokio::test]
 async fn huge_values_are_too_large() {
     for engine in crate::database::ENGINES {

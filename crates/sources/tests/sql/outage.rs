@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use libris_core::{Error, Source as _};
+use libris_core::{Context, Error, Source as _};
 
 use crate::database::{Database, Engine};
 use crate::server::Server;
@@ -49,7 +49,7 @@ async fn a_thousand_reads_outlast_a_restart() {
     }
     let stopped = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     // While it is away, a list says so and is not empty.
-    let list = shop.sql.list(None, 10).await.unwrap_err();
+    let list = shop.sql.list(None, 10, &Context::default()).await.unwrap_err();
     let expected =
         "the database `shop` cannot be reached now: nothing listens at its address; try again later";
     assert_eq!(list.to_string(), expected);
@@ -66,7 +66,7 @@ async fn a_thousand_reads_outlast_a_restart() {
     println!("{failed} of {READS} reads failed, the slowest took {slowest:?}");
     assert!(failed > 0, "the outage was noticed");
     assert!(slowest < Duration::from_secs(5), "no read hung: {slowest:?}");
-    assert!(shop.sql.list(None, 10).await.is_ok());
+    assert!(shop.sql.list(None, 10, &Context::default()).await.is_ok());
     drop(server);
 }
 
@@ -77,7 +77,7 @@ async fn a_database_may_be_away_at_first() {
     database.execute("CREATE TABLE t (id integer PRIMARY KEY)").await;
     let stopped = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     let shop = database.source("poll = \"200ms\"");
-    assert!(!shop.sql.templates().await.unwrap().templates.is_empty());
+    assert!(!shop.sql.templates(&Context::default()).await.unwrap().templates.is_empty());
     assert!(matches!(shop.error("t/schema").await, Error::Unavailable(_)));
     let row = shop.uri("t/rows/1");
     let mut subscriber = Subscriber::to(&shop, std::slice::from_ref(&row)).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::{Error, Partial, Source as _, Uri};
+use libris_core::{Context, Error, Partial, Source as _, Uri};
 use libris_sources::{Sql, sql};
 
 use crate::database::{Database, ENGINES, Engine};
@@ -56,7 +56,7 @@ async fn queries_are_resources() {
         assert_eq!(error.to_string(), "`since` must be a date such as `2026-07-28`, not `soon`");
         let all = "{\"rows\":[\n{\"id\":3,\"name\":\"Ann\"},\n{\"id\":2,\"name\":\"Grace\"},\n{\"id\":1,\"name\":\"Ada\"}]}";
         assert_eq!(read("db://users/all").await.unwrap(), all, "{engine:?}: in the order of the query");
-        let listed = shop.sql.list(None, 100).await.unwrap().resources;
+        let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
         assert!(listed.iter().any(|resource| resource.uri.as_str() == "db://users/all"));
         let few = database.source(&format!("max_rows = 2\n{QUERIES}"));
         let cut = few.text(&Uri::parse("db://users/all").unwrap()).await.unwrap();
@@ -70,13 +70,13 @@ async fn variables_are_completed_by_queries() {
         let database = Database::new(engine).await;
         database.execute(USERS).await;
         let shop = database.source(QUERIES);
-        let templates = shop.sql.templates().await.unwrap().templates;
+        let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
         let template = templates.iter().find(|template| template.uri.as_str().contains("named")).unwrap();
         let complete = async |variable, typed, known: &[(&str, &str)]| {
             let known: BTreeMap<_, _> =
                 known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-            let asked = Partial { template: &template.uri, variable, typed, known: &known };
-            shop.sql.complete(asked).await.unwrap().values
+            let asked = Partial { template: &template.uri, variable, typed, known: &known, limit: 100 };
+            shop.sql.complete(asked, &Context::default()).await.unwrap().values
         };
         assert_eq!(complete("name", "a", &[]).await, ["Ada", "Ann"], "{engine:?}");
         assert_eq!(complete("name", "", &[("since", "1890-01-01")]).await, ["Ann", "Grace"]);
@@ -84,8 +84,8 @@ async fn variables_are_completed_by_queries() {
         let rows = templates.iter().find(|template| template.uri.as_str().contains("rows/")).unwrap();
         let key = async |typed| {
             let known = BTreeMap::from([("table".to_owned(), "users".to_owned())]);
-            let asked = Partial { template: &rows.uri, variable: "key", typed, known: &known };
-            shop.sql.complete(asked).await.unwrap().values
+            let asked = Partial { template: &rows.uri, variable: "key", typed, known: &known, limit: 100 };
+            shop.sql.complete(asked, &Context::default()).await.unwrap().values
         };
         assert_eq!(key("").await, ["1", "2", "3"]);
         assert_eq!(key("2").await, ["2"]);
@@ -215,12 +215,12 @@ async fn what_is_offered_is_bounded_in_total() {
         let query = "[[query]]\nuri = \"db://q/{v}\"\nsql = \"SELECT :v\"\n\
                      complete = { v = \"SELECT v FROM t ORDER BY v\" }";
         let shop = database.source(&format!("max_bytes = 1000\n{query}"));
-        let templates = shop.sql.templates().await.unwrap().templates;
+        let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
         let table = BTreeMap::from([("table".to_owned(), "t".to_owned())]);
         for (variable, part) in [("v", "db://q"), ("key", "rows/")] {
             let template = templates.iter().find(|template| template.uri.as_str().contains(part)).unwrap();
-            let asked = Partial { template: &template.uri, variable, typed: "1", known: &table };
-            let offered = shop.sql.complete(asked).await.unwrap();
+            let asked = Partial { template: &template.uri, variable, typed: "1", known: &table, limit: 100 };
+            let offered = shop.sql.complete(asked, &Context::default()).await.unwrap();
             assert_eq!((offered.values.len(), offered.more), (10, true), "{engine:?}: {variable}");
         }
     }

@@ -1,6 +1,6 @@
 //! What is said of tables.
 
-use libris_core::{Error, Source as _};
+use libris_core::{Context, Error, Source as _};
 use serde_json::{Value, json};
 
 use crate::database::{Database, Engine};
@@ -80,7 +80,7 @@ async fn what_is_not_allowed_does_not_exist() {
         let shop = database.source("tables = [\"ord*\", \"names\"]");
         let listed: Vec<_> = shop
             .sql
-            .list(None, 100)
+            .list(None, 100, &Context::default())
             .await
             .unwrap()
             .resources
@@ -120,7 +120,7 @@ async fn other_schemas_are_named() {
     let only = database.source("schemas = [\"sales\"]");
     assert!(matches!(only.error("orders/rows/1").await, Error::NotFound(_)));
     assert_eq!(only.read("sales.orders/rows/2").await, r#"{"id":2}"#);
-    assert_eq!(only.sql.list(None, 100).await.unwrap().resources.len(), 4);
+    assert_eq!(only.sql.list(None, 100, &Context::default()).await.unwrap().resources.len(), 4);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn odd_names_are_names() {
             database.execute(&format!("INSERT INTO {table} VALUES ('{at}')")).await;
         }
         let shop = database.source("");
-        let listed = shop.sql.list(None, 100).await.unwrap().resources;
+        let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
         assert_eq!(listed.len(), 2 + 2 * names.len());
         let mut seen = 0;
         for resource in listed.iter().filter(|resource| resource.uri.path().ends_with('/')) {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use http_body::{Frame, SizeHint};
+use libris_core::Lease;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::pulse::Pulse;
@@ -27,6 +28,8 @@ pub struct Body {
     /// The memory of what is on its way, given back when that has left.
     room: Option<Held>,
     pulse: Option<Arc<Pulse>>,
+    /// Its place among the streams of HTTP/2.
+    stream: Option<Lease>,
 }
 
 enum Kind {
@@ -54,7 +57,7 @@ pub(crate) enum Event {
 
 impl Body {
     fn of(kind: Kind) -> Self {
-        Self { kind, room: None, pulse: None }
+        Self { kind, room: None, pulse: None, stream: None }
     }
 
     fn answer(pieces: Pieces) -> Self {
@@ -64,6 +67,12 @@ impl Body {
     /// Holds memory for as long as it is on its way.
     pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
         self.room = room.map(Arc::new);
+        self
+    }
+
+    /// Holds its place among the streams of HTTP/2 for as long as it is on its way.
+    pub(super) fn in_stream(mut self, stream: Option<Lease>) -> Self {
+        self.stream = stream;
         self
     }
 
@@ -161,6 +170,20 @@ impl Events {
         head.extend_from_slice(&framed.head);
         let tail = [&*framed.tail, b"\n\n"].concat();
         self.pending = Pieces::new(head.into(), framed.members, tail.into());
+    }
+}
+
+/// For a [`Route`](super::Route).
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::answer(Pieces::whole(bytes))
+    }
+}
+
+/// For a [`Route`](super::Route).
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::from(Bytes::from(text))
     }
 }
 

@@ -1,17 +1,18 @@
-//! The connections that are open: bounded in all and for each client, with room made by those that say nothing.
+//! The connections that are open: bounded in all and for each client. Where the limit is reached, idle ones are evicted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use libris_core::{Budget, Client, Lease};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::pulse::Pulse;
 use super::sessions::Peer;
-use crate::budget::{Budget, Client, Lease};
 use crate::lock::lock;
 use crate::unsent::Recipient as _;
 
@@ -24,25 +25,34 @@ const WAITERS: usize = 32;
 /// How often it looks for another one that can.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How many of the oldest connections are tried when one has to make room.
-const TRIED: usize = 64;
+/// How many connections are examined when one has to be evicted.
+const MAX_EVICTION_SCAN: usize = 64;
 
-/// What a client hears that finds no room.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 5\r\nconnection: close\r\n\r\n";
+/// How many connections may be noted that are not there any more, at least.
+const SPARE: usize = 64;
+
+/// The response to a client whose connection is over the limit.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/json\r\ncontent-length: 110\r\nretry-after: 5\r\nconnection: close\r\n\r\n\
+    {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
+    \"message\":\"too many connections are open; try again later\"}}";
 
 /// The connections that are open.
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
     state: Mutex<State>,
+    evicted: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Those that had sent no request when they were last looked at, the oldest first.
-    silent: VecDeque<(Client, Weak<Pulse>)>,
+    /// Those that had sent no request when they were last examined, the oldest first.
+    unused: VecDeque<(Client, Weak<Pulse>)>,
+    /// The others, the one first that was opened or last examined first.
+    used: VecDeque<(Client, Weak<Pulse>)>,
 }
 
 /// A connection that was accepted, before it is known whether there is room for it.
@@ -64,7 +74,23 @@ impl Connections {
             );
         }
         let most = most.min(there_are);
-        Arc::new(Self { most, budget: Budget::with_waiters(most, WAITERS), state: Mutex::default() })
+        Arc::new(Self {
+            most,
+            budget: Budget::with_waiters(most, WAITERS),
+            state: Mutex::default(),
+            evicted: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many were closed to make room for others since the start.
+    pub(super) fn evicted(&self) -> usize {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// How many were refused since the start.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// How many are open.
@@ -77,14 +103,14 @@ impl Connections {
         self.most
     }
 
-    /// Takes in a connection. Where there is no room, the oldest one that says nothing is closed for it.
+    /// Takes in a connection. Where the limit is reached, an idle one is closed for it.
     pub(super) fn arrive(self: &Arc<Self>, address: IpAddr) -> Arrival {
         let client = Client::at(address);
         let lease = self.budget.try_take(client, 1);
-        let mut state = lock(&self.state);
         if lease.is_none() {
-            state.make_room(client);
+            self.evict(client);
         }
+        let mut state = lock(&self.state);
         state.last += 1;
         let peer = Peer { client, connection: Some(state.last) };
         Arrival { peer, pulse: Arc::default(), connections: self.clone(), lease }
@@ -94,26 +120,66 @@ impl Connections {
 impl Connections {
     /// Waits for room. More has to be made where others have taken what was made before.
     async fn wait(&self, client: Client) -> Option<Lease> {
-        let mut taking = pin!(self.budget.take(client, 1, WAIT));
+        let mut taking = pin!(timeout(WAIT, self.budget.take(client, 1)));
         loop {
             tokio::select! {
                 biased;
-                lease = &mut taking => return lease,
-                () = sleep(LOOK) => lock(&self.state).make_room(client),
+                lease = &mut taking => return lease.ok().flatten(),
+                () = sleep(LOOK) => self.evict(client),
             }
+        }
+    }
+
+    /// Closes an idle connection: one without a request if there is one, and of this client rather than of another.
+    fn evict(&self, client: Client) {
+        let idle = {
+            let mut state = lock(&self.state);
+            state.settle();
+            let own = state.unused(Some(client)).or_else(|| state.idle(client));
+            // Another client's makes no room where this one has its share.
+            own.or_else(|| self.budget.is_full().then(|| state.unused(None)).flatten())
+        };
+        if let Some(pulse) = idle {
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+            pulse.close();
         }
     }
 }
 
 impl State {
-    /// Closes the oldest connection that has said nothing: of this client if it has one among those that are tried.
-    fn make_room(&mut self, client: Client) {
-        let silent = || self.silent.iter().enumerate().filter(|(_, (_, pulse))| is_silent(pulse));
-        let own = silent().take(TRIED).find(|(_, (owner, _))| *owner == client);
-        let Some(at) = own.or_else(|| silent().next()).map(|(at, _)| at) else { return };
-        if let Some(pulse) = self.silent.remove(at).and_then(|(_, pulse)| pulse.upgrade()) {
-            pulse.close();
+    /// Takes out the oldest connection that has sent no request, of this client or of any.
+    fn unused(&mut self, client: Option<Client>) -> Option<Arc<Pulse>> {
+        let mut unused = self.unused.iter().enumerate().filter(|(_, (_, pulse))| is_unused(pulse));
+        let (at, _) = match client {
+            None => unused.next(),
+            Some(client) => unused.take(MAX_EVICTION_SCAN).find(|(_, (owner, _))| *owner == client),
+        }?;
+        self.unused.remove(at)?.1.upgrade()
+    }
+
+    /// Takes out a connection of this client that waits for no response. Those of others stay: a client that keeps
+    /// connections open within its share loses none to a flood.
+    fn idle(&mut self, client: Client) -> Option<Arc<Pulse>> {
+        for _ in 0..self.used.len().min(MAX_EVICTION_SCAN) {
+            let (owner, connection) = self.used.pop_front()?;
+            let Some(pulse) = connection.upgrade() else { continue };
+            if owner == client && pulse.is_idle() {
+                return Some(pulse);
+            }
+            // Examined last the next time.
+            self.used.push_back((owner, connection));
         }
+        None
+    }
+
+    /// Moves those that have sent a request since they were opened.
+    fn settle(&mut self) {
+        while let Some((client, connection)) = self.unused.pop_front_if(|(_, pulse)| !is_unused(pulse)) {
+            if connection.strong_count() > 0 {
+                self.used.push_back((client, connection));
+            }
+        }
+        while self.used.pop_front_if(|(_, connection)| connection.strong_count() == 0).is_some() {}
     }
 }
 
@@ -126,22 +192,25 @@ impl Arrival {
             None => connections.wait(client).await,
         };
         if lease.is_none() {
-            tracing::debug!(?client, "no room for a connection");
+            tracing::debug!(?client, "too many connections are open");
+            connections.refused.fetch_add(1, Ordering::Relaxed);
             let _ = stream.try_write(FULL);
             return None;
         }
         let mut state = lock(&connections.state);
-        // Those that have ended or begun to speak go when they come to the front.
-        while state.silent.front().is_some_and(|(_, pulse)| !is_silent(pulse)) {
-            state.silent.pop_front();
+        state.settle();
+        // Behind one that stays, those that have ended are forgotten all at once.
+        if state.unused.len() + state.used.len() > SPARE + 2 * connections.count() {
+            state.unused.retain(|(_, connection)| connection.strong_count() > 0);
+            state.used.retain(|(_, connection)| connection.strong_count() > 0);
         }
-        state.silent.push_back((client, Arc::downgrade(&pulse)));
+        state.unused.push_back((client, Arc::downgrade(&pulse)));
         lease
     }
 }
 
-fn is_silent(pulse: &Weak<Pulse>) -> bool {
-    pulse.upgrade().is_some_and(|pulse| pulse.is_silent())
+fn is_unused(pulse: &Weak<Pulse>) -> bool {
+    pulse.upgrade().is_some_and(|pulse| pulse.is_unused())
 }
 
 /// How many file descriptors the process may have open.
@@ -164,8 +233,11 @@ fn for_connections(descriptors: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, for_connections};
+    use super::{Connections, Lease, Pulse, for_connections, lock};
+    use futures_util::FutureExt as _;
     use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+    use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpListener, TcpStream};
 
     fn address(last: u8) -> IpAddr {
@@ -181,25 +253,139 @@ mod tests {
         assert_eq!(for_connections(16), 4);
     }
 
-    #[tokio::test]
-    async fn who_says_nothing_makes_room_for_a_newcomer() {
+    /// The two ends of a connection.
+    async fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let connections = Connections::new(4);
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (client, listener.accept().await.unwrap().0)
+    }
+
+    /// Connections of these clients that have said nothing yet, in this order.
+    async fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<(Arc<Pulse>, Lease)> {
+        let (_client, stream) = ends().await;
         let mut open = Vec::new();
-        for _ in 0..3 {
-            let arrival = connections.arrive(address(1));
+        for last in clients {
+            let arrival = connections.arrive(address(*last));
             let pulse = arrival.pulse.clone();
             open.push((pulse, arrival.admitted(&stream).await.unwrap()));
         }
+        open
+    }
+
+    /// Which of them have been told to close.
+    fn closed(open: &[(Arc<Pulse>, Lease)]) -> Vec<usize> {
+        let is_closed = |pulse: &Arc<Pulse>| pulse.closed().now_or_never().is_some();
+        open.iter().enumerate().filter(|(_, (pulse, _))| is_closed(pulse)).map(|(at, _)| at).collect()
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_makes_room_for_a_newcomer() {
+        let connections = Connections::new(4);
+        let (_client, stream) = ends().await;
+        let mut open = open(&connections, &[1, 1, 1]).await;
         open[0].0.served();
         // The client has its share, and the oldest of its connections has begun to speak.
         let late = connections.arrive(address(1));
         assert!(late.lease.is_none());
-        open[1].0.closed().await;
+        assert_eq!(closed(&open), [1]);
         open.remove(1);
         assert!(late.admitted(&stream).await.is_some());
         // Another client has room of its own.
         assert!(connections.arrive(address(2)).lease.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_client_makes_room_for_itself_first() {
+        let connections = Connections::new(4);
+        let mut open = open(&connections, &[1, 2, 2, 1]).await;
+        let _late = connections.arrive(address(2));
+        assert_eq!(closed(&open), [1]);
+        // One that has none itself takes that of another.
+        open.remove(1);
+        connections.arrive(address(2)).lease.map(std::mem::forget).unwrap();
+        let _other = connections.arrive(address(3));
+        assert_eq!(closed(&open), [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_room_is_made_where_others_took_it() {
+        let connections = Connections::new(4);
+        let (_client, stream) = ends().await;
+        let mut open = open(&connections, &[1, 1, 1, 3]).await;
+        let late = connections.arrive(address(2));
+        assert_eq!(closed(&open), [0]);
+        open.remove(0);
+        let quick = connections.arrive(address(4));
+        assert!(quick.lease.is_some());
+        let (pulse, lease) = open.remove(0);
+        tokio::spawn(async move {
+            pulse.closed().await;
+            drop(lease);
+        });
+        assert!(late.admitted(&stream).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_no_room_is_told_to_come_back() {
+        let connections = Connections::new(4);
+        let open = open(&connections, &[1, 1, 1]).await;
+        // They wait for responses.
+        open.iter().for_each(|(pulse, _)| pulse.asked());
+        let (mut client, stream) = ends().await;
+        assert!(connections.arrive(address(1)).admitted(&stream).await.is_none());
+        drop(stream);
+        let mut told = String::new();
+        client.read_to_string(&mut told).await.unwrap();
+        assert!(told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 5"), "{told}");
+        assert!(closed(&open).is_empty());
+        let (head, body) = told.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{told}");
+        serde_json::from_str::<serde_json::Value>(body).unwrap();
+        assert_eq!((connections.evicted(), connections.refused()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn a_client_loses_its_own_idle_connections_and_not_those_of_others() {
+        let connections = Connections::new(8);
+        let mut open = open(&connections, &[2, 2, 1, 1, 1, 1, 1, 1]).await;
+        open.iter().for_each(|(pulse, _)| pulse.served());
+        open[2].0.asked();
+        let _late = connections.arrive(address(1));
+        // The oldest of its own that waits for no response.
+        assert_eq!(closed(&open), [3]);
+        open.remove(3);
+        assert!(connections.arrive(address(3)).lease.is_some_and(|lease| {
+            std::mem::forget(lease);
+            true
+        }));
+        let _other = connections.arrive(address(3));
+        assert!(closed(&open).is_empty());
+        assert_eq!(connections.evicted(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_has_its_share_closes_no_connection_of_another() {
+        let connections = Connections::new(8);
+        let open = open(&connections, &[2, 1, 1, 1, 1, 1, 1]).await;
+        open[1..].iter().for_each(|(pulse, _)| pulse.asked());
+        // There is room for others, and its own all wait for responses.
+        let _late = connections.arrive(address(1));
+        assert!(closed(&open).is_empty());
+    }
+
+    #[tokio::test]
+    async fn connections_that_have_ended_are_forgotten() {
+        let connections = Connections::new(40);
+        // Also behind one that stays and says nothing.
+        for clients in [&[][..], &[1]] {
+            let _stays = open(&connections, clients).await;
+            for _ in 0..500 {
+                let open = open(&connections, &[2, 3]).await;
+                open[0].0.served();
+            }
+            let state = lock(&connections.state);
+            let noted = state.unused.len() + state.used.len();
+            assert!(noted < 100, "{noted} of {} connections", connections.count());
+        }
     }
 }

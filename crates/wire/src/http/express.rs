@@ -15,7 +15,9 @@ use super::answering::Making;
 use super::guard::Guard;
 use super::headers::{Said, Takes, USUAL};
 use super::sessions::Peer;
+use crate::Caller;
 use crate::envelope::{self, Framed, Incoming, Message};
+use crate::protocol::Arrived;
 use crate::request::Request;
 
 /// The most header fields of a request that goes the short way.
@@ -73,6 +75,7 @@ struct Head<'a> {
     kind: Option<&'a [u8]>,
     accept: Option<&'a [u8]>,
     length: Option<&'a [u8]>,
+    authorization: Option<&'a [u8]>,
     said: Said<'a>,
     /// Something that the long way must look at.
     unusual: bool,
@@ -105,8 +108,9 @@ impl<'a> Head<'a> {
             }
             14 if name.eq_ignore_ascii_case("mcp-session-id") => put(&mut self.said.session),
             17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.special = true,
+            13 if name.eq_ignore_ascii_case("authorization") => self.authorization.replace(value).is_some(),
             20 if name.eq_ignore_ascii_case("mcp-protocol-version") => put(&mut self.said.version),
-            _ => false,
+            _ => !is_ignorable(name),
         };
         self.unusual |= taken;
     }
@@ -169,25 +173,38 @@ impl Endpoint {
             return None;
         };
         let now = Instant::now();
+        let caller =
+            Caller { client: origin.peer.client, authorization: head.authorization, extensions: None };
+        let view = self.protocol.known(&caller)?;
         let meta = params.meta().ok()?;
         let modern = meta.version().ok()?.is_some();
         let (revision, session) = if modern {
             (head.said.modern(&method, &params).ok()?, None)
         } else {
-            let session = self.find_session(&head.said)?;
+            let session = self.find_session(&*view, &head.said)?;
             (session.revision, Some(session))
         };
+        let view = session.as_ref().map_or(view, |session| session.view.clone());
         let listener = session.as_ref().map(|session| &*session.news.listener);
-        let kept = self.protocol.kept(revision, listener, now, &id, &method, &params);
-        if let Some(answer) = kept.as_ref().and_then(response) {
+        let cached = self.protocol.cached(
+            &*view,
+            revision,
+            listener,
+            Arrived { since: now, id: &id, method: &method, params: &params },
+        );
+        if let Some(answer) = cached.as_ref().and_then(response) {
             return Some(Verdict::Answered(end, answer));
         }
-        let (endpoint, call) = (self.clone(), self.call(origin.peer, revision));
-        if let Some(framed) = kept {
+        let request = match cached {
+            Some(_) => None,
+            None => Some(Request::parse(revision, &*view, &method, &params).ok()?),
+        };
+        let (endpoint, call) = (self.clone(), self.call(origin.peer, view, revision));
+        if let Some(framed) = cached {
             let making = async move { endpoint.framed(Takes::BOTH, &call, Some(&id), framed).await };
             return Some(Verdict::Understood(end, Box::pin(making)));
         }
-        let request = Request::parse(revision, &method, &params).ok()?;
+        let request = request?;
         // These need headers that only hyper has, or come to a stream.
         let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
         if more || meta.progress_token().is_some() {
@@ -202,6 +219,34 @@ impl Endpoint {
         };
         Some(Verdict::Understood(end, Box::pin(making)))
     }
+}
+
+/// Whether a header field means nothing to this endpoint. Those that could are never ignored here, and neither are those
+/// that nobody knows: a request with one goes the long way.
+fn is_ignorable(name: &str) -> bool {
+    const IGNORABLE: [&str; 20] = [
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "baggage",
+        "cache-control",
+        "dnt",
+        "forwarded",
+        "keep-alive",
+        "pragma",
+        "priority",
+        "sec-fetch-dest",
+        "sec-fetch-mode",
+        "sec-fetch-site",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-request-id",
+    ];
+    IGNORABLE.iter().any(|ignorable| name.eq_ignore_ascii_case(ignorable))
 }
 
 /// An answer with the head of its response, where it is not too large.
@@ -240,4 +285,72 @@ pub(super) fn date() -> [u8; 29] {
     text[..length].copy_from_slice(&written.as_bytes()[..length]);
     LAST.set((second, text));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Endpoint, Origin, Peer, Verdict};
+    use crate::empty::Empty;
+    use crate::http::Config;
+    use std::sync::Arc;
+
+    /// Whether a request that names this host is answered beside hyper.
+    fn is_answered(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str) -> bool {
+        is_answered_with(endpoint, origin, host, "")
+    }
+
+    /// The same with another header field, as a whole line.
+    fn is_answered_with(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str, field: &str) -> bool {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+        let request = format!(
+            "POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+             mcp-method: resources/list\r\n{field}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        match endpoint.express(origin, request.as_bytes()) {
+            Verdict::Answered(size, _) => size == request.len(),
+            Verdict::Long(_) => false,
+            _ => panic!("{host}: the end of the request is told"),
+        }
+    }
+
+    #[test]
+    fn each_connection_may_name_each_host_that_is_served() {
+        let config = Config { hosts: vec!["library.example".into()], ..Config::default() };
+        let endpoint = Endpoint::new(Arc::new(Empty), config);
+        let mut connections = [(); 3].map(|()| Origin::new(Peer::default()));
+        let served = ["127.0.0.1:8080", "localhost", "library.example", "[::1]:80"];
+        for round in 0..8 {
+            for (number, origin) in connections.iter_mut().enumerate() {
+                // Each begins with another one, and each changes.
+                let host = served[(round + number) % served.len()];
+                assert!(is_answered(&endpoint, origin, host), "connection {number}, round {round}: {host}");
+                assert!(is_answered(&endpoint, origin, host), "connection {number}, again: {host}");
+                for host in ["evil.example", "library.example.evil.example", ""] {
+                    assert!(!is_answered(&endpoint, origin, host), "connection {number}: {host}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_field_that_could_mean_something_is_not_ignored() {
+        let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+        let with = |field: &str| {
+            is_answered_with(
+                &endpoint,
+                &mut Origin::new(Peer::default()),
+                "localhost",
+                &format!("{field}\r\n"),
+            )
+        };
+        assert!(with("User-Agent: test"));
+        assert!(with("accept-language: *"));
+        for field in
+            ["Authorization: Bearer x", "Cookie: a=b", "X-Api-Key: x", "X-Anything: x", "Origin: null"]
+        {
+            assert!(!with(field), "{field}");
+        }
+    }
 }

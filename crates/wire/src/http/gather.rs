@@ -134,7 +134,6 @@ impl Buf for Rope {
 #[cfg(test)]
 mod tests {
     use super::{Gathered, MOST, Rope};
-    use crate::budget::Client;
     use crate::envelope::Framed;
     use crate::http::body::Body;
     use crate::members::Writer;
@@ -142,6 +141,7 @@ mod tests {
     use bytes::{Buf as _, Bytes};
     use http::Version;
     use http_body::Body as _;
+    use libris_core::Client;
     use std::io::IoSlice;
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};

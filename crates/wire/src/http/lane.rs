@@ -192,7 +192,13 @@ impl Lane {
                 return Poll::Ready(Ok(()));
             }
             // Asked before there is room for what comes, which most streams never send.
-            ready!(self.stream.poll_read_ready(context))?;
+            if self.stream.poll_read_ready(context)?.is_pending() {
+                if self.waiting.is_empty() {
+                    // An idle connection needs no buffer.
+                    self.waiting = BytesMut::new();
+                }
+                return Poll::Pending;
+            }
             self.waiting.reserve(CHUNK);
             if ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut self.waiting))? == 0 {
                 // The client sends no more.

@@ -217,38 +217,11 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::{Mailbox, RECORDED};
-    use crate::lock::lock;
-    use crate::{Failure, Listener, News};
+    use crate::http::scripted::Scripted;
+    use crate::{Listener as _, News};
     use futures_util::StreamExt as _;
-    use std::collections::VecDeque;
     use std::pin::pin;
-    use std::sync::{Arc, Mutex};
-
-    /// A listener that says what it was told to say, and then no more.
-    #[derive(Default)]
-    struct Script(Mutex<VecDeque<News>>);
-
-    #[async_trait::async_trait]
-    impl Listener for Script {
-        async fn follow_list(&self) -> Result<(), Failure> {
-            Ok(())
-        }
-        fn listed(&self) {}
-        async fn subscribe(&self, _: &str) -> Result<(), Failure> {
-            Ok(())
-        }
-        fn unsubscribe(&self, _: &str) {}
-        async fn next(&self) -> News {
-            let news = lock(&self.0).pop_front();
-            match news {
-                Some(news) => news,
-                None => std::future::pending().await,
-            }
-        }
-        fn owe(&self, news: News) {
-            lock(&self.0).push_back(news);
-        }
-    }
+    use std::sync::Arc;
 
     fn updated(number: usize) -> News {
         News::Updated(format!("a:{number}").into())
@@ -256,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_unsubscribed_from_is_not_recorded() {
-        let script = Arc::new(Script::default());
+        let script = Arc::new(Scripted::default());
         let mailbox = Arc::new(Mailbox::new(script.clone()));
         let mut stream = pin!(mailbox.open(None));
         for number in 0..100 {
@@ -273,12 +246,12 @@ mod tests {
             mailbox.listener.unsubscribe(&format!("a:{number}"));
         }
         let _next = mailbox.open(None);
-        assert_eq!(lock(&script.0).drain(..).collect::<Vec<_>>(), [updated(99)]);
+        assert_eq!(script.owed(), [updated(99)]);
     }
 
     #[tokio::test]
     async fn the_newest_are_recorded_and_owed_again_in_order() {
-        let script = Arc::new(Script::default());
+        let script = Arc::new(Scripted::default());
         let mailbox = Arc::new(Mailbox::new(script.clone()));
         let mut stream = pin!(mailbox.open(None));
         for number in (0..RECORDED + 5).chain([7]) {
@@ -286,7 +259,7 @@ mod tests {
             stream.next().await.unwrap();
         }
         let _next = mailbox.open(None);
-        let owed: Vec<_> = lock(&script.0).drain(..).collect();
+        let owed = script.owed();
         let expected: Vec<_> = (5..RECORDED + 5).filter(|n| *n != 7).chain([7]).map(updated).collect();
         assert_eq!(owed.len(), expected.len());
         assert!(owed == expected, "{:?} … {:?}", owed.first(), owed.last());

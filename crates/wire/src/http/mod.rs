@@ -13,6 +13,9 @@ mod old;
 mod pulse;
 mod receive;
 mod response;
+mod route;
+#[cfg(test)]
+mod scripted;
 mod session;
 mod sessions;
 mod streamable;
@@ -21,6 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode, Version};
@@ -29,6 +33,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use libris_core::{Budget, Client};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +44,8 @@ use self::gather::Gathered;
 use self::guard::Guard;
 use self::lane::Lane;
 use self::old::Old;
+pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
-use crate::budget::{Budget, Client};
 use crate::protocol::Protocol;
 use crate::unsent::{Share, Unsent};
 use crate::{Limits, Service};
@@ -70,6 +75,8 @@ pub struct Config {
     pub keep_alive: Duration,
     /// Whether the HTTP+SSE transport of 2024-11-05 is served at `/sse` too.
     pub sse: bool,
+    /// What the names of metrics begin with.
+    pub metrics_prefix: String,
 }
 
 impl Default for Config {
@@ -86,6 +93,7 @@ impl Default for Config {
             listens: 15_000,
             keep_alive: Duration::from_secs(15),
             sse: false,
+            metrics_prefix: "mcp".into(),
         }
     }
 }
@@ -98,6 +106,8 @@ pub struct Endpoint {
     old: Option<Old>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
+    /// How many were refused because a limit was reached, since the start.
+    refused: AtomicUsize,
     /// Bounds the requests whose bodies are being received.
     arriving: Arc<Budget>,
     /// Bound the request bodies in memory: those of moderate size have a quarter of it.
@@ -106,7 +116,10 @@ pub struct Endpoint {
     /// Bounds the contents in memory.
     unsent: Arc<Unsent>,
     listens: Arc<Budget>,
+    /// Bounds the streams of all connections of HTTP/2.
+    streams: Arc<Budget>,
     connections: Arc<Connections>,
+    routes: Vec<Arc<dyn Route>>,
     config: Config,
     /// Ends the streams that would otherwise stay open.
     closing: CancellationToken,
@@ -115,18 +128,26 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint for this service.
     pub fn new(service: Arc<dyn Service>, config: Config) -> Arc<Self> {
+        Self::with_routes(service, config, Vec::new())
+    }
+
+    /// An endpoint for this service, with further routes beside it. Of those that cover a path, the first answers.
+    pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
         Arc::new(Self {
             protocol: Protocol::new(service, config.limits.clone()),
             guard: Guard::new(&config.hosts, &config.origins),
             sessions: Sessions::new(config.sessions, config.idle),
             old: config.sse.then(Old::default),
             requests: Budget::new(config.requests),
+            refused: AtomicUsize::new(0),
             arriving: Budget::new(ARRIVING),
             bodies: Budget::new(config.bodies - config.bodies / 4),
             moderate_bodies: Budget::new(config.bodies / 4),
             unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
             listens: Budget::new(config.listens),
+            streams: Budget::new(config.listens + HTTP2_STREAMS),
             connections: Connections::new(config.connections),
+            routes,
             config,
             closing: CancellationToken::new(),
         })
@@ -167,6 +188,9 @@ impl Endpoint {
         let mut counts = vec![
             ("connections", self.connections.count()),
             ("connections_limit", self.connections.most()),
+            ("connections_evicted_total", self.connections.evicted()),
+            ("connections_refused_total", self.connections.refused()),
+            ("requests_refused_total", self.refused.load(Ordering::Relaxed)),
             ("requests", self.requests.used()),
             ("request_body_bytes", self.bodies.used() + self.moderate_bodies.used()),
             ("unsent_bytes", self.unsent.used()),
@@ -184,15 +208,33 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let peer = self.peer(&request);
+        let view = match self.admit(peer, request.headers(), request.extensions()).await {
+            Ok(view) => view,
+            Err(refusal) => return refusal,
+        };
         match (request.method(), request.uri().path()) {
-            (&Method::POST, "/mcp") => self.post(request).await,
-            (&Method::GET, "/mcp") => self.get(&request),
-            (&Method::DELETE, "/mcp") => self.delete(&request),
+            (&Method::POST, "/mcp") => self.post(peer, view, request).await,
+            (&Method::GET, "/mcp") => self.get(&*view, &request),
+            (&Method::DELETE, "/mcp") => self.delete(&*view, &request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
-            (&Method::GET, "/metrics") => response::metrics(&self.counts()),
-            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(&request),
-            (&Method::POST, "/message") if self.old.is_some() => self.old_message(request).await,
-            _ => response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`"),
+            (&Method::GET, "/metrics") => response::metrics(&self.config.metrics_prefix, &self.counts()),
+            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(view, &request),
+            (&Method::POST, "/message") if self.old.is_some() => self.old_message(view, request).await,
+            (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
+                Some(route) => {
+                    let (head, body) = request.into_parts();
+                    match self.receive(peer.client, &head.headers, body).await {
+                        Ok(received) => {
+                            route.answer(view, Request::from_parts(head, received.bytes.clone())).await
+                        }
+                        Err(refusal) => refusal,
+                    }
+                }
+                None => {
+                    response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`")
+                }
+            },
         }
     }
 }
@@ -212,6 +254,10 @@ const HEAD: usize = 16 << 10;
 /// How many requests may be received at once. Until its body is there, each takes up to 32 KiB that nothing else counts:
 /// its head, and a small body.
 const ARRIVING: usize = 2_048;
+
+/// How many streams of HTTP/2 there may be in all, beside those that listen. Each takes about 8 KiB for as long as its
+/// client does not take the response, however small that is.
+const HTTP2_STREAMS: usize = 8_192;
 
 /// How many requests one connection of HTTP/2 may have open at once.
 const STREAMS: u32 = 64;
@@ -302,9 +348,14 @@ impl Served {
             Box::pin(async move {
                 let version = request.version();
                 request.extensions_mut().insert(peer);
-                let response = endpoint.handle(request).await;
+                let is_stream = version == Version::HTTP_2;
+                let stream = is_stream.then(|| endpoint.streams.try_take(peer.client, 1)).flatten();
+                let response = match stream.is_some() == is_stream {
+                    true => endpoint.handle(request).await,
+                    false => endpoint.busy(None, "too many streams are open; try again later"),
+                };
                 Ok::<_, std::convert::Infallible>(
-                    response.map(|body| Gathered::new(body.watched(pulse), version)),
+                    response.map(|body| Gathered::new(body.watched(pulse).in_stream(stream), version)),
                 )
             })
         });

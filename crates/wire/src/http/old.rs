@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use futures_util::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
+use libris_core::Lease;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
 use super::sessions::unguessable;
-use super::streamable::{TOO_MANY, busy};
+use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
-use crate::budget::Lease;
 use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
@@ -23,7 +23,7 @@ use crate::patience::within;
 use crate::protocol::{self, UNSENT};
 use crate::request::Request;
 use crate::unsent::Outgoing;
-use crate::{Listener, Revision};
+use crate::{Listener, Revision, View};
 
 /// How many answers wait for a client that does not read.
 const WAITING: usize = 8;
@@ -36,6 +36,7 @@ pub(super) struct Old {
 
 #[derive(Clone)]
 struct Client {
+    view: Arc<dyn View>,
     revision: Option<Revision>,
     answers: mpsc::Sender<Event>,
     listener: Arc<dyn Listener>,
@@ -55,16 +56,17 @@ impl Drop for Leave {
 }
 
 impl Endpoint {
-    pub(super) fn old_stream<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn old_stream<B>(&self, view: Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
         let (Some(old), Some(id)) = (&self.old, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
         let client = self.peer(request).client;
-        let full = || busy(None, "there are too many streams open; try again later");
+        let full = || self.busy(None, "there are too many streams open; try again later");
         let Some(lease) = self.listens.try_take(client, 1) else { return full() };
-        let Ok(listener) = self.protocol.listener(client) else { return full() };
+        let Ok(listener) = view.listener(client) else { return full() };
         let (answers, receiver) = mpsc::channel(WAITING);
-        lock(&old.open).insert(id.clone(), Client { revision: None, answers, listener: listener.clone() });
+        lock(&old.open)
+            .insert(id.clone(), Client { view, revision: None, answers, listener: listener.clone() });
         let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
         let leave = Leave { id, open: old.open.clone(), _lease: lease };
         let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
@@ -80,7 +82,7 @@ impl Endpoint {
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
-    pub(super) async fn old_message<B>(&self, request: HttpRequest<B>) -> Response<Body>
+    pub(super) async fn old_message<B>(&self, view: Arc<dyn View>, request: HttpRequest<B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -89,19 +91,21 @@ impl Endpoint {
         let Some(old) = &self.old else { return response::bare(StatusCode::NOT_FOUND) };
         let query = request.uri().query().unwrap_or_default();
         let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
-        let known = lock(&old.open).get(&id).cloned();
-        let Some(Client { revision, answers, listener }) = known else {
+        let known = lock(&old.open).get(&id).filter(|client| client.view.caller() == view.caller()).cloned();
+        let Some(Client { view, revision, answers, listener }) = known else {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
+        let peer = self.peer(&request);
+        // Before it waits: what waits has its head, and over HTTP/2 some of its body, in memory.
+        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
         // The place for the answer is taken first, so that what cannot be sent is not computed.
         let place = match within(self.protocol.limits.time, answers.reserve()).await {
             Some(Ok(place)) => place,
             Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),
-            None => return busy(None, "the stream is not being read, and has too much waiting on it"),
+            None => return self.busy(None, "the stream is not being read, and has too much waiting on it"),
         };
-        let peer = self.peer(&request);
         let (head, incoming) = request.into_parts();
-        let received = match self.receive(peer.client, &head.headers, incoming).await {
+        let received = match self.receive_json(peer.client, &head.headers, incoming).await {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
@@ -120,7 +124,7 @@ impl Endpoint {
                 }
                 Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
             };
-        let read = protocol::read(&method, &params, revision);
+        let read = protocol::read(&*view, &method, &params, revision);
         let event = match read {
             Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
             Ok((revision, request)) => {
@@ -129,10 +133,7 @@ impl Endpoint {
                 {
                     client.revision = Some(Revision::negotiate(asked));
                 }
-                let call = self.call(peer, revision).with(&head.extensions).of(Some(listener));
-                let Ok(_lease) = self.admit(&call, &request) else {
-                    return busy(Some(&id_of_request), TOO_MANY);
-                };
+                let call = self.call(peer, view, revision).of(Some(listener));
                 let framed = self.protocol.answer(&call, &id_of_request, &request).await;
                 match self.room(&call, &framed).await {
                     Some(room) => Event::from(Outgoing { framed, room: Some(room) }),

@@ -73,8 +73,13 @@ impl Pulse {
     }
 
     /// Whether the client has sent no request yet.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(super) fn is_unused(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client waits for no response, and takes none.
+    pub(super) fn is_idle(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
     }
 
     /// Ends when the connection is to be closed because others need what it holds.

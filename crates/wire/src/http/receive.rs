@@ -8,11 +8,11 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use http::{Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
+use libris_core::{Client, Lease};
+use tokio::time::timeout;
 
 use super::body::Body;
-use super::streamable::busy;
 use super::{Endpoint, response};
-use crate::budget::{Client, Lease};
 use crate::patience::within;
 
 /// How much of a body that is too large is read and dropped. Many clients look for an answer only once
@@ -39,7 +39,7 @@ pub(super) struct Received {
 
 impl Endpoint {
     /// Reads the body of a request, which must be JSON and within the limit.
-    pub(super) async fn receive<B>(
+    pub(super) async fn receive_json<B>(
         &self,
         client: Client,
         headers: &HeaderMap,
@@ -55,8 +55,23 @@ impl Endpoint {
             let why = "the `Content-Type` must be `application/json`";
             return Err(response::refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
+        self.receive(client, headers, body).await
+    }
+
+    /// Reads the body of a request, which must be within the limit.
+    pub(super) async fn receive<B>(
+        &self,
+        client: Client,
+        headers: &HeaderMap,
+        body: B,
+    ) -> Result<Received, Response<Body>>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let Some(_arriving) = self.arriving.try_take(client, 1) else {
-            return Err(busy(None, "too many requests are being received; try again later"));
+            return Err(self.busy(None, "too many requests are being received; try again later"));
         };
         let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -134,9 +149,10 @@ impl Endpoint {
             ..=MODERATE => (&self.moderate_bodies, MODERATE),
             _ => (&self.bodies, size),
         };
-        budget
-            .take(client, size, PATIENCE)
-            .await
-            .ok_or_else(|| busy(None, "too many large requests are being received; try again later"))
+        let taken = timeout(PATIENCE, budget.take(client, size)).await;
+        taken
+            .ok()
+            .flatten()
+            .ok_or_else(|| self.busy(None, "too many large requests are being received; try again later"))
     }
 }

@@ -1,9 +1,10 @@
 //! Responses that are no events: answers, refusals, and what goes with them.
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 
 use super::body::Body;
+use crate::Refusal;
 use crate::envelope::{Framed, Id};
 use crate::failure::{
     ErrorObject, HEADER_MISMATCH, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR, UNSUPPORTED_VERSION,
@@ -31,10 +32,12 @@ pub(super) fn events(body: Body) -> Response<Body> {
     response
 }
 
-/// Numbers for a monitor, in the text form that Prometheus reads.
-pub(super) fn metrics(counts: &[(&'static str, usize)]) -> Response<Body> {
-    let lines =
-        counts.iter().map(|(name, count)| format!("# TYPE libris_{name} gauge\nlibris_{name} {count}\n"));
+/// Gauges and counters in the text format of Prometheus, their names with this prefix.
+pub(super) fn metrics(prefix: &str, counts: &[(&'static str, usize)]) -> Response<Body> {
+    let lines = counts.iter().map(|(name, count)| {
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+        format!("# TYPE {prefix}_{name} {kind}\n{prefix}_{name} {count}\n")
+    });
     let mut response = Response::new(Body::framed(Framed::whole(lines.collect::<String>())));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4");
     response.headers_mut().insert(CONTENT_TYPE, kind);
@@ -51,6 +54,19 @@ pub(super) fn bare(status: StatusCode) -> Response<Body> {
 /// A refusal of a request that was not looked into.
 pub(super) fn refusal(status: StatusCode, why: impl Into<String>) -> Response<Body> {
     error(status, None, &ErrorObject::new(INVALID_REQUEST, why.into()))
+}
+
+/// The response to a caller that is not admitted.
+pub(super) fn not_admitted(refusal: &Refusal) -> Response<Body> {
+    let (status, challenge) = match refusal {
+        Refusal::Unauthenticated { challenge, .. } => (StatusCode::UNAUTHORIZED, Some(challenge)),
+        Refusal::Forbidden { challenge, .. } => (StatusCode::FORBIDDEN, challenge.as_ref()),
+    };
+    let mut response = self::refusal(status, refusal.message());
+    if let Some(challenge) = challenge.and_then(|challenge| HeaderValue::from_str(challenge).ok()) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// An error object with this status.

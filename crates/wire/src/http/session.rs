@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::mailbox::Mailbox;
 use crate::envelope::Id;
 use crate::lock::lock;
-use crate::{Listener, Revision};
+use crate::{Listener, Revision, View};
 
 /// For each request of a session that is worked on, how many may wait.
 const WAITING: usize = 8;
@@ -18,6 +18,8 @@ const WAITING: usize = 8;
 /// A client that has opened with a handshake.
 pub(super) struct Session {
     pub(super) revision: Revision,
+    /// What its requests are answered from.
+    pub(super) view: Arc<dyn View>,
     /// Bounds the requests worked on at once.
     pub(super) in_flight: Arc<Semaphore>,
     /// Bounds those that wait for that.
@@ -31,9 +33,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(revision: Revision, in_flight: usize, listener: Arc<dyn Listener>) -> Self {
+    pub(super) fn new(
+        view: Arc<dyn View>,
+        revision: Revision,
+        in_flight: usize,
+        listener: Arc<dyn Listener>,
+    ) -> Self {
         Self {
             revision,
+            view,
             news: Arc::new(Mailbox::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
             waiting: Semaphore::new(WAITING * in_flight),
@@ -41,6 +49,11 @@ impl Session {
             running: Mutex::default(),
             requests: AtomicU64::new(0),
         }
+    }
+
+    /// Whether it was opened by the caller of this view.
+    pub(super) fn belongs_to(&self, view: &dyn View) -> bool {
+        self.view.caller() == view.caller()
     }
 
     /// Notes that a request is being answered, until the guard is dropped.

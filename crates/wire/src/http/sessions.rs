@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use libris_core::Client;
+
 use super::session::Session;
-use crate::budget::Client;
 use crate::lock::lock;
 
 /// Where a request comes from.
@@ -243,34 +244,18 @@ pub(super) fn unguessable() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Owner, Peer, Sessions};
-    use crate::budget::Client;
+    use crate::Revision;
+    use crate::empty::Empty;
     use crate::envelope::Id;
+    use crate::http::scripted::Scripted;
     use crate::http::session::Session;
     use crate::lock::lock;
-    use crate::{Failure, Listener, News, Revision};
+    use libris_core::Client;
     use std::sync::Arc;
     use std::time::Duration;
 
-    struct Nobody;
-
-    #[async_trait::async_trait]
-    impl Listener for Nobody {
-        async fn follow_list(&self) -> Result<(), Failure> {
-            Ok(())
-        }
-        fn listed(&self) {}
-        async fn subscribe(&self, _: &str) -> Result<(), Failure> {
-            Ok(())
-        }
-        fn unsubscribe(&self, _: &str) {}
-        async fn next(&self) -> News {
-            std::future::pending().await
-        }
-        fn owe(&self, _: News) {}
-    }
-
     fn session() -> Session {
-        Session::new(Revision::V2025_06_18, 1, Arc::new(Nobody))
+        Session::new(Arc::new(Empty), Revision::V2025_06_18, 1, Arc::new(Scripted::default()))
     }
 
     fn peer(client: u8, connection: u64) -> Peer {
@@ -324,6 +309,27 @@ mod tests {
         assert!(sessions.open(session(), peer(9, 9)).is_none());
         drop(busy);
         assert!(sessions.open(session(), peer(9, 9)).is_some());
+    }
+
+    #[test]
+    fn what_makes_room_is_ended() {
+        let sessions = sessions(8);
+        let first = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        let other = sessions.open(session(), peer(1, 2)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        sessions.open(session(), peer(1, 1)).unwrap();
+        assert!(first.ended.is_cancelled() && !other.ended.is_cancelled());
+    }
+
+    #[test]
+    fn who_is_busy_is_not_idle() {
+        let sessions = Sessions::new(10, Duration::ZERO);
+        let held = sessions.open(session(), peer(1, 1)).map(|id| sessions.find(&id).unwrap()).unwrap();
+        let busy = held.run(&Id::parse("1").unwrap());
+        sessions.sweep();
+        assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
+        drop(busy);
+        sessions.sweep();
+        assert!(held.ended.is_cancelled() && sessions.count().0 == 0);
     }
 
     #[test]

@@ -1,29 +1,30 @@
 //! Streamable HTTP: every message a POST to one endpoint, for both eras.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-use http::request::Parts as Head;
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
+use libris_core::Lease;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::body::{Body, Event};
 use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
 use super::session::{Running, Session};
 use super::sessions::Peer;
 use super::{Endpoint, response};
-use crate::budget::Lease;
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::patience::within;
-use crate::protocol::{self, UNSENT};
+use crate::protocol::{self, Arrived, UNSENT};
 use crate::request::{Filter, Params, Request};
 use crate::unsent::{Outgoing, Room};
-use crate::{Era, Revision};
+use crate::{Caller, Era, Failure, Revision, View};
 
 /// Why a request is refused that there is no room for.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
@@ -37,13 +38,17 @@ struct InProgress {
 
 impl Endpoint {
     /// Takes one message, or a batch where the session's revision has them.
-    pub(super) async fn post<B>(self: Arc<Self>, request: HttpRequest<B>) -> Response<Body>
+    pub(super) async fn post<B>(
+        self: Arc<Self>,
+        peer: Peer,
+        view: Arc<dyn View>,
+        request: HttpRequest<B>,
+    ) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let peer = self.peer(&request);
         let (head, incoming) = request.into_parts();
         let headers = &head.headers;
         let takes = Takes::of(headers);
@@ -51,21 +56,23 @@ impl Endpoint {
             let why = "the `Accept` header must list `application/json` and `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let received = match self.receive(peer.client, headers, incoming).await {
+        let received = match self.receive_json(peer.client, headers, incoming).await {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
         match envelope::parse(&received.bytes, self.protocol.limits.batch) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(peer, &head, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(peer, &*view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
-                let answered = self.request(peer, &head, takes, &id, &method, &params).await;
+                let since = Instant::now();
+                let arrived = Arrived { since, id: &id, method: &method, params: &params };
+                let answered = self.request(peer, view, headers, takes, arrived).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
-                self.notification(headers, &method, &params)
+                self.notification(&*view, headers, &method, &params)
             }
-            Ok(Incoming::One(Message::Response)) => match self.session(headers) {
+            Ok(Incoming::One(Message::Response)) => match self.session(&*view, headers) {
                 Ok(_) => response::bare(StatusCode::ACCEPTED),
                 Err(refusal) => refusal,
             },
@@ -75,13 +82,12 @@ impl Endpoint {
     async fn request(
         self: Arc<Self>,
         peer: Peer,
-        head: &Head,
+        view: Arc<dyn View>,
+        headers: &HeaderMap,
         takes: Takes,
-        id: &Id,
-        method: &str,
-        params: &Params<'_>,
+        arrived: Arrived<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
-        let headers = &head.headers;
+        let Arrived { id, method, params, .. } = arrived;
         let meta = params.meta()?;
         let header = text(headers, &VERSION)?;
         let modern_header =
@@ -99,39 +105,60 @@ impl Endpoint {
                 }
                 Err(Refused::Wrong(error)) => return Err(error),
             };
-            if let Some(framed) = self.protocol.kept(revision, None, Instant::now(), id, method, params) {
-                return Ok(self.framed(takes, &self.call(peer, revision), Some(id), framed).await);
+            if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
+                return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
             }
-            let request = Request::parse(revision, method, params)?;
-            let call = self.call(peer, revision).with(&head.extensions);
+            let request = Request::parse(revision, &*view, method, params)?;
+            let call = self.call(peer, view, revision);
             if let Request::Listen(filter) = &request {
                 return self.listen(takes, &call, id, filter).await;
             }
             return Ok(self.answer(takes, call, token, id, request).await);
         }
         if method == "initialize" {
-            return self.initialize(peer, id, params).await;
+            return self.initialize(peer, view, id, params).await;
         }
-        let session = match self.session(headers) {
+        let session = match self.session(&*view, headers) {
             Ok(session) => session,
             Err(refusal) => return Ok(refusal),
         };
-        let (listener, now) = (&*session.news.listener, Instant::now());
-        if let Some(framed) = self.protocol.kept(session.revision, Some(listener), now, id, method, params) {
-            return Ok(self.framed(takes, &self.call(peer, session.revision), Some(id), framed).await);
+        let (view, revision) = (session.view.clone(), session.revision);
+        let listener = Some(&*session.news.listener);
+        if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
+            return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session a request that makes no sense is answered like any other.
-        let request = match Request::parse(session.revision, method, params) {
+        let request = match Request::parse(revision, &*view, method, params) {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        let call = self.call(peer, session.revision).with(&head.extensions);
+        let call = self.call(peer, view, revision);
         Ok(self.in_session(&session, takes, call, token, id, request).await)
     }
 
+    /// Admits whoever sends a request to its view; the error is the response that refuses it.
+    pub(super) async fn admit(
+        &self,
+        peer: Peer,
+        headers: &HeaderMap,
+        extensions: &http::Extensions,
+    ) -> Result<Arc<dyn View>, Response<Body>> {
+        let mut credentials = headers.get_all(AUTHORIZATION).iter();
+        let caller = Caller {
+            client: peer.client,
+            authorization: credentials.next().map(HeaderValue::as_bytes),
+            extensions: Some(extensions),
+        };
+        if credentials.next().is_some() {
+            let why = "the `Authorization` header is there more than once";
+            return Err(response::refusal(StatusCode::BAD_REQUEST, why));
+        }
+        self.protocol.admit(&caller).await.map_err(|refusal| response::not_admitted(&refusal))
+    }
+
     /// A call of this peer.
-    pub(super) fn call(&self, peer: Peer, revision: Revision) -> Call {
-        Call::new(revision).by(peer.client, &self.unsent)
+    pub(super) fn call(&self, peer: Peer, view: Arc<dyn View>, revision: Revision) -> Call {
+        Call::new(view, revision).by(peer.client, &self.unsent)
     }
 
     /// Answers in a session, unless the client takes the request back or the session ends.
@@ -144,6 +171,8 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
+        // Before it waits: what waits has its head and its body in memory.
+        let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let running = session.run(id);
         let cancelled = running.token.clone();
         let waiting = async {
@@ -161,9 +190,8 @@ impl Endpoint {
         };
         let Some(permit) = permit else {
             let why = "the session has too many requests in progress; wait for their responses";
-            return busy(Some(id), why);
+            return self.busy(Some(id), why);
         };
-        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: Some((running, permit)) };
         let call = call.of(Some(session.news.listener.clone()));
         tokio::select! {
@@ -182,7 +210,7 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
-        let Ok(lease) = self.admit(&call, &request) else { return busy(Some(id), TOO_MANY) };
+        let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: None };
         self.admitted(progress, takes, call, token, id, request).await
     }
@@ -207,18 +235,22 @@ impl Endpoint {
         let call = call.reporting(Some(Reporter::new(token, send)));
         let (endpoint, asked) = (self.clone(), id.clone());
         let cancelled = progress.session.as_ref().map(|(running, _)| running.token.clone());
-        let mut answer = Box::pin(async move {
+        // A task of its own: over HTTP/2 a body is not polled while its client has no window for it, and the request
+        // would keep what it holds without ever running into its time limit.
+        let answer = tokio::spawn(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
             let room = endpoint.room(&call, &framed).await;
             // The request is done; what is left to be sent of it is counted in bytes.
             drop(progress);
             (framed, room)
         });
+        let mut answer = AbortOnDropHandle::new(answer)
+            .map(|answered| answered.unwrap_or_else(|_| (Framed::whole(""), None)));
         tokio::select! {
             biased;
             (framed, room) = &mut answer => match room {
                 Some(room) => self.response(takes, framed, room),
-                None => busy(Some(id), UNSENT),
+                None => self.busy(Some(id), UNSENT),
             },
             Some(first) = receiver.recv() => {
                 let progress = stream::unfold(receiver, async |mut receiver| {
@@ -243,8 +275,17 @@ impl Endpoint {
         }
     }
 
+    /// Refuses a request because a limit is reached.
+    pub(super) fn busy(&self, id: Option<&Id>, why: &'static str) -> Response<Body> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let error = Failure::Busy { message: why.into() }.object(Revision::ALL[0]);
+        let mut response = response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
     /// Counts a request among those in progress, unless it costs nothing; an error if there are too many.
-    pub(super) fn admit(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
+    pub(super) fn enter(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
         if request.is_free() {
             return Ok(None);
         }
@@ -266,11 +307,11 @@ impl Endpoint {
         let (Some(lease), Ok(_admitted)) =
             (self.listens.try_take(call.client, 1), self.requests.try_take(call.client, 1).ok_or(()))
         else {
-            return Ok(busy(Some(id), "there are too many streams open; try again later"));
+            return Ok(self.busy(Some(id), "there are too many streams open; try again later"));
         };
         let opening = self.protocol.listen(call, id, filter, self.closing.clone());
         let Some(opened) = within(self.protocol.limits.time, opening).await else {
-            return Ok(busy(Some(id), "it took too long to begin to listen; try again later"));
+            return Ok(self.busy(Some(id), "it took too long to begin to listen; try again later"));
         };
         let stream = match opened {
             Ok(stream) => stream,
@@ -293,7 +334,7 @@ impl Endpoint {
     ) -> Response<Body> {
         match self.room(call, &framed).await {
             Some(room) => self.response(takes, framed, room),
-            None => busy(id, UNSENT),
+            None => self.busy(id, UNSENT),
         }
     }
 
@@ -316,20 +357,21 @@ impl Endpoint {
     async fn initialize(
         self: Arc<Self>,
         peer: Peer,
+        view: Arc<dyn View>,
         id: &Id,
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
-        let request = Request::parse(Revision::negotiate(""), "initialize", params)?;
+        let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
         let Request::Initialize { asked } = &request else {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
-        let listener = self.protocol.listener(peer.client).map_err(|failure| failure.object(revision))?;
-        let session = Session::new(revision, self.protocol.limits.in_flight, listener);
+        let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
+        let session = Session::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
         let Some(session) = self.sessions.open(session, peer) else {
-            return Ok(busy(Some(id), "there are too many sessions in use; try again later"));
+            return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
         };
-        let framed = self.protocol.answer(&self.call(peer, revision), id, &request).await;
+        let framed = self.protocol.answer(&self.call(peer, view, revision), id, &request).await;
         let mut response = response::json(StatusCode::OK, framed);
         if let Ok(session) = HeaderValue::from_str(&session) {
             response.headers_mut().insert(SESSION, session);
@@ -337,10 +379,16 @@ impl Endpoint {
         Ok(response)
     }
 
-    fn notification(&self, headers: &HeaderMap, method: &str, params: &Params<'_>) -> Response<Body> {
+    fn notification(
+        &self,
+        view: &dyn View,
+        headers: &HeaderMap,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Response<Body> {
         // Modern clients have no notifications to send over HTTP and no session to send them in.
         if headers.contains_key(SESSION) {
-            let session = match self.session(headers) {
+            let session = match self.session(view, headers) {
                 Ok(session) => session,
                 Err(refusal) => return refusal,
             };
@@ -353,9 +401,14 @@ impl Endpoint {
         response::bare(StatusCode::ACCEPTED)
     }
 
-    async fn batch(self: Arc<Self>, peer: Peer, head: &Head, batch: &[&str]) -> Response<Body> {
-        let headers = &head.headers;
-        let session = match self.session(headers) {
+    async fn batch(
+        self: Arc<Self>,
+        peer: Peer,
+        view: &dyn View,
+        headers: &HeaderMap,
+        batch: &[&str],
+    ) -> Response<Body> {
+        let session = match self.session(view, headers) {
             Ok(session) => session,
             Err(refusal) => return refusal,
         };
@@ -363,18 +416,18 @@ impl Endpoint {
             let why = "this protocol version has no batches";
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let call = self.call(peer, session.revision).with(&head.extensions);
+        let call = self.call(peer, session.view.clone(), session.revision);
         let call = call.of(Some(session.news.listener.clone()));
         let most = self.protocol.limits.batch;
         if batch.len() > most {
             let why = format!("a batch may have {most} messages at most");
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
-        let Ok(_place) = session.waiting.try_acquire() else { return busy(None, TOO_MANY) };
+        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
         let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
-            return busy(None, TOO_MANY);
+            return self.busy(None, TOO_MANY);
         };
-        let Some(_admitted) = self.requests.try_take(peer.client, 1) else { return busy(None, TOO_MANY) };
         match self.protocol.batch(Some(&call), batch).await {
             Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
             None => response::bare(StatusCode::ACCEPTED),
@@ -382,7 +435,7 @@ impl Endpoint {
     }
 
     /// Opens the stream on which a session hears of what it did not ask for.
-    pub(super) fn get<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
@@ -391,7 +444,7 @@ impl Endpoint {
             let why = "the `Accept` header must list `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
-        let session = match self.session(headers) {
+        let session = match self.session(view, headers) {
             Ok(session) => session,
             Err(refusal) => return refusal,
         };
@@ -416,9 +469,9 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    pub(super) fn delete<B>(&self, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn delete<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
         let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
-        match self.session(request.headers()) {
+        match self.session(view, request.headers()) {
             Ok(_) => {
                 self.sessions.close(id.to_str().unwrap_or_default());
                 response::bare(StatusCode::NO_CONTENT)
@@ -427,24 +480,26 @@ impl Endpoint {
         }
     }
 
-    /// The session that a request says it belongs to, if there is nothing to say against it.
-    pub(super) fn find_session(&self, said: &Said<'_>) -> Option<Arc<Session>> {
+    /// The session that a request of this view's caller says it belongs to, if there is nothing to say against it.
+    pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
         if said
             .version
             .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
         {
             return None;
         }
-        self.sessions.find(said.session?)
+        self.sessions.find(said.session?).filter(|session| session.belongs_to(view))
     }
 
-    fn session(&self, headers: &HeaderMap) -> Result<Arc<Session>, Response<Body>> {
+    /// The session that a request belongs to. One of another caller is as good as none.
+    fn session(&self, view: &dyn View, headers: &HeaderMap) -> Result<Arc<Session>, Response<Body>> {
         let Some(id) = headers.get(SESSION) else {
             let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
                        or name a protocol version in `_meta`";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         };
-        let session = self.sessions.find(id.to_str().unwrap_or_default()).ok_or_else(unknown_session)?;
+        let session = self.sessions.find(id.to_str().unwrap_or_default());
+        let session = session.filter(|session| session.belongs_to(view)).ok_or_else(unknown_session)?;
         match text(headers, &VERSION) {
             Ok(Some(date)) if Revision::named(date).is_none() => {
                 Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
@@ -453,14 +508,6 @@ impl Endpoint {
             Err(error) => Err(response::rejected(None, &error)),
         }
     }
-}
-
-/// The answer to a request that there is no room for now.
-pub(super) fn busy(id: Option<&Id>, why: &'static str) -> Response<Body> {
-    let error = ErrorObject::new(INTERNAL_ERROR, why);
-    let mut response = response::error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    response
 }
 
 fn unknown_session() -> Response<Body> {

@@ -9,17 +9,18 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::{
-    About, Answer, Call, Completing, Failure, Keep, Listener, Members, News, Question, Reply, Revision,
-    Service, Writer,
+    About, Answer, Call, Caller, Capabilities, Completing, Failure, Listener, Members, News, Question,
+    Refusal, Reply, Revision, Service, View, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// `toy:size/N` has N bytes, `toy:parts/N` too, reserves memory for them and is encoded as it is sent,
+/// `toy:size/N` has N bytes and takes a moment, `toy:parts/N` has as many, reserves memory for them and is encoded as it is sent,
 /// `toy:kept/TEXT` and `toy:kept/large` are at hand, `toy:wait` waits for `go`, `toy:progress` tells of progress and
 /// waits, and anything else is not there.
 #[derive(Default)]
 pub(crate) struct Toy {
+    me: Weak<Toy>,
     pub(crate) begun: AtomicUsize,
     /// How many answers were at hand.
     pub(crate) kept: AtomicUsize,
@@ -78,7 +79,7 @@ impl Listener for Ear {
 
 impl Toy {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::default()
+        Arc::new_cyclic(|me| Self { me: me.clone(), ..Self::default() })
     }
 
     fn ears(&self) -> Vec<Arc<Ear>> {
@@ -123,7 +124,11 @@ impl Drop for Ended<'_> {
 
 fn reply(value: &Value) -> Answer {
     let text = Bytes::from(value.to_string());
-    Ok(Reply { members: text.slice(1..text.len() - 1).into(), keep: Some(Keep::default()) })
+    Ok(Reply {
+        members: text.slice(1..text.len() - 1).into(),
+        freshness: Some(Default::default()),
+        meta: Bytes::new(),
+    })
 }
 
 #[async_trait]
@@ -132,12 +137,102 @@ impl Service for Toy {
         About { name: "toy".into(), title: Some("Toy".into()), version: "1".into(), ..About::default() }
     }
 
-    fn kept(&self, _: Revision, question: Question<'_>, _: Instant) -> Option<Reply> {
+    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+        let toy = self.me.upgrade()?;
+        match caller.authorization.map(|token| String::from_utf8_lossy(token).into_owned()) {
+            None => Some(toy),
+            Some(name) if name.starts_with("as ") => {
+                Some(Arc::new(ToyAs { toy, name: name[3..].to_owned() }))
+            }
+            Some(_) => None,
+        }
+    }
+
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+        let message = "not a name".to_owned();
+        self.known(caller).ok_or(Refusal::Unauthenticated { challenge: "Toy".into(), message })
+    }
+}
+
+/// The toy of somebody with a name.
+struct ToyAs {
+    toy: Arc<Toy>,
+    name: String,
+}
+
+#[async_trait]
+impl View for ToyAs {
+    fn caller(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            tools: Some(json!({})),
+            extensions: [("a/b".into(), json!({ "c": 1 }))].into(),
+            live: true,
+            prompts: None,
+        }
+    }
+
+    fn cached(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
+        self.toy.cached(revision, question, since)
+    }
+
+    async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        self.toy.list(call, cursor).await
+    }
+
+    async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        self.toy.templates(call, cursor).await
+    }
+
+    /// `toy:me` is the caller's name.
+    async fn read(&self, call: &Call, uri: &str) -> Answer {
+        match uri {
+            "toy:me" => reply(&json!({ "contents": [{ "uri": uri, "text": self.name }] })),
+            _ => self.toy.read(call, uri).await,
+        }
+    }
+
+    async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
+        self.toy.complete(call, asked).await
+    }
+
+    fn answers(&self, method: &str) -> bool {
+        method == "tools/list" || method == "toy/echo"
+    }
+
+    async fn call(&self, _: &Call, method: &str, params: &str) -> Answer {
+        let params: Value = serde_json::from_str(params).unwrap();
+        reply(&json!({ "caller": self.name, "method": method, "text": params["text"] }))
+    }
+
+    fn listener(&self, client: libris_wire::Client) -> Result<Arc<dyn Listener>, Failure> {
+        self.toy.listener(client)
+    }
+}
+
+#[async_trait]
+impl View for Toy {
+    fn caller(&self) -> Option<&str> {
+        None
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { live: true, ..Capabilities::default() }
+    }
+
+    fn cached(&self, _: Revision, question: Question<'_>, _: Instant) -> Option<Reply> {
         let Question::Read(uri) = question else { return None };
         uri.strip_prefix("toy:kept/")?;
         self.kept.fetch_add(1, Ordering::SeqCst);
         if uri == "toy:kept/large" {
-            return Some(Reply { members: self.large.lock().unwrap().clone()?, keep: None });
+            return Some(Reply {
+                members: self.large.lock().unwrap().clone()?,
+                freshness: None,
+                meta: Bytes::new(),
+            });
         }
         reply(&json!({ "contents": [{ "uri": uri, "text": "kept" }] })).ok()
     }
@@ -166,8 +261,8 @@ impl Service for Toy {
                 "waited".to_owned()
             }
             Some(size) if size.starts_with("size/") => {
-                // As a file would be, it is not at hand when it is asked for.
-                tokio::task::yield_now().await;
+                // As a file would be, it is not at hand when it is asked for, nor when it is asked for again at once.
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 "x".repeat(size[5..].parse().map_err(|_| Failure::invalid("no size"))?)
             }
             Some(parts) if parts.starts_with("parts/") => {
@@ -181,7 +276,7 @@ impl Service for Toy {
                 out.json().extend_from_slice(b"\"contents\":[{\"text\":");
                 out.text("y".repeat(size));
                 out.json().extend_from_slice(b"}]");
-                return Ok(Reply { members: out.finish(), keep: None });
+                return Ok(Reply { members: out.finish(), freshness: None, meta: Bytes::new() });
             }
             _ => return Err(Failure::NotFound { uri: uri.to_owned() }),
         };

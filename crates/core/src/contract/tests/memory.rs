@@ -1,7 +1,8 @@
 //! A source in memory, sound or with one flaw.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
@@ -10,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Completion, Content, Contents, Context, Error, Page, Partial, Proof, Resource, Result, Source,
-    Template, Templates, Uri, UriTemplate,
+    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
+    Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 /// What can be wrong with a source.
@@ -44,6 +45,15 @@ pub(super) enum Flaw {
     PagesByCount,
     ProvesReadsForEver,
     ProvesListsForEver,
+    ProofsNeverHold,
+    PublicReadsForOne,
+    PublicListsForOne,
+    SharedReadsForOne,
+    SubjectOfASubject,
+    ForeignSubject,
+    SilentToSubjects,
+    UnfollowedForEver,
+    UnfollowEndsTheWatch,
     SilentAdd,
     SilentChange,
     SilentRemove,
@@ -59,6 +69,9 @@ pub(super) struct Memory {
     flaw: Option<Flaw>,
     entries: Mutex<BTreeMap<Uri, Option<String>>>,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
+    followed: Mutex<BTreeSet<Uri>>,
+    /// What was unfollowed at some time.
+    unfollowed: Mutex<BTreeSet<Uri>>,
     /// What the last page ended with and how many came before it, for a source that counts.
     counted: Mutex<(Option<Uri>, usize)>,
 }
@@ -76,6 +89,8 @@ impl Memory {
             flaw,
             entries: Mutex::new(directories.into_iter().chain(files).collect()),
             watchers: Mutex::default(),
+            followed: Mutex::default(),
+            unfollowed: Mutex::default(),
             counted: Mutex::default(),
         }
     }
@@ -88,6 +103,9 @@ impl Memory {
         let old = self.entries.lock().unwrap().insert(uri.clone(), Some(text.into()));
         match old {
             None if !self.has(Flaw::SilentAdd) => self.tell(Change::Added(uri.clone())),
+            Some(_) if self.has(Flaw::SilentToSubjects) && !self.followed.lock().unwrap().contains(uri) => {}
+            Some(_) if self.has(Flaw::UnfollowedForEver) && self.unfollowed.lock().unwrap().contains(uri) => {
+            }
             Some(_) if !self.has(Flaw::SilentChange) => self.tell(Change::Updated(uri.clone())),
             _ => {}
         }
@@ -142,8 +160,11 @@ impl Memory {
         }
         more |= self.has(Flaw::MoreAfterTheEnd);
         rest.truncate(limit + usize::from(self.has(Flaw::OversizedPages)));
-        let proof = self.has(Flaw::ProvesListsForEver).then(Proof::always);
-        Page { resources: rest, more, proof }
+        let mut freshness = Freshness::proven(self.has(Flaw::ProvesListsForEver).then(Proof::always));
+        if self.has(Flaw::PublicListsForOne) {
+            freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(Scope::Public);
+        }
+        Page { resources: rest, more, freshness, ..Page::default() }
     }
 
     /// Goes on by number where the last page ended, like a source that pages by offset.
@@ -169,7 +190,7 @@ impl Source for Memory {
             .then_some(Specificity::EXACT)
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         if self.has(Flaw::PagesByCount) {
             if let Some(page) = after.and_then(|after| self.page_by_count(after, limit)) {
                 return Ok(page);
@@ -181,10 +202,14 @@ impl Source for Memory {
             }
             return Ok(page);
         }
-        Ok(self.page(|_| true, after, limit))
+        let mut page = self.page(|_| true, after, limit);
+        if self.has(Flaw::PublicListsForOne) && context.identity().is_some() {
+            page.resources.pop();
+        }
+        Ok(page)
     }
 
-    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let invalid = uri.path().contains("%00") || uri.path().contains("%2F");
         if invalid && self.has(Flaw::FailsOnInvalid) {
             return Err(Error::failed("read the file", "no such file"));
@@ -196,9 +221,21 @@ impl Source for Memory {
         match entries.get(&uri.without_query()) {
             Some(_) if self.has(Flaw::EmptyReads) => Ok(Vec::new().into()),
             Some(Some(text)) => {
-                let content = Content::bytes(uri.clone(), "application/octet-stream", text.clone());
-                let proof = self.has(Flaw::ProvesReadsForEver).then(Proof::always);
-                Ok(Contents { proof, ..Contents::from(content) })
+                let mut freshness = Freshness::proven(self.has(Flaw::ProvesReadsForEver).then(Proof::always));
+                let mut text = text.clone();
+                if self.has(Flaw::ProofsNeverHold) {
+                    freshness = Freshness::proven(Proof::new(|| false));
+                }
+                if self.has(Flaw::PublicReadsForOne) {
+                    freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(Scope::Public);
+                }
+                if (self.has(Flaw::PublicReadsForOne) || self.has(Flaw::SharedReadsForOne))
+                    && let Some(identity) = context.identity()
+                {
+                    text = format!("{text} for {}", identity.name());
+                }
+                let content = Content::bytes(uri.clone(), "application/octet-stream", text);
+                Ok(Contents::from(content).with_freshness(freshness))
             }
             Some(None) => Ok(Content::text(uri.clone(), DIRECTORY, "").into()),
             None if self.has(Flaw::EmptyForUnknown) => {
@@ -208,14 +245,14 @@ impl Source for Memory {
         }
     }
 
-    async fn templates(&self) -> Result<Templates> {
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
         let name = if self.has(Flaw::NamelessTemplate) { "" } else { "file" };
         let template = |text| Ok(Template::new(UriTemplate::parse(text)?, name));
         let texts = ["memory://box/{+path}{?lines}", "memory://box/{folder}/{file}"];
         Ok(texts.into_iter().map(template).collect::<Result<Vec<_>>>()?.into())
     }
 
-    async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let entries = self.entries.lock().unwrap();
         let paths = entries.keys().filter_map(|uri| String::from_utf8(Uri::decode_segment(uri.path())?).ok());
         let mut values: Vec<String> = match asked.variable {
@@ -240,14 +277,20 @@ impl Source for Memory {
             let values: Vec<_> = (0..101).map(|number| number.to_string()).collect();
             return Ok(Completion { values, total: None, more: false });
         }
-        let mut completion = Completion::of(values, asked.typed);
+        let mut completion = Completion::of(values, asked.typed, asked.limit);
         if self.has(Flaw::WrongTotal) {
             completion.total = completion.total.map(|total| total + 1);
         }
         Ok(completion)
     }
 
-    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
+    async fn children(
+        &self,
+        uri: &Uri,
+        after: Option<&Uri>,
+        limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
         let entry = self.entries.lock().unwrap().get(uri).cloned();
         match entry {
             None => return Err(Error::NotFound(uri.clone())),
@@ -262,6 +305,32 @@ impl Source for Memory {
                 && (self.has(Flaw::ChildrenOfChildren) || !name.contains('/'))
         };
         Ok(self.page(keep, after, limit))
+    }
+
+    fn is_shared(&self, _uri: &Uri) -> bool {
+        self.has(Flaw::SharedReadsForOne)
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        let whole = uri.without_query();
+        match self.flaw {
+            Some(Flaw::SubjectOfASubject) => Uri::parse(&format!("{whole}x")).unwrap(),
+            Some(Flaw::ForeignSubject) => Uri::parse("other://subject").unwrap(),
+            Some(Flaw::SilentToSubjects) => Uri::parse(&format!("{whole}?all")).unwrap(),
+            _ => whole,
+        }
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().insert(subject.clone());
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        let followed = self.followed.lock().unwrap().remove(subject);
+        if !followed && self.has(Flaw::UnfollowEndsTheWatch) {
+            self.watchers.lock().unwrap().clear();
+        }
+        self.unfollowed.lock().unwrap().insert(subject.clone());
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use libris_core::Uri;
 use proptest::prelude::*;
@@ -9,6 +10,9 @@ use proptest::prelude::*;
 use super::super::Live;
 use super::super::budget::{Client, SUBSCRIPTION, TEXT};
 use super::{Refusal, Registry};
+use crate::Libris;
+use crate::rights::{Access, Open};
+use crate::view::View;
 
 /// Something that a client does. Listeners are numbered in the order they joined.
 #[derive(Clone, Debug)]
@@ -33,6 +37,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => listener.prop_map(Step::Leave),
     ];
     proptest::collection::vec(step, 0..60)
+}
+
+/// A view of everything.
+fn view() -> Arc<View> {
+    let access = Arc::new(Access::new(Arc::new(Open)));
+    Arc::new(View::new(Arc::new(Libris::new()), access, None))
 }
 
 fn subject(name: &str) -> Uri {
@@ -92,7 +102,7 @@ proptest! {
             match step {
                 Step::Join(address) => {
                     let address = address.map(|last| IpAddr::from([127, 0, 0, last]));
-                    joined.push(registry.join(address).0);
+                    joined.push(registry.join(view(), address).0);
                 }
                 Step::Subscribe(number, name) => {
                     let before = (registry.bytes(), registry.budget.clients());
@@ -124,9 +134,9 @@ fn listeners_of_one_address_share_a_budget() {
     let limits = Live { client_subscription_bytes: 2 * (SUBSCRIPTION + TEXT + 3), ..Live::default() };
     let mut registry = Registry::new(&limits);
     let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
-    let (one, _) = registry.join(address("2001:db8::1"));
-    let (same_network, _) = registry.join(address("2001:db8::2"));
-    let (other, _) = registry.join(address("2001:db8:0:1::1"));
+    let (one, _) = registry.join(view(), address("2001:db8::1"));
+    let (same_network, _) = registry.join(view(), address("2001:db8::2"));
+    let (other, _) = registry.join(view(), address("2001:db8:0:1::1"));
     let mut subscribe = |listener, name: &str| registry.subscribe(listener, name, subject(name), 9);
     assert!(subscribe(one, "a:1").is_ok());
     assert!(subscribe(same_network, "a:2").is_ok());
@@ -146,7 +156,7 @@ fn unlimited_budgets_do_not_overflow() {
         ..Live::default()
     };
     let mut registry = Registry::new(&limits);
-    let (listener, _) = registry.join(None);
+    let (listener, _) = registry.join(view(), None);
     assert!(registry.subscribe(listener, "a:x", subject("a:x"), usize::MAX).is_ok());
     assert_eq!(registry.bytes(), SUBSCRIPTION + TEXT + 3);
 }

@@ -17,6 +17,7 @@ use super::config::{Config as Http, Entry, Method};
 use super::endpoint::{Endpoint, Written};
 use super::guard::Guard;
 use super::open::{Opening, wrong};
+use crate::regular_file;
 use document::Document;
 
 /// The most bytes that a document may have.
@@ -28,12 +29,12 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
         fetch(config).await?
     } else {
         let path = folder.join(&config.document);
-        let failed = |cause: std::io::Error| Error::failed("read the OpenAPI document", cause);
-        let size = std::fs::metadata(&path).map_err(failed)?.len();
-        if size > LIMIT {
-            return Err(too_large(size));
-        }
-        std::fs::read(&path).map_err(failed)?
+        regular_file::read(&path, LIMIT).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::FileTooLarge => {
+                too_large(std::fs::metadata(&path).map_or(LIMIT, |file| file.len()))
+            }
+            _ => Error::failed("read the OpenAPI document", cause),
+        })?
     };
     String::from_utf8(data).map_err(|_| Error::invalid("the OpenAPI document is not UTF-8"))
 }
@@ -128,7 +129,9 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let secure = endpoint.origin().starts_with("https:");
     let uri = Uri::parse(&config.document)?;
     let url = endpoint.url(Variables::new()).map_err(|fault| fault.of(&uri))?;
-    let reply = Client::new(&limits, guard, secure)?.ask(&endpoint, &url, &Default::default()).await;
+    let reply = Client::new(&limits, guard, secure)?
+        .ask(&endpoint, &url, &Default::default(), libris_core::Client::default())
+        .await;
     Ok(reply.map_err(|fault| fault.of(&uri))?.data)
 }
 

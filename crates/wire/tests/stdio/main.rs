@@ -1,5 +1,8 @@
 //! The stdio transport, driven as a client drives it: through pipes.
 
+mod limits;
+mod shutdown;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
@@ -161,30 +164,6 @@ async fn a_line_of_100_mib_is_refused_without_being_kept() {
         client.send_raw(b"");
         assert_eq!(code(&client.receive()), (-32600, Value::Null));
         assert_eq!(client.ask(&request(1, "ping", json!({})))["id"], 1);
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_read_is_not_read_from() {
-    let limits = Limits { in_flight: 8, ..Limits::default() };
-    drive(limits, |client, toy| {
-        let mut input = client.input.try_clone().unwrap();
-        let writer = std::thread::spawn(move || {
-            for id in 0..600 {
-                let read = modern(id, "resources/read", json!({ "uri": "toy:size/1048576" }));
-                writeln!(input, "{read}").unwrap();
-            }
-        });
-        // The first answer is on its way, and still only so many reads may have begun.
-        assert!(!client.output.fill_buf().unwrap().is_empty());
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        let begun = toy.begun.load(Ordering::SeqCst);
-        assert!(begun <= 16, "{begun} reads have begun though nobody reads the answers");
-        let mut seen: Vec<u32> = (0..600).map(|_| client.receive_id()).collect();
-        seen.sort_unstable();
-        assert_eq!(seen, (0..600).collect::<Vec<_>>());
-        writer.join().unwrap();
     })
     .await;
 }

@@ -3,13 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
-
-use crate::lock::lock;
 
 /// Whose share of a [`Budget`] a request draws on: everything that comes from one network address is one client.
 ///
@@ -40,7 +36,11 @@ impl Client {
 /// more than can be served in time.
 const WAITERS: usize = 1_024;
 
-/// A quantity that clients share.
+/// A quantity that clients share: a semaphore that is fair to each of them.
+///
+/// One client may hold three quarters of it, unless said otherwise. Clients that wait are served round-robin, so a
+/// client with one request waits for at most one request of every other client. It has no clock: whoever waits for no
+/// longer than some time drops the future.
 #[derive(Debug)]
 pub struct Budget {
     /// What there is in all.
@@ -59,21 +59,32 @@ struct State {
     last: (Client, usize),
     /// What each other client holds.
     others: HashMap<Client, usize>,
-    /// First come, first served; those whose client has used up its share are passed over.
+    /// A queue for each client that waits, the next one to be served first.
+    queues: VecDeque<Queue>,
+}
+
+/// The requests of one client that wait, in the order in which they came. Never empty.
+#[derive(Debug)]
+struct Queue {
+    client: Client,
     waiting: VecDeque<Waiter>,
 }
 
 #[derive(Debug)]
 struct Waiter {
-    client: Client,
     amount: usize,
     granted: oneshot::Sender<()>,
 }
 
 impl Budget {
-    /// A budget of which each client may hold three quarters.
+    /// A budget of which each client may hold three quarters, and all but one where it is smaller than four.
     pub fn new(total: usize) -> Arc<Self> {
-        Self::with_share(total, total - total / 4)
+        Self::with_share(total, most(total))
+    }
+
+    /// Whether all of it is in use.
+    pub fn is_full(&self) -> bool {
+        self.used() >= self.total
     }
 
     /// A budget of which each client may hold `share`.
@@ -87,68 +98,79 @@ impl Budget {
     }
 
     /// A budget that so many may wait for.
-    pub(crate) fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
-        Arc::new(Self { total, share: total - total / 4, waiters, state: Mutex::default() })
+    pub fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
+        Arc::new(Self { total, share: most(total), waiters, state: Mutex::default() })
     }
 
     /// Takes `amount` if it is there. More than a client's share counts as all of the share, so that what is large
     /// is served while nothing else is.
     pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
-        lock(&self.state).take(self, client, amount).then(|| self.lease(client, amount))
+        self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Takes `amount`, waiting for it for `patience`; `None` if it is not there by then, or if too many wait already.
-    /// One client may have three quarters of those who wait.
-    pub async fn take(self: &Arc<Self>, client: Client, amount: usize, patience: Duration) -> Option<Lease> {
+    /// Takes `amount`, waiting for it; `None` if too many wait already. One client may have three quarters of those who
+    /// wait.
+    pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         match self.take_in_turn(client, amount) {
             Some(lease) => Some(lease),
             // Boxed, or everybody who takes something would make room for waiting.
-            None => Box::pin(self.wait(client, amount, patience)).await,
+            None => Box::pin(self.wait(client, amount)).await,
         }
     }
 
     /// Takes `amount` if it is there and nobody waits for it.
-    pub(crate) fn take_in_turn(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+    pub fn take_in_turn(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
-        let mut state = lock(&self.state);
-        let taken = state.waiting.is_empty() && state.take(self, client, amount);
+        let mut state = self.state();
+        let taken = state.queues.is_empty() && state.take(self, client, amount);
         taken.then(|| self.lease(client, amount))
     }
 
-    async fn wait(self: &Arc<Self>, client: Client, amount: usize, patience: Duration) -> Option<Lease> {
+    async fn wait(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
         let mut waiting = {
-            let mut state = lock(&self.state);
+            let mut state = self.state();
             // Those who gave up leave their place to others.
-            state.waiting.retain(|waiter| !waiter.granted.is_closed());
-            let own = state.waiting.iter().filter(|waiter| waiter.client == client).count();
-            if state.waiting.len() >= self.waiters || own >= self.waiters - self.waiters / 4 {
+            state.forget_closed();
+            let all: usize = state.queues.iter().map(|queue| queue.waiting.len()).sum();
+            let own = state.queues.iter().position(|queue| queue.client == client);
+            let own_length = own.map_or(0, |own| state.queues[own].waiting.len());
+            if all >= self.waiters || own_length >= self.waiters - self.waiters / 4 {
                 return None;
             }
             let (granted, receiver) = oneshot::channel();
-            state.waiting.push_back(Waiter { client, amount, granted });
+            let waiter = Waiter { amount, granted };
+            match own {
+                Some(own) => state.queues[own].waiting.push_back(waiter),
+                None => state.queues.push_back(Queue { client, waiting: [waiter].into() }),
+            }
             state.serve(self);
             // A grant that nobody receives any more is given back.
             Granted { budget: self.clone(), client, amount, receiver }
         };
-        timeout(patience, &mut waiting.receiver).await.ok()?.ok()?;
+        (&mut waiting.receiver).await.ok()?;
         Some(self.lease(client, amount))
     }
 
     /// A lease of nothing, which is always there.
-    pub(crate) fn nothing(self: &Arc<Self>) -> Lease {
+    pub fn nothing(self: &Arc<Self>) -> Lease {
         self.lease(Client::default(), 0)
     }
 
     /// Whether somebody waits for what others hold.
     fn is_short(&self) -> bool {
-        !lock(&self.state).waiting.is_empty()
+        !self.state().queues.is_empty()
     }
 
     /// How much is in use.
     pub fn used(&self) -> usize {
-        lock(&self.state).used
+        self.state().used
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // It is whole between two statements, so a panic elsewhere leaves it so.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lease(self: &Arc<Self>, client: Client, amount: usize) -> Lease {
@@ -156,10 +178,15 @@ impl Budget {
     }
 
     fn give_back(&self, client: Client, amount: usize) {
-        let mut state = lock(&self.state);
+        let mut state = self.state();
         state.give_back(client, amount);
         state.serve(self);
     }
+}
+
+/// What one client may hold of `total`: three quarters, at least one, and where there are more than one not all.
+fn most(total: usize) -> usize {
+    total.saturating_sub((total / 4).max(1)).max(1)
 }
 
 impl State {
@@ -197,26 +224,47 @@ impl State {
         }
     }
 
-    /// Grants what there is to those who wait. One who waits for much is not overtaken by others, or it would wait
-    /// for ever, except by those it could not go before anyway because its own client's share is used up.
+    /// Grants what there is to those who wait, to one client after the other. One who waits for much is not overtaken
+    /// by others, or it would wait for ever, except by those it could not go before anyway because its own client's
+    /// share is used up.
     fn serve(&mut self, budget: &Budget) {
         let mut at = 0;
-        while let Some(waiter) = self.waiting.get(at) {
-            let (client, amount) = (waiter.client, waiter.amount);
-            if waiter.granted.is_closed() {
-                self.waiting.remove(at);
-            } else if self.take(budget, client, amount) {
-                if let Some(waiter) = self.waiting.remove(at)
-                    && waiter.granted.send(()).is_err()
-                {
-                    self.give_back(client, amount);
-                }
+        while let Some(queue) = self.queues.get_mut(at) {
+            let client = queue.client;
+            let closed = queue.waiting.iter().take_while(|waiter| waiter.granted.is_closed()).count();
+            queue.waiting.drain(..closed);
+            let Some(amount) = queue.waiting.front().map(|waiter| waiter.amount) else {
+                self.queues.remove(at);
+                continue;
+            };
+            if self.take(budget, client, amount) {
+                self.grant_first(at);
             } else if self.is_within_share(budget, client, amount) {
                 return;
             } else {
                 at += 1;
             }
         }
+    }
+
+    /// Gives the first waiter of a client what was taken for it, and the client its place behind the others.
+    fn grant_first(&mut self, at: usize) {
+        let Some(mut queue) = self.queues.remove(at) else { return };
+        if let Some(waiter) = queue.waiting.pop_front()
+            && waiter.granted.send(()).is_err()
+        {
+            self.give_back(queue.client, waiter.amount);
+        }
+        if !queue.waiting.is_empty() {
+            self.queues.push_back(queue);
+        }
+    }
+
+    fn forget_closed(&mut self) {
+        for queue in &mut self.queues {
+            queue.waiting.retain(|waiter| !waiter.granted.is_closed());
+        }
+        self.queues.retain(|queue| !queue.waiting.is_empty());
     }
 }
 
@@ -267,7 +315,7 @@ impl Lease {
             }
             return true;
         }
-        let taken = lock(&self.budget.state).take(&self.budget, self.client, amount - self.amount);
+        let taken = self.budget.state().take(&self.budget, self.client, amount - self.amount);
         if taken {
             self.amount = amount;
         }
@@ -287,14 +335,9 @@ impl Drop for Lease {
 mod tests {
     use super::{Budget, Client, WAITERS};
     use futures_util::FutureExt as _;
-    use std::time::Duration;
 
     fn client(last: u8) -> Client {
         Client::at([127, 0, 0, last].into())
-    }
-
-    fn soon() -> Duration {
-        Duration::from_secs(5)
     }
 
     #[test]
@@ -331,8 +374,8 @@ mod tests {
         let budget = Budget::with_share(10, 8);
         let held = budget.try_take(client(1), 8).unwrap();
         let other = budget.try_take(client(2), 2).unwrap();
-        let mut same = Box::pin(budget.take(client(1), 4, soon()));
-        let mut third = Box::pin(budget.take(client(3), 2, soon()));
+        let mut same = Box::pin(budget.take(client(1), 4));
+        let mut third = Box::pin(budget.take(client(3), 2));
         assert!((&mut same).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         assert!(budget.is_short());
         drop(other);
@@ -349,8 +392,8 @@ mod tests {
     async fn what_is_large_is_not_overtaken_for_ever() {
         let budget = Budget::with_share(10, 10);
         let held = budget.try_take(client(1), 6).unwrap();
-        let mut large = Box::pin(budget.take(client(2), 9, soon()));
-        let mut small = Box::pin(budget.take(client(3), 4, soon()));
+        let mut large = Box::pin(budget.take(client(2), 9));
+        let mut small = Box::pin(budget.take(client(3), 4));
         assert!((&mut large).now_or_never().is_none());
         // It would fit, and with others like it would keep the large one waiting.
         assert!((&mut small).now_or_never().is_none());
@@ -362,12 +405,11 @@ mod tests {
         assert_eq!(small.await.unwrap().amount(), 4);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_gives_up_leaves_nothing_behind() {
         let budget = Budget::with_share(4, 4);
         let held = budget.try_take(client(1), 4).unwrap();
-        assert!(budget.take(client(2), 1, soon()).await.is_none());
-        let mut left = Box::pin(budget.take(client(2), 1, soon()));
+        let mut left = Box::pin(budget.take(client(2), 1));
         assert!((&mut left).now_or_never().is_none());
         drop(held);
         drop(left);
@@ -381,13 +423,29 @@ mod tests {
         let _held = budget.try_take(client(1), 1).unwrap();
         let wait = |last| {
             let budget = budget.clone();
-            let mut wait = Box::pin(async move { budget.take(client(last), 1, soon()).await.is_some() });
+            let mut wait = Box::pin(async move { budget.take(client(last), 1).await.is_some() });
             ((&mut wait).now_or_never().is_none()).then_some(wait)
         };
         let waiting: Vec<_> = (0..WAITERS).map_while(|_| wait(2)).collect();
         assert_eq!(waiting.len(), WAITERS - WAITERS / 4);
         let others: Vec<_> = (0..WAITERS).map_while(|_| wait(3)).collect();
         assert_eq!(others.len(), WAITERS / 4);
+        assert!(wait(4).is_none());
+        // Those who give up leave their places, although nothing was given back meanwhile.
+        drop(waiting);
+        assert!(wait(2).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_needed_while_somebody_waits() {
+        let budget = Budget::with_share(4, 4);
+        let held = budget.try_take(client(1), 4).unwrap();
+        assert!(!held.is_needed());
+        let mut waiting = Box::pin(budget.take(client(2), 1));
+        assert!((&mut waiting).now_or_never().is_none());
+        assert!(held.is_needed() && !budget.nothing().is_needed());
+        drop(held);
+        assert!(!waiting.await.unwrap().is_needed());
     }
 
     #[test]
@@ -399,6 +457,30 @@ mod tests {
         let other = budget.try_take(client(2), 6).unwrap();
         assert!(!lease.resize(5) && lease.amount() == 3);
         drop((lease, other));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn of_a_small_budget_something_is_left_for_another_client() {
+        let shares: Vec<_> = [1, 2, 3, 4, 5, 8, 64].iter().map(|total| Budget::new(*total).share).collect();
+        assert_eq!(shares, [1, 1, 2, 3, 4, 6, 48]);
+    }
+
+    #[tokio::test]
+    async fn clients_that_wait_are_served_in_turn() {
+        let budget = Budget::new(1);
+        let mut held = budget.try_take(client(1), 1);
+        let order = std::sync::Mutex::new(Vec::new());
+        let wait = async |last| {
+            let lease = budget.take(client(last), 1).await.unwrap();
+            order.lock().unwrap().push(last);
+            drop(lease);
+        };
+        let mut all = Box::pin(futures_util::future::join_all([1, 1, 1, 1, 2, 2, 3].map(wait)));
+        assert!((&mut all).now_or_never().is_none());
+        drop(held.take());
+        all.await;
+        assert_eq!(*order.lock().unwrap(), [1, 2, 3, 1, 2, 1, 1]);
         assert_eq!(budget.used(), 0);
     }
 }

@@ -1,0 +1,124 @@
+//! Laws of freshness.
+
+use super::{Fixture, Law};
+use crate::{Context, Freshness, Identity, Proof, Scope};
+
+/// How many times a response is made until its proof holds. A proof may be cautious: what changed a moment ago may
+/// change once more without a trace.
+const TRIES: usize = 20;
+
+/// Of how many listed resources contents are compared.
+const COMPARED: usize = 20;
+
+/// Where a source proves a response, the proof holds while nothing changes.
+pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
+    let law = Law::new("proofs_hold_while_nothing_changes", fixture);
+    let context = Context::default();
+    let list = async || law.page(None, 1000).await.freshness;
+    let templates = async || law.had("listing templates", law.source.templates(&context).await).freshness;
+    held(&law, "the list", list).await;
+    held(&law, "the list of templates", templates).await;
+    for resource in law.listed().await.iter().take(COMPARED) {
+        let read = async || match law.source.read(&resource.uri, &context).await {
+            Ok(contents) => contents.freshness,
+            // What cannot be read is the business of other laws.
+            Err(_) => Freshness::unproven(),
+        };
+        held(&law, &format!("what was read at `{}`", resource.uri), read).await;
+    }
+}
+
+async fn held(law: &Law<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
+    for _ in 0..TRIES {
+        if ask().await.proof.is_none_or(|proof| proof.holds()) {
+            return;
+        }
+    }
+    law.broken(format_args!("{what} has a proof that does not hold, though nothing changed"));
+}
+
+/// Where a source proves a response, the proof ends with what it proves: no later than the change that would make
+/// another response.
+pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
+    let law = Law::new("proofs_end_with_what_they_prove", fixture);
+    let fails = |what: &str, proof: Option<Proof>| {
+        if proof.is_some_and(|proof| proof.holds()) {
+            law.broken(format_args!("{what} is still proven after it changed"));
+        }
+    };
+    let before = law.page(None, 1000).await.freshness.proof;
+    // A number that no other law uses, so that this is not a resource that was there before.
+    let Some(uri) = fixture.add(2_000).await else { return };
+    fails("the list without what was added", before);
+    let read = async || law.had("reading what was added", law.source.read(&uri, &Context::default()).await);
+    let before = read().await.freshness.proof;
+    if fixture.change(&uri).await {
+        fails("what was read before", before);
+    }
+    let (read, listed) = (read().await.freshness.proof, law.page(None, 1000).await.freshness.proof);
+    if fixture.remove(&uri).await {
+        fails("what was read before", read);
+        fails("the list with what was removed", listed);
+    }
+}
+
+/// A response that may be given to other callers is the one that they would get: one that is public, one that is proven
+/// and was made without using the identity of the caller, and shared contents.
+pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
+    let law = Law::new("shared_responses_are_the_same_for_all", fixture);
+    let callers = || {
+        ["ada", "grace"].into_iter().map(|name| Some(Identity::new(name))).chain([None]).map(|identity| {
+            let name = identity.as_ref().map_or("nobody", |identity| identity.name()).to_owned();
+            (name, Context::default().with_identity(identity))
+        })
+    };
+    let mut lists = Vec::new();
+    let mut templates = Vec::new();
+    for (caller, context) in callers() {
+        let page = law.had("a listing", law.source.list(None, 1000, &context).await);
+        let reusable = is_reusable(&page.freshness, &context);
+        lists.push(Response { caller: caller.clone(), reusable, body: page.resources });
+        let context = context.clone();
+        let all = law.had("listing templates", law.source.templates(&context).await);
+        let reusable = is_reusable(&all.freshness, &context);
+        templates.push(Response { caller, reusable, body: all.templates });
+    }
+    compare(&law, "the list", &lists);
+    compare(&law, "the list of templates", &templates);
+    let all = lists.into_iter().flat_map(|list| list.body).map(|resource| resource.uri);
+    for uri in all.take(COMPARED) {
+        let mut reads = Vec::new();
+        for (caller, context) in callers() {
+            let read = law.source.read(&uri, &context).await;
+            let shared = law.source.is_shared(&uri) && context.identity_was_used();
+            let reusable = shared || read.as_ref().is_ok_and(|read| is_reusable(&read.freshness, &context));
+            reads.push(Response { caller, reusable, body: read.ok().map(|contents| contents.parts) });
+        }
+        compare(&law, &format!("what was read at `{uri}`"), &reads);
+    }
+}
+
+/// A response to one of several callers.
+struct Response<T> {
+    caller: String,
+    /// Whether it may be given to others.
+    reusable: bool,
+    body: T,
+}
+
+fn is_reusable(freshness: &Freshness, context: &Context) -> bool {
+    let public = freshness.scope == Scope::Public && !freshness.ttl.is_zero();
+    let proven = freshness.proof.as_ref().is_some_and(Proof::holds);
+    public || (proven && !context.identity_was_used())
+}
+
+fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[Response<T>]) {
+    for response in responses.iter().filter(|response| response.reusable) {
+        if let Some(other) = responses.iter().find(|other| other.body != response.body) {
+            law.broken(format_args!(
+                "{what} may be shared as `{}` got it, and `{}` got something else",
+                response.caller, other.caller
+            ));
+        }
+    }
+}

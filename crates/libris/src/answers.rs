@@ -1,0 +1,246 @@
+//! The requests of one caller: what its view shows, encoded and cached.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use libris_core::{
+    Completion, Context, Error, Freshness, Identity, Memory, Partial, Progress, Scope, Templates,
+    Unavailable, Uri, UriTemplate,
+};
+use libris_wire::{
+    Answer, Call, Capabilities, Client, Completing, Failure, Listener, Members, Question, Reference, Reply,
+    Revision,
+};
+use serde_json::json;
+
+use crate::cursor;
+use crate::encode::{self, Page};
+use crate::rights::{Operation, Rights};
+use crate::server::{Inner, explain};
+use crate::status;
+use crate::view::{Snapshot, View};
+
+/// Contents of up to so many bytes wait for memory once they are loaded; larger ones are refused where there is none.
+const SMALL: usize = 64 << 10;
+
+/// The view of one caller as a part of a server.
+pub(crate) struct CallerView {
+    inner: Arc<Inner>,
+    view: Arc<View>,
+}
+
+impl CallerView {
+    pub(crate) fn new(inner: Arc<Inner>, identity: Option<Identity>) -> Self {
+        let view = View::new(inner.source.clone(), inner.access.clone(), identity);
+        Self { inner, view: Arc::new(view) }
+    }
+
+    /// Whether the policy is still the one that it was made by.
+    pub(crate) fn is_current(&self) -> bool {
+        self.view.is_current()
+    }
+
+    /// What a source is told of the caller.
+    fn context(&self, call: &Call) -> Context {
+        let identity = self.view.identity().cloned();
+        let context = Context::default().with_identity(identity).with_client(call.client);
+        match call.wants_progress() {
+            true => context.with_progress(Arc::new(Reporter(call.clone()))),
+            false => context,
+        }
+    }
+
+    /// A response with what clients are told about its freshness. One that depends on who asks is theirs alone. Cached
+    /// responses do not have this yet, since the policy may be replaced while they are cached.
+    fn scoped(&self, reply: Reply) -> Reply {
+        match self.inner.access.is_open() {
+            true => reply,
+            false => Reply {
+                freshness: reply.freshness.map(|freshness| freshness.with_scope(Scope::Private)),
+                ..reply
+            },
+        }
+    }
+
+    /// Caches a response for callers with these rights while its proof holds, and gives what to send.
+    fn cache(&self, rights: &Rights, call: &Call, question: Question<'_>, made: Made<'_>) -> Reply {
+        let Made { members, mut freshness, meta, context } = made;
+        // A response that was made for one identity must not be cached for others.
+        let proof = freshness.proof.take().filter(|_| !context.identity_was_used());
+        let reply = Reply { members, freshness: Some(freshness), meta };
+        self.scoped(self.inner.cache.keep(rights.class(), call.revision, question, reply, proof))
+    }
+}
+
+#[async_trait]
+impl libris_wire::View for CallerView {
+    fn caller(&self) -> Option<&str> {
+        self.view.identity().map(Identity::name)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // The lists of tools and of prompts are answered, and empty.
+        let (tools, prompts) = (Some(json!({})), Some(json!({})));
+        Capabilities { live: true, tools, prompts, ..Capabilities::default() }
+    }
+
+    fn cached(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
+        let class = self.view.now().rights().class();
+        self.inner.cache.find(class, revision, question, since).map(|reply| self.scoped(reply))
+    }
+
+    async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let (facts, view) = (call.revision.facts(), self.view.now());
+        let after = match cursor {
+            None => None,
+            Some(cursor) => Some(
+                cursor::decode(cursor::Kind::Resources, cursor)
+                    .and_then(|last| Uri::parse(&last).ok())
+                    .ok_or_else(foreign)?,
+            ),
+        };
+        let context = self.context(call);
+        let page =
+            view.list(after.as_ref(), self.inner.config.page.max(1), &context).await.map_err(explain)?;
+        let mut members = Page::new("resources", &page.resources, |json, resource| {
+            encode::resource(json, facts, resource);
+        });
+        if let Some(last) = page.resources.last().filter(|_| page.more) {
+            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
+        }
+        let meta = missing(&view, &page.unavailable);
+        let made = Made { members: members.finish(), freshness: page.freshness, meta, context: &context };
+        Ok(self.cache(view.rights(), call, Question::List(cursor), made))
+    }
+
+    async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
+        let (facts, view) = (call.revision.facts(), self.view.now());
+        let after = match cursor {
+            None => String::new(),
+            Some(cursor) => cursor::decode(cursor::Kind::Templates, cursor).ok_or_else(foreign)?,
+        };
+        let context = self.context(call);
+        let Templates { mut templates, freshness, unavailable } =
+            view.templates(&context).await.map_err(explain)?;
+        templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
+        let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
+        let rest = &templates[start..];
+        let page = &rest[..rest.len().min(self.inner.config.page.max(1))];
+        let mut members = Page::new("resourceTemplates", page, |json, template| {
+            encode::template(json, facts, template);
+        });
+        if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
+            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
+        }
+        let meta = missing(&view, &unavailable);
+        let made = Made { members: members.finish(), freshness, meta, context: &context };
+        Ok(self.cache(view.rights(), call, Question::Templates(cursor), made))
+    }
+
+    async fn read(&self, call: &Call, uri: &str) -> Answer {
+        let (facts, view) = (call.revision.facts(), self.view.now());
+        let parsed = Uri::parse(uri).map_err(explain)?;
+        let context = self.context(call).with_memory(Arc::new(Reporter(call.clone())));
+        let contents = loop {
+            match view.read(&parsed, &context).await {
+                Ok(contents) => break contents,
+                // The source has let go of everything meanwhile.
+                Err(Error::Busy(_)) if call.memory_is_free().await => {}
+                Err(Error::NotFound(_) | Error::Denied(_)) => {
+                    return Err(Failure::NotFound { uri: uri.to_owned() });
+                }
+                Err(error) => return Err(explain(error)),
+            }
+        };
+        let size = contents.parts.iter().map(|part| part.body.len()).sum();
+        if size > SMALL && !call.reserve_loaded(size) {
+            return Err(explain(Error::NO_MEMORY));
+        }
+        let members = encode::contents(facts, contents.parts);
+        let made = Made { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
+        Ok(self.cache(view.rights(), call, Question::Read(uri), made))
+    }
+
+    async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
+        let text = match &asked.reference {
+            Reference::Resource(text) => text,
+            // There are no prompts, so there is nothing to offer for one; the conformance suite asks for
+            // a completion here, not for an error.
+            Reference::Prompt(_) => {
+                return Ok(Reply {
+                    members: encode::completion(&Completion::default()),
+                    freshness: None,
+                    meta: Bytes::new(),
+                });
+            }
+        };
+        let template = UriTemplate::parse(text).map_err(explain)?;
+        let completion = if template.variables().next().is_none() {
+            // A plain URI has nothing to fill in, but it must be one of ours.
+            let uri = Uri::parse(text).map_err(explain)?;
+            if !self.view.now().covers(&uri) {
+                return Err(Failure::invalid(format!("unknown resource `{uri}`")));
+            }
+            Completion::default()
+        } else if !template.variables().any(|variable| variable == asked.argument) {
+            let named: String = asked.argument.chars().take(100).collect();
+            return Err(Failure::invalid(format!("`{template}` has no variable `{named}`")));
+        } else {
+            let partial = Partial {
+                template: &template,
+                variable: &asked.argument,
+                typed: &asked.typed,
+                known: &asked.known,
+                limit: Completion::LIMIT,
+            };
+            self.view.now().complete(partial, &self.context(call)).await.map_err(explain)?
+        };
+        Ok(Reply { members: encode::completion(&completion), freshness: None, meta: Bytes::new() })
+    }
+
+    fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+        self.inner.hub.listener_for(self.view.clone(), client.address())
+    }
+}
+
+/// A response as it was made, and the context that it was made in.
+struct Made<'a> {
+    members: Members,
+    freshness: Freshness,
+    /// Members of its `_meta`.
+    meta: Bytes,
+    context: &'a Context,
+}
+
+/// What a list says of the sources that are missing from it. They are named to those who may see the status.
+fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
+    match unavailable {
+        [] => Bytes::new(),
+        sources => encode::unavailable(sources, view.allows(Operation::Read, &status::uri())),
+    }
+}
+
+/// A call as a source sees it.
+struct Reporter(Call);
+
+impl Progress for Reporter {
+    fn report(&self, done: u64, total: Option<u64>) {
+        self.0.progress(done, total);
+    }
+}
+
+impl Memory for Reporter {
+    fn reserve(&self, bytes: usize) -> bool {
+        self.0.reserve(bytes)
+    }
+
+    fn grow(&self, bytes: usize) -> bool {
+        self.0.grow(bytes)
+    }
+}
+
+fn foreign() -> Failure {
+    Failure::invalid("this cursor is not one of this list; begin again without one")
+}

@@ -1,0 +1,355 @@
+//! Whether each source of a catalog answers: the state of a circuit breaker for each, and their transitions.
+//!
+//! A source is unavailable from a query that failed to the first probe that succeeds. Each transition is logged once,
+//! counted in the metrics and reported to whoever watches the catalog.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use libris_core::{Error, Unavailable};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::last_known::{LastKnown, Shared};
+
+/// The pause before the first probe of an unavailable source. It doubles with each probe that fails.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause between two probes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A source that fails again so soon after a recovery is probed less often than before, so that one which answers
+/// probes and nothing else does not go to and fro every second.
+const RELAPSE: Duration = Duration::from_secs(60);
+
+/// The pause between two probes of a source that is available, but failed to answer one caller.
+const SUSPICION: Duration = Duration::from_secs(1);
+
+/// Exponential backoff.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+}
+
+impl Backoff {
+    /// The pause before the next attempt: twice the last one.
+    pub(crate) fn pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+
+    /// The last attempt succeeded, and all was well for this long.
+    pub(crate) fn was_well_for(&mut self, time: Duration) {
+        if time >= RELAPSE {
+            *self = Self::default();
+        }
+    }
+}
+
+/// Why a query failed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// There was no answer within this time.
+    TimedOut(Duration),
+    Panicked,
+    Error(Error),
+}
+
+impl Fault {
+    /// The fault of a source whose query ended with this error, or else the error: one that says something about the
+    /// request and not about the source.
+    pub(crate) fn of(error: Error) -> Result<Self, Error> {
+        match error {
+            Error::Busy(_) | Error::Invalid(_) | Error::Denied(_) => Err(error),
+            error => Ok(Self::Error(error)),
+        }
+    }
+
+    /// What callers are told.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::TimedOut(limit) => format!("it did not answer within {limit:?}"),
+            Self::Panicked => "it panicked".to_owned(),
+            Self::Error(error) => error.to_string(),
+        }
+    }
+
+    /// What is logged beside the reason.
+    fn cause(&self) -> Option<String> {
+        match self {
+            Self::Error(error) => std::error::Error::source(error).map(ToString::to_string),
+            _ => None,
+        }
+    }
+
+    /// The error for a caller who gets nothing but this.
+    pub(crate) fn into_error(self, source: &str) -> Error {
+        match self {
+            Self::Error(error) => error,
+            fault => Error::Unavailable(format!("`{source}` is unavailable: {}", fault.reason())),
+        }
+    }
+}
+
+/// A time during which a source is unavailable.
+#[derive(Clone, Debug)]
+pub(crate) struct Outage {
+    pub(crate) since: SystemTime,
+    /// What callers are told.
+    pub(crate) reason: Arc<str>,
+    /// Whether the source did not answer at all, so that a request to it is likely to hang.
+    pub(crate) hangs: bool,
+}
+
+impl Outage {
+    pub(crate) fn new(fault: &Fault) -> Self {
+        let hangs = matches!(fault, Fault::TimedOut(_));
+        Self { since: SystemTime::now(), reason: fault.reason().into(), hangs }
+    }
+}
+
+/// The health of all sources of a catalog.
+pub(crate) struct Health {
+    sources: Mutex<Arc<[Arc<SourceHealth>]>>,
+    transitions: Transitions,
+    last_known: Arc<Shared>,
+}
+
+/// Generation counters of what happened to the sources.
+#[derive(Clone)]
+struct Transitions {
+    /// Bumped when the state of a source changes.
+    all: watch::Sender<u64>,
+    /// Bumped when a source is available again.
+    recoveries: watch::Sender<u64>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        let transitions = Transitions { all: watch::Sender::new(0), recoveries: watch::Sender::new(0) };
+        Self { sources: Mutex::new(Arc::new([])), transitions, last_known: Arc::default() }
+    }
+}
+
+impl Health {
+    /// The health of a new source, which is available until a query fails.
+    pub(crate) fn source(&self, name: String) -> Arc<SourceHealth> {
+        Arc::new(SourceHealth {
+            name,
+            unavailable: AtomicBool::new(false),
+            state: Mutex::default(),
+            last_known: LastKnown::new(self.last_known.clone()),
+            transitions: self.transitions.clone(),
+        })
+    }
+
+    /// Reports on these sources from now on.
+    pub(crate) fn set_sources(&self, sources: impl Iterator<Item = Arc<SourceHealth>>) {
+        *lock(&self.sources) = sources.collect();
+        self.transitions.all.send_modify(|generation| *generation += 1);
+    }
+
+    /// The sources, in the order in which they were added.
+    pub(crate) fn sources(&self) -> Arc<[Arc<SourceHealth>]> {
+        lock(&self.sources).clone()
+    }
+
+    /// A generation counter of the states of the sources.
+    pub(crate) fn transitions(&self) -> watch::Receiver<u64> {
+        self.transitions.all.subscribe()
+    }
+
+    /// A counter of the times that a source was available again.
+    pub(crate) fn recoveries(&self) -> watch::Receiver<u64> {
+        self.transitions.recoveries.subscribe()
+    }
+
+    /// The numbers of sources and of unavailable ones, for the metrics.
+    pub(crate) fn counts(&self) -> [(&'static str, usize); 2] {
+        let sources = self.sources();
+        let unavailable = sources.iter().filter(|source| source.outage().is_some()).count();
+        [("sources", sources.len()), ("sources_unavailable", unavailable)]
+    }
+}
+
+/// The health of one source.
+pub(crate) struct SourceHealth {
+    name: String,
+    /// Whether there is an outage, so that whoever asks of a source that is well takes no lock.
+    unavailable: AtomicBool,
+    state: Mutex<State>,
+    last_known: LastKnown,
+    transitions: Transitions,
+}
+
+#[derive(Default)]
+struct State {
+    outage: Option<Outage>,
+    /// Whether a task probes the source.
+    probing: bool,
+    backoff: Backoff,
+    /// When the last probe ended, and when the last outage did.
+    probed: Option<Instant>,
+    recovered: Option<Instant>,
+    /// Since when the source cannot be watched.
+    unwatched: Option<SystemTime>,
+}
+
+impl SourceHealth {
+    /// The name of the source, which no other source of the catalog has.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the source listed last.
+    pub(crate) fn last_known(&self) -> &LastKnown {
+        &self.last_known
+    }
+
+    /// The outage, while there is one.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        match self.unavailable.load(Ordering::Acquire) {
+            true => lock(&self.state).outage.clone(),
+            false => None,
+        }
+    }
+
+    /// Since when changes of the source are not reported, although it can tell of them.
+    pub(crate) fn unwatched(&self) -> Option<SystemTime> {
+        lock(&self.state).unwatched
+    }
+
+    /// Begins an outage, unless there is one already.
+    pub(crate) fn fail(&self, fault: &Fault) -> Outage {
+        let mut state = lock(&self.state);
+        if let Some(outage) = &state.outage {
+            return outage.clone();
+        }
+        let outage = Outage::new(fault);
+        if let Some(recovered) = state.recovered.take() {
+            state.backoff.was_well_for(recovered.elapsed());
+        }
+        state.outage = Some(outage.clone());
+        self.unavailable.store(true, Ordering::Release);
+        drop(state);
+        let (reason, cause) = (&outage.reason, fault.cause());
+        tracing::warn!(source = self.name, %reason, cause = cause.as_deref(), "a source is unavailable");
+        if !tracing::dispatcher::has_been_set() {
+            // Whoever writes a first server has no log yet, and would look for this in vain.
+            eprintln!("libris: `{}` is unavailable: {reason}: {}", self.name, cause.unwrap_or_default());
+        }
+        self.transitions.all.send_modify(|generation| *generation += 1);
+        outage
+    }
+
+    /// Records that a query failed for a reason that may be the caller's.
+    pub(crate) fn doubt(&self, fault: &Fault) -> Outage {
+        if let Some(outage) = self.outage() {
+            return outage;
+        }
+        let outage = Outage::new(fault);
+        let (reason, cause) = (&outage.reason, fault.cause());
+        tracing::warn!(source = self.name, %reason, cause, "a source did not answer a caller; it is probed");
+        outage
+    }
+
+    /// Ends the outage, if there is one: the source has answered.
+    pub(crate) fn recover(&self) {
+        self.end_outage(lock(&self.state));
+    }
+
+    /// The same for an answer to a probe, which ends the probes too.
+    pub(crate) fn recover_by_probe(&self) {
+        let mut state = lock(&self.state);
+        state.probing = false;
+        state.probed = Some(Instant::now());
+        // In the same critical section: an outage that begins after it starts probes of its own.
+        self.end_outage(state);
+    }
+
+    fn end_outage(&self, mut state: MutexGuard<'_, State>) {
+        let Some(outage) = state.outage.take() else { return };
+        state.recovered = Some(Instant::now());
+        self.unavailable.store(false, Ordering::Release);
+        drop(state);
+        let after = outage.since.elapsed().unwrap_or_default();
+        // A log that shows the beginning of an outage shows its end.
+        tracing::warn!(source = self.name, ?after, "a source is available again");
+        self.transitions.all.send_modify(|generation| *generation += 1);
+        self.transitions.recoveries.send_modify(|generation| *generation += 1);
+    }
+
+    /// Whether an outage has ended after `time`, and none has begun since.
+    pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
+        lock(&self.state).recovered.is_some_and(|recovered| recovered >= time)
+    }
+
+    /// Whether to start a task that probes the source: there is none yet, and the source is unavailable or was not
+    /// probed just now.
+    pub(crate) fn begin_probes(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_due =
+            state.outage.is_some() || state.probed.is_none_or(|probed| probed.elapsed() >= SUSPICION);
+        is_due && !std::mem::replace(&mut state.probing, true)
+    }
+
+    /// The task that probed the source has ended without an answer.
+    pub(crate) fn abandon_probes(&self) {
+        lock(&self.state).probing = false;
+    }
+
+    /// How long to wait before the next probe: not at all for a source that is only suspected to be unavailable.
+    pub(crate) fn pause(&self) -> Duration {
+        let mut state = lock(&self.state);
+        if state.outage.is_some() { state.backoff.pause() } else { Duration::ZERO }
+    }
+
+    /// Records whether the source can be watched; the error says why not.
+    pub(crate) fn watched(&self, outcome: Result<(), &Fault>) {
+        let mut state = lock(&self.state);
+        if state.unwatched.is_some() == outcome.is_err() {
+            return;
+        }
+        state.unwatched = outcome.is_err().then(SystemTime::now);
+        drop(state);
+        let source = &self.name;
+        match outcome {
+            Ok(()) => tracing::warn!(source, "changes of a source are reported again"),
+            Err(fault) => {
+                let (reason, cause) = (fault.reason(), fault.cause());
+                tracing::warn!(
+                    source,
+                    reason,
+                    cause,
+                    "a source cannot be watched; its changes are not reported"
+                );
+            }
+        }
+        self.transitions.all.send_modify(|generation| *generation += 1);
+    }
+
+    /// What a response says of this outage.
+    pub(crate) fn unavailable(&self, outage: &Outage, stale: bool) -> Unavailable {
+        Unavailable { source: self.name.clone(), since: outage.since, stale }
+    }
+}
+
+/// The time as RFC 3339 has it, in whole seconds.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    let seconds = |time: jiff::Timestamp| jiff::Timestamp::from_second(time.as_second()).ok();
+    let time = jiff::Timestamp::try_from(time).ok().and_then(seconds);
+    time.unwrap_or_default().to_string()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Everything we lock is whole between two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

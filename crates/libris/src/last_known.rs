@@ -1,0 +1,313 @@
+//! What sources listed last, to be listed while they are unavailable.
+//!
+//! Only what a source cannot prove is remembered: a source that proves its pages has them at hand, in memory or on a
+//! disk, and would gain little for the cost of a copy of each page.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libris_core::{Annotations, Page, Resource, Template, Uri};
+
+/// How many resources of one source are remembered, and of all sources of a catalog. One with long texts counts as
+/// several: a resource for each [`TEXT`] bytes.
+const MOST: usize = 10_000;
+const MOST_IN_ALL: usize = 50_000;
+const TEXT: usize = 1 << 10;
+
+/// How many templates of one source are remembered.
+const MOST_TEMPLATES: usize = 1_000;
+
+/// How much the sources of one catalog remember.
+#[derive(Default)]
+pub(crate) struct Shared {
+    used: AtomicUsize,
+}
+
+impl Shared {
+    /// Takes as much of `wanted` as there is.
+    fn take(&self, wanted: usize) -> usize {
+        let mut taken = 0;
+        let update = |used: usize| {
+            taken = wanted.min(MOST_IN_ALL.saturating_sub(used));
+            Some(used + taken)
+        };
+        // The closure never refuses.
+        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+        taken
+    }
+
+    fn give(&self, amount: usize) {
+        self.used.fetch_sub(amount, Ordering::Relaxed);
+    }
+}
+
+/// What one source listed last.
+pub(crate) struct LastKnown {
+    listing: Mutex<Option<Listing>>,
+    /// Whether there is a listing, so that a page with a proof takes no lock.
+    is_listed: AtomicBool,
+    templates: Mutex<Option<Vec<Template>>>,
+    shared: Arc<Shared>,
+}
+
+/// The first resources of a source, without a gap.
+#[derive(Default)]
+struct Listing {
+    resources: Vec<Resource>,
+    /// Whether these are all.
+    complete: bool,
+    weight: usize,
+}
+
+/// How much of a listing is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) resources: usize,
+    pub(crate) complete: bool,
+}
+
+impl LastKnown {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            listing: Mutex::default(),
+            is_listed: AtomicBool::new(false),
+            templates: Mutex::default(),
+            shared,
+        }
+    }
+
+    /// Remembers a page that the source gave, if it continues what is known.
+    pub(crate) fn learn(&self, after: Option<&Uri>, page: &Page) {
+        if page.freshness.proof.is_some() {
+            if self.is_listed.swap(false, Ordering::Relaxed)
+                && let Some(listing) = lock(&self.listing).take()
+            {
+                self.shared.give(listing.weight);
+            }
+            return;
+        }
+        let mut listing = lock(&self.listing);
+        if listing.is_none() && after.is_some() {
+            return;
+        }
+        self.is_listed.store(true, Ordering::Relaxed);
+        listing.get_or_insert_default().learn(after, page, &self.shared);
+    }
+
+    /// The page of what was last known that follows `after`; `None` if nothing was ever known.
+    pub(crate) fn page(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
+        let listing = lock(&self.listing);
+        let Listing { resources, .. } = listing.as_ref()?;
+        let start = after.map_or(0, |after| resources.partition_point(|resource| resource.uri <= *after));
+        let rest = &resources[start..];
+        let page = &rest[..rest.len().min(limit)];
+        Some(Page { resources: page.to_vec(), more: page.len() < rest.len(), ..Page::default() })
+    }
+
+    /// How much of the listing is known.
+    pub(crate) fn extent(&self) -> Option<Extent> {
+        let listing = lock(&self.listing);
+        listing
+            .as_ref()
+            .map(|listing| Extent { resources: listing.resources.len(), complete: listing.complete })
+    }
+
+    /// Remembers the templates of the source. There are few, and they are asked for seldom.
+    pub(crate) fn learn_templates(&self, templates: &[Template]) {
+        let mut known = lock(&self.templates);
+        if known.as_deref() != Some(templates) {
+            *known = (templates.len() <= MOST_TEMPLATES).then(|| templates.to_vec());
+        }
+    }
+
+    /// The templates as they were last known.
+    pub(crate) fn templates(&self) -> Option<Vec<Template>> {
+        lock(&self.templates).clone()
+    }
+}
+
+impl Drop for LastKnown {
+    fn drop(&mut self) {
+        let listing = lock(&self.listing).take();
+        self.shared.give(listing.map_or(0, |listing| listing.weight));
+    }
+}
+
+impl Listing {
+    fn learn(&mut self, after: Option<&Uri>, page: &Page, shared: &Shared) {
+        if page.more && page.resources.is_empty() {
+            return;
+        }
+        let up_to = |uri: &Uri| self.resources.partition_point(|resource| resource.uri <= *uri);
+        let start = match after {
+            None => 0,
+            Some(after) => {
+                let is_reached =
+                    self.complete || self.resources.last().is_some_and(|last| *after <= last.uri);
+                if !is_reached {
+                    return;
+                }
+                up_to(after)
+            }
+        };
+        let end = match page.resources.last().filter(|_| page.more) {
+            Some(last) => up_to(&last.uri),
+            None => self.resources.len(),
+        };
+        let complete = !page.more || (self.complete && end < self.resources.len());
+        if complete == self.complete && self.resources[start..end] == page.resources {
+            return;
+        }
+        let before: usize = self.resources[start..end].iter().map(weight).sum();
+        let added: usize = page.resources.iter().map(weight).sum();
+        self.resources.splice(start..end, page.resources.iter().cloned());
+        let wanted = self.weight - before + added;
+        let room = self.weight + shared.take(wanted.saturating_sub(self.weight));
+        let (mut now, most) = (wanted, room.min(MOST));
+        let mut length = self.resources.len();
+        while now > most {
+            length -= 1;
+            now -= weight(&self.resources[length]);
+        }
+        self.complete = complete && length == self.resources.len();
+        self.resources.truncate(length);
+        shared.give(room - now);
+        self.weight = now;
+    }
+}
+
+/// What a resource counts.
+fn weight(resource: &Resource) -> usize {
+    let Resource { uri, name, title, description, mime, icons, annotations, meta, size: _ } = resource;
+    let Annotations { audience, .. } = annotations;
+    let texts = [title, description, mime].into_iter().flatten().map(String::len).sum::<usize>();
+    let icons: usize = icons
+        .iter()
+        .map(|icon| 128 + icon.src.len() + icon.sizes.iter().map(String::len).sum::<usize>())
+        .sum();
+    let meta = meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT, |text| text.len()));
+    1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Everything we lock is whole between two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, LastKnown, MOST, MOST_IN_ALL, Shared};
+    use libris_core::{Freshness, Page, Proof, Resource, Uri};
+    use proptest::collection::{btree_set, vec};
+    use proptest::{prop_assert, prop_assert_eq, proptest};
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    fn uri(number: usize) -> Uri {
+        Uri::parse(&format!("a:{number:06}")).unwrap()
+    }
+
+    fn page(numbers: impl IntoIterator<Item = usize>, more: bool) -> Page {
+        let resources = numbers.into_iter().map(|number| Resource::new(uri(number), "a")).collect();
+        Page { resources, more, ..Page::default() }
+    }
+
+    fn numbers(page: &Page) -> Vec<usize> {
+        page.resources.iter().map(|resource| resource.uri.path().parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn pages_are_remembered_without_gaps() {
+        let known = LastKnown::new(Arc::default());
+        assert_eq!(known.page(None, 9), None);
+        known.learn(Some(&uri(5)), &page([6, 7], false));
+        assert_eq!(known.page(None, 9), None, "what comes before is not known");
+        known.learn(None, &page([1, 3], true));
+        known.learn(Some(&uri(5)), &page([6, 7], false));
+        assert_eq!(known.extent(), Some(Extent { resources: 2, complete: false }));
+        known.learn(Some(&uri(3)), &page([4, 5], true));
+        known.learn(Some(&uri(5)), &page([6, 7], false));
+        assert_eq!(known.extent(), Some(Extent { resources: 6, complete: true }));
+        known.learn(None, &page([2, 3], true));
+        let first = known.page(None, 3).unwrap();
+        assert_eq!((numbers(&first), first.more), (vec![2, 3, 4], true));
+        let rest = known.page(Some(&uri(4)), 3).unwrap();
+        assert_eq!((numbers(&rest), rest.more), (vec![5, 6, 7], false));
+        known.learn(None, &page([], false));
+        assert_eq!(known.extent(), Some(Extent { resources: 0, complete: true }));
+        known.learn(None, &Page { freshness: Freshness::proven(Proof::always()), ..page([1], false) });
+        assert_eq!(known.extent(), None, "what is proven is at hand");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let shared = Arc::new(Shared::default());
+        let used = || shared.used.load(Ordering::Relaxed);
+        let sources: Vec<_> = (0..7).map(|_| LastKnown::new(shared.clone())).collect();
+        for (index, source) in sources.iter().enumerate() {
+            source.learn(None, &page(0..6_000, true));
+            source.learn(Some(&uri(5_999)), &page(6_000..12_000, false));
+            let room = (MOST_IN_ALL - index * MOST).min(MOST);
+            assert_eq!(source.extent(), Some(Extent { resources: room, complete: false }));
+            if index == 5 {
+                break;
+            }
+        }
+        assert_eq!(used(), MOST_IN_ALL);
+        drop(sources);
+        assert_eq!(used(), 0);
+
+        let source = LastKnown::new(shared.clone());
+        let mut long = page(0..100, false);
+        for resource in &mut long.resources {
+            resource.description = Some("d".repeat(1 << 20));
+        }
+        source.learn(None, &long);
+        assert_eq!(source.extent(), Some(Extent { resources: 9, complete: false }));
+        assert!(used() <= MOST);
+    }
+
+    proptest! {
+        /// Whatever pages of a source that changes are seen, what is remembered is in order, has no resource twice,
+        /// is counted right, and ends in a whole pass over a source that does not change.
+        #[test]
+        fn a_pass_over_a_source_is_remembered(
+            listings in vec(btree_set(0..40_usize, 0..20), 1..6),
+            steps in vec((0..6_usize, 0..41_usize, 1..7_usize), 0..40),
+            last in btree_set(0..40_usize, 0..20),
+            limit in 1..9_usize,
+        ) {
+            let shared = Arc::new(Shared::default());
+            let known = LastKnown::new(shared.clone());
+            let ask = |listing: &BTreeSet<usize>, after: Option<usize>, limit: usize| {
+                let mut rest = listing.iter().copied().filter(|number| after.is_none_or(|after| *number > after));
+                let first: Vec<_> = rest.by_ref().take(limit).collect();
+                let more = rest.next().is_some();
+                page(first, more)
+            };
+            for (listing, after, limit) in steps {
+                let after = after.checked_sub(1);
+                let page = ask(&listings[listing % listings.len()], after, limit);
+                known.learn(after.map(uri).as_ref(), &page);
+                if let Some(all) = known.page(None, usize::MAX) {
+                    let all = numbers(&all);
+                    prop_assert!(all.is_sorted_by(|one, other| one < other), "{:?}", all);
+                    prop_assert_eq!(shared.used.load(Ordering::Relaxed), all.len());
+                }
+            }
+            let mut after = None;
+            loop {
+                let page = ask(&last, after, limit);
+                known.learn(after.map(uri).as_ref(), &page);
+                after = numbers(&page).last().copied();
+                if !page.more {
+                    break;
+                }
+            }
+            let all = numbers(&known.page(None, usize::MAX).unwrap());
+            prop_assert_eq!(all, last.into_iter().collect::<Vec<_>>());
+            prop_assert!(known.extent().unwrap().complete);
+        }
+    }
+}

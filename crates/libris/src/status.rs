@@ -1,0 +1,223 @@
+//! `libris://status`: whether each source of a catalog is available.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use libris_core::uri_template::Specificity;
+use libris_core::{
+    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
+    Source, Template, Templates, Uri, UriTemplate,
+};
+use serde_json::{Value, json};
+
+use crate::health::{Health, SourceHealth, rfc3339};
+
+/// Where the status is.
+pub(crate) const URI: &str = "libris://status";
+
+/// The same, parsed.
+pub(crate) fn uri() -> Uri {
+    Uri::parse(URI).expect("the URI is well-formed")
+}
+
+/// What to do about a source that is unavailable.
+pub(crate) const HINT: &str =
+    "read `libris://status` for the state of the sources, and try again once they are available";
+
+/// The forms that the status is written in, the default one first.
+const FORMS: [&str; 2] = ["markdown", "json"];
+
+/// The state of every source of a catalog, as a source.
+pub(crate) struct Status {
+    health: Arc<Health>,
+    uri: Uri,
+    template: UriTemplate,
+}
+
+/// A form that the status is written in.
+#[derive(Clone, Copy)]
+enum Form {
+    Markdown,
+    Json,
+}
+
+impl Status {
+    pub(crate) fn new(health: Arc<Health>) -> Self {
+        let uri = uri();
+        let template = UriTemplate::parse(&format!("{URI}{{?as}}")).expect("the template is well-formed");
+        Self { health, uri, template }
+    }
+
+    fn form(&self, uri: &Uri) -> Result<Form> {
+        let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+        match variables.text("as") {
+            None | Some("" | "markdown") => Ok(Form::Markdown),
+            Some("json") => Ok(Form::Json),
+            Some(_) => Err(Error::invalid("`as` is `markdown` or `json`")),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Status {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        if !uri.as_str().starts_with(URI) {
+            return None;
+        }
+        if *uri == self.uri {
+            return Some(Specificity::EXACT);
+        }
+        self.template.matches(uri).map(|_| self.template.specificity())
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        "status".into()
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+        let is_listed = limit > 0 && after.is_none_or(|after| *after < self.uri);
+        let resource = is_listed.then(|| Resource {
+            title: Some("Status of the sources".to_owned()),
+            description: Some(
+                "Whether each source of this server is available, and since when not.".to_owned(),
+            ),
+            mime: Some("text/markdown".to_owned()),
+            ..Resource::new(self.uri.clone(), "status")
+        });
+        let resources = resource.into_iter().collect();
+        Ok(Page { resources, freshness: Freshness::proven(Proof::always()), ..Page::default() })
+    }
+
+    async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+        let form = self.form(uri)?;
+        let seen = self.health.transitions();
+        let states: Vec<_> = self.health.sources().iter().map(|source| State::of(source)).collect();
+        let content = match form {
+            Form::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
+            Form::Json => Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states))),
+        };
+        let proof = Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed));
+        Ok(Contents { freshness: Freshness::proven(proof), ..Contents::from(content) })
+    }
+
+    async fn templates(&self, _: &Context) -> Result<Templates> {
+        let template = Template {
+            title: Some("Status of the sources in another form".to_owned()),
+            description: Some("`as` is `markdown` or `json`.".to_owned()),
+            ..Template::new(self.template.clone(), "status")
+        };
+        Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::from(vec![template]) })
+    }
+
+    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
+        match asked.variable {
+            "as" => Ok(Completion::of(FORMS, asked.typed, asked.limit)),
+            _ => Ok(Completion::default()),
+        }
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        uri.without_query()
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let uri = self.uri.clone();
+        let changes = stream::unfold(self.health.transitions(), move |mut transitions| {
+            let uri = uri.clone();
+            async move {
+                transitions.changed().await.ok()?;
+                Some((Change::Updated(uri), transitions))
+            }
+        });
+        Ok(Some(changes.boxed()))
+    }
+}
+
+/// The state of one source.
+struct State {
+    name: String,
+    /// Since when it is unavailable, and why.
+    outage: Option<(SystemTime, Arc<str>)>,
+    /// How many resources of it are listed while it is unavailable, and whether these are all it had.
+    last_known: Option<(usize, bool)>,
+    /// Since when its changes are not reported.
+    unwatched: Option<SystemTime>,
+}
+
+impl State {
+    fn of(source: &SourceHealth) -> Self {
+        let outage = source.outage();
+        let extent = outage.as_ref().and_then(|_| source.last_known().extent());
+        Self {
+            name: source.name().to_owned(),
+            outage: outage.map(|outage| (outage.since, outage.reason)),
+            last_known: extent.map(|extent| (extent.resources, extent.complete)),
+            unwatched: source.unwatched(),
+        }
+    }
+}
+
+fn markdown(states: &[State]) -> String {
+    let mut text = String::from("# Status of the sources\n\n");
+    let unavailable = states.iter().filter(|state| state.outage.is_some()).count();
+    match (unavailable, states.len()) {
+        (_, 0) => text.push_str("There are no sources.\n"),
+        (0, 1) => text.push_str("The source is available.\n"),
+        (0, all) => _ = writeln!(text, "All {all} sources are available."),
+        (1, 1) => text.push_str("The source is unavailable.\n"),
+        (1, all) => _ = writeln!(text, "1 of {all} sources is unavailable."),
+        (some, all) => _ = writeln!(text, "{some} of {all} sources are unavailable."),
+    }
+    if states.is_empty() {
+        return text;
+    }
+    text.push_str("\n| Source | State | Remarks |\n|---|---|---|\n");
+    for state in states {
+        let mut remarks = Vec::new();
+        let shown = match &state.outage {
+            None => "available".to_owned(),
+            Some((since, reason)) => {
+                remarks.push(reason.to_string());
+                remarks.push(match state.last_known {
+                    None => "its resources are not listed".to_owned(),
+                    Some((count, true)) => format!("listed as last known: {count} resources"),
+                    Some((count, false)) => format!("listed as last known: the first {count} resources"),
+                });
+                format!("unavailable since {}", rfc3339(*since))
+            }
+        };
+        if let Some(since) = state.unwatched {
+            remarks.push(format!("changes are not reported since {}", rfc3339(since)));
+        }
+        _ = writeln!(text, "| {} | {shown} | {} |", cell(&state.name), cell(&remarks.join("; ")));
+    }
+    text
+}
+
+/// Text as it may stand in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\r', '\n'], " ")
+}
+
+fn json(states: &[State]) -> Value {
+    let sources = states.iter().map(|state| {
+        let mut object = json!({ "source": state.name, "available": state.outage.is_none() });
+        if let Some((since, reason)) = &state.outage {
+            object["since"] = rfc3339(*since).into();
+            object["reason"] = (**reason).into();
+        }
+        if let Some((resources, complete)) = state.last_known {
+            object["lastKnown"] = json!({ "resources": resources, "complete": complete });
+        }
+        if let Some(since) = state.unwatched {
+            object["unwatchedSince"] = rfc3339(since).into();
+        }
+        object
+    });
+    let unavailable = states.iter().filter(|state| state.outage.is_some()).count();
+    json!({ "unavailable": unavailable, "sources": sources.collect::<Vec<_>>() })
+}

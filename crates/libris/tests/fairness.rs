@@ -1,0 +1,106 @@
+//! Slow reads of one client behind a catalog, and what another client notices of them.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libris::{Catalog, Context, Source, Uri};
+use libris_core::Client;
+use libris_sources::{Git, Sql, git, sql};
+use tokio::task::JoinSet;
+
+/// How many slow reads there are at once.
+const SLOW: usize = 60;
+
+fn context(last: u8) -> Context {
+    Context::default().with_client(Client::at([127, 0, 0, last].into()))
+}
+
+/// How many of the slow reads of one client have ended by the time that another client's read has.
+async fn ended_before(source: impl Source, slow: &str, quick: &str) -> usize {
+    let catalog = Arc::new(Catalog::new(vec![Arc::new(source)]));
+    let (slow, quick) = (Uri::parse(slow).unwrap(), Uri::parse(quick).unwrap());
+    let (asked, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut reads = JoinSet::new();
+    for _ in 0..SLOW {
+        let (catalog, slow, asked, ended) = (catalog.clone(), slow.clone(), asked.clone(), ended.clone());
+        reads.spawn(async move {
+            asked.fetch_add(1, Ordering::SeqCst);
+            let read = catalog.read(&slow, &context(1)).await;
+            ended.fetch_add(1, Ordering::SeqCst);
+            read
+        });
+    }
+    while asked.load(Ordering::SeqCst) < SLOW {
+        tokio::task::yield_now().await;
+    }
+    catalog.read(&quick, &context(2)).await.unwrap();
+    let ended = ended.load(Ordering::SeqCst);
+    // They are slow because of what they do, and not because they fail.
+    reads.join_next().await.unwrap().unwrap().unwrap();
+    ended
+}
+
+#[tokio::test]
+async fn slow_queries_of_one_client_do_not_hold_up_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("shop.db");
+    let database = rusqlite::Connection::open(&file).unwrap();
+    database.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY); INSERT INTO t VALUES (1);").unwrap();
+    let config = serde_json::json!({
+        "url": format!("sqlite:{}", file.display()),
+        "name": "shop",
+        "timeout": "5m",
+        "query": [{
+            "uri": "slow://count",
+            "sql": "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 200000) \
+                    SELECT count(*) FROM c",
+        }],
+    });
+    let config: sql::Config = serde_json::from_value(config).unwrap();
+    let source = Sql::open(config, dir.path()).unwrap();
+    let ended = ended_before(source, "slow://count", "sqlite://shop/t/rows/1").await;
+    assert!(ended < SLOW / 3, "{ended} slow queries were waited for");
+}
+
+/// A repository of one file, changed by so many commits.
+fn repository(path: &Path, commits: usize) {
+    let run = |arguments: &[&str], input: &str| {
+        let mut git = Command::new("git")
+            .arg("-C")
+            .arg(path)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        git.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        assert!(git.wait().unwrap().success());
+    };
+    run(&["init", "-q", "--bare"], "");
+    let commit = |at: usize| {
+        let text = at.to_string();
+        format!(
+            "commit refs/heads/main\ncommitter A <a@example.org> {at} +0000\ndata 1\nm\nM 644 inline file\ndata \
+             {}\n{text}\n",
+            text.len()
+        )
+    };
+    run(&["fast-import", "--quiet"], &(1..=commits).map(commit).collect::<String>());
+    run(&["symbolic-ref", "HEAD", "refs/heads/main"], "");
+}
+
+#[tokio::test]
+async fn slow_reads_of_a_repository_by_one_client_do_not_hold_up_another() {
+    let dir = tempfile::tempdir().unwrap();
+    repository(dir.path(), 1_000);
+    let path = dir.path().to_owned();
+    let config = git::Config { path, name: Some("r".into()), ..git::Config::default() };
+    let source = Git::open(config).unwrap();
+    let slow = "git://r/log/HEAD?path=nothing&limit=1000";
+    let ended = ended_before(source, slow, "git://r/blob/HEAD/file").await;
+    assert!(ended < SLOW / 3, "{ended} slow reads were waited for");
+}

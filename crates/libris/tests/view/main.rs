@@ -1,0 +1,10 @@
+//! What a view hides does not exist: whatever a caller asks, the responses and notifications are those of a server that
+//! does not have what is hidden from the caller.
+
+mod law;
+mod notifications;
+mod people;
+mod random;
+mod shelf;
+mod streams;
+mod worlds;

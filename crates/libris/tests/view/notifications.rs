@@ -1,0 +1,247 @@
+//! Random subscriptions and changes: a caller is notified as if what is hidden from it were not there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libris::wire::{Caller, Client, Listener, News, Service as _};
+use libris::{Change, Server, Uri};
+use tokio::time::{sleep, timeout};
+
+use crate::people::{People, Sight, Who};
+use crate::random::{Random, seeds};
+use crate::shelf::{Predicate, Seen, Shelf, Stock, Universe, uri};
+use crate::streams::{COMMON, SECRET, world};
+use crate::worlds::World;
+
+/// How many random sequences are checked.
+const CASES: u64 = 400;
+
+/// Longer than any debounce window and any pause between two notifications of the list.
+const QUIET: Duration = Duration::from_secs(10);
+
+fn join(server: &Server, who: Who) -> Arc<dyn Listener> {
+    let caller = Caller { authorization: who.authorization().map(str::as_bytes), ..Caller::default() };
+    server.known(&caller).unwrap().listener(Client::default()).unwrap()
+}
+
+/// Everything that waits to be told, in the order of its text.
+async fn told(listener: &dyn Listener) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Ok(news) = timeout(Duration::from_millis(1), listener.next()).await {
+        all.push(match news {
+            News::List => "the list".to_owned(),
+            News::Updated(uri) => uri.to_string(),
+        });
+    }
+    all.sort();
+    all
+}
+
+/// A caller that listens to the server with the policy, and to the one without what is hidden from the caller.
+struct Ear {
+    who: Who,
+    policy: Arc<dyn Listener>,
+    reduced: Arc<dyn Listener>,
+    /// What it has subscribed to, seen or not.
+    subscribed: BTreeSet<String>,
+    /// What of it has become visible since it was last told something: that it has changed meanwhile may be told, since
+    /// it is visible when it is told.
+    regained: BTreeSet<String>,
+}
+
+struct Case {
+    seed: u64,
+    random: Random,
+    universe: &'static Universe,
+    sights: [Sight; 2],
+    policy: World,
+    reduced: [World; 2],
+    ears: Vec<Ear>,
+    /// Keep the watches open, so that all servers know from the start what has changed.
+    _companions: Vec<Arc<dyn Listener>>,
+    log: Vec<String>,
+}
+
+impl Case {
+    async fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x0000_ea25);
+        let universe = Universe::of(false);
+        let stock = Stock::random(universe, &mut random);
+        let sights = Sight::pair(universe, &mut random);
+        let everything = Arc::new(Seen::new(universe, Predicate::Everything));
+        let policy = World::new(Shelf::new(&stock, everything), People::new(&sights), 9);
+        let reduced = [0, 1]
+            .map(|at: usize| World::new(Shelf::new(&stock, sights[at].seen.clone()), People::open(), 9));
+        let mut companions = Vec::new();
+        for world in [&policy, &reduced[0], &reduced[1]] {
+            let companion = join(&world.server, Who::B);
+            companion.follow_list().await.unwrap();
+            companions.push(companion);
+        }
+        let mut ears = Vec::new();
+        for who in [Who::A, Who::B, Who::Anonymous] {
+            let (policy, reduced) = (join(&policy.server, who), join(&reduced[index(who)].server, who));
+            if random.chance(50) {
+                policy.listed();
+                reduced.listed();
+            }
+            ears.push(Ear { who, policy, reduced, subscribed: BTreeSet::new(), regained: BTreeSet::new() });
+        }
+        let log =
+            vec![format!("seed {seed}: A sees {:?}, B sees {:?}", sights[0].predicate, sights[1].predicate)];
+        Self { seed, random, universe, sights, policy, reduced, ears, _companions: companions, log }
+    }
+
+    async fn run(mut self) {
+        for _ in 0..5 + self.random.below(12) {
+            let ear = self.random.below(self.ears.len());
+            match self.random.below(12) {
+                0..4 => self.subscribe(ear).await,
+                4 => {
+                    self.log.push(format!("{:?} follows the list", self.ears[ear].who));
+                    self.ears[ear].policy.follow_list().await.unwrap();
+                    self.ears[ear].reduced.follow_list().await.unwrap();
+                }
+                5 => {
+                    self.log.push(format!("{:?} lists", self.ears[ear].who));
+                    self.ears[ear].policy.listed();
+                    self.ears[ear].reduced.listed();
+                }
+                6 => self.replace_policy(true).await,
+                // What is told is taken later, once the rights have changed.
+                7 => {
+                    self.change();
+                    sleep(QUIET).await;
+                    self.replace_policy(false).await;
+                }
+                _ => (0..=self.random.below(3)).for_each(|_| self.change()),
+            }
+            if self.random.chance(70) {
+                self.compare().await;
+            }
+        }
+        self.compare().await;
+    }
+
+    async fn subscribe(&mut self, ear: usize) {
+        let uri = self.random.pick(&self.universe.all).clone();
+        let ear = &mut self.ears[ear];
+        if ear.subscribed.remove(uri.as_str()) {
+            self.log.push(format!("{:?} unsubscribes from {uri}", ear.who));
+            ear.policy.unsubscribe(uri.as_str());
+            ear.reduced.unsubscribe(uri.as_str());
+            return;
+        }
+        self.log.push(format!("{:?} subscribes to {uri}", ear.who));
+        let outcomes = (ear.policy.subscribe(uri.as_str()).await, ear.reduced.subscribe(uri.as_str()).await);
+        assert_eq!(format!("{:?}", outcomes.0), format!("{:?}", outcomes.1), "{}", self.log.join("\n"));
+        if outcomes.0.is_ok() {
+            ear.subscribed.insert(uri.to_string());
+        }
+    }
+
+    /// A change, which a server without the resource does not hear of.
+    fn change(&mut self) {
+        let uri = self.random.pick(&self.universe.resources).clone();
+        let change = match self.random.below(11) {
+            0 => Change::Lost,
+            1..4 => Change::Added(uri.clone()),
+            4..6 => Change::Removed(uri.clone()),
+            6..8 => Change::Described(uri.clone()),
+            _ => Change::Updated(uri.clone()),
+        };
+        self.log.push(format!("{change:?}"));
+        self.policy.shelf.report(&change);
+        for (world, sight) in self.reduced.iter().zip(&self.sights) {
+            if change == Change::Lost || sight.seen.has(&uri) {
+                world.shelf.report(&change);
+            }
+        }
+    }
+
+    /// Other rights. Without what is hidden, this is a change of the list; what has become hidden is not there to be
+    /// subscribed to, and what has become visible is subscribed to again.
+    async fn replace_policy(&mut self, told_before: bool) {
+        if told_before {
+            self.compare().await;
+        }
+        let before = std::mem::replace(&mut self.sights, Sight::pair(self.universe, &mut self.random));
+        // Sometimes one of them keeps its rights.
+        if self.random.chance(40) {
+            let kept = self.random.below(2);
+            self.sights[kept] = before[kept].clone();
+        }
+        let [a, b] = &self.sights;
+        self.log.push(format!("now A sees {:?}, and B {:?}", a.predicate, b.predicate));
+        self.policy.server.set_policy(People::new(&self.sights));
+        for (at, world) in self.reduced.iter().enumerate() {
+            world.shelf.show(self.sights[at].seen.clone());
+            if format!("{:?}", before[at].rights) != format!("{:?}", self.sights[at].rights) {
+                world.shelf.report(&Change::Described(self.universe.resources[0].clone()));
+            }
+        }
+        sleep(QUIET).await;
+        for ear in &mut self.ears {
+            let (before, seen) = (&before[index(ear.who)].seen, &self.sights[index(ear.who)].seen);
+            for name in &ear.subscribed {
+                let uri = Uri::parse(name).unwrap();
+                if !seen.has(&uri) {
+                    ear.reduced.unsubscribe(name);
+                } else if !before.has(&uri) {
+                    ear.reduced.subscribe(name).await.unwrap();
+                    ear.regained.insert(name.clone());
+                }
+            }
+        }
+    }
+
+    async fn compare(&mut self) {
+        sleep(QUIET).await;
+        for ear in &mut self.ears {
+            let (mut ours, mut theirs) = (told(&*ear.policy).await, told(&*ear.reduced).await);
+            let regained = std::mem::take(&mut ear.regained);
+            ours.retain(|name| !regained.contains(name));
+            theirs.retain(|name| !regained.contains(name));
+            let log = self.log.join("\n");
+            assert_eq!(ours, theirs, "seed {}: what {:?} is told after\n{log}", self.seed, ear.who);
+            let seen = &self.sights[index(ear.who)].seen;
+            let is_seen = |text: &String| text == "the list" || seen.has(&Uri::parse(text).unwrap());
+            assert!(ours.iter().all(is_seen), "seed {}: {ours:?} after\n{log}", self.seed);
+        }
+        self.log.push("all are told".to_owned());
+    }
+}
+
+/// Which of the two sights somebody has.
+fn index(who: Who) -> usize {
+    usize::from(who == Who::B)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_view_hides_is_not_told_of() {
+    for seed in seeds(CASES) {
+        Case::new(seed).await.run().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_follows_the_list_late_has_not_missed_what_is_hidden() {
+    let (world, _) = world();
+    let companion = join(&world.server, Who::A);
+    companion.follow_list().await.unwrap();
+    for (name, changes) in [
+        (SECRET, [Change::Added as fn(Uri) -> Change, Change::Removed, Change::Described]),
+        (COMMON, [Change::Added, Change::Removed, Change::Described]),
+    ] {
+        for change in changes {
+            let late = join(&world.server, Who::B);
+            late.listed();
+            world.shelf.report(&change(uri(name)));
+            sleep(QUIET).await;
+            late.follow_list().await.unwrap();
+            let expected: &[&str] = if name == SECRET { &[] } else { &["the list"] };
+            assert_eq!(told(&*late).await, expected, "{:?}", change(uri(name)));
+        }
+    }
+}

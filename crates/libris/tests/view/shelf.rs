@@ -1,0 +1,383 @@
+//! A source over a finite set of URIs, which can be there whole or without what is hidden from somebody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use libris::uri_template::{Specificity, Variables};
+use libris::{
+    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
+    Scope, Source, Template, Templates, Uri, UriTemplate,
+};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use crate::random::{Random, mix};
+
+/// What all URIs of the shelf begin with.
+pub(crate) const ROOT: &str = "shelf:///";
+
+/// The parts that each file has.
+pub(crate) const LINES: [&str; 3] = ["1-1", "1-2", "2-3"];
+
+/// How many entries of a directory a read of it gives.
+const CAP: usize = 3;
+
+pub(crate) const BY_PATH: &str = "shelf:///{+path}{?lines}";
+pub(crate) const BY_NAME: &str = "shelf:///{dir}/{name}";
+pub(crate) const IN_D1: &str = "shelf:///d1/{name}{?lines}";
+pub(crate) const IN_D2: &str = "shelf:///d2/{name}";
+pub(crate) const OF_LINES: &str = "shelf:///{+path}?lines={lines}";
+
+/// All templates.
+pub(crate) const TEMPLATES: [&str; 5] = [BY_PATH, BY_NAME, IN_D1, IN_D2, OF_LINES];
+
+pub(crate) fn uri(text: &str) -> Uri {
+    Uri::parse(text).unwrap()
+}
+
+/// The resources that may stand on a shelf.
+pub(crate) struct Universe {
+    pub(crate) resources: Vec<Uri>,
+    /// The same with the parts of the files among them.
+    pub(crate) all: Vec<Uri>,
+}
+
+impl Universe {
+    fn new(entries: usize) -> Self {
+        let mut texts = vec!["me".to_owned(), "index".to_owned(), "d0/".into(), "d1/".into(), "d2/".into()];
+        texts.extend((0..8).map(|number| format!("p{number}")));
+        texts.extend((0..6).flat_map(|number| [format!("d0/f{number}"), format!("d1/f{number}")]));
+        texts.extend((0..entries).map(|number| format!("d2/g{number:03}")));
+        let mut resources: Vec<_> = texts.iter().map(|text| uri(&format!("{ROOT}{text}"))).collect();
+        resources.sort();
+        let parts = resources.iter().filter(|uri| !is_directory(uri)).flat_map(parts);
+        let all = resources.iter().cloned().chain(parts).collect();
+        Self { resources, all }
+    }
+
+    /// One of few resources, or one with a directory of more entries than a completion may have values.
+    pub(crate) fn of(large: bool) -> &'static Self {
+        static SMALL: LazyLock<Universe> = LazyLock::new(|| Universe::new(5));
+        static LARGE: LazyLock<Universe> = LazyLock::new(|| Universe::new(130));
+        if large { &LARGE } else { &SMALL }
+    }
+}
+
+fn is_directory(uri: &Uri) -> bool {
+    uri.as_str().ends_with('/')
+}
+
+fn parts(whole: &Uri) -> impl Iterator<Item = Uri> {
+    LINES.into_iter().map(move |lines| uri(&format!("{whole}?lines={lines}")))
+}
+
+/// Which URIs somebody may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Predicate {
+    Everything,
+    Nothing,
+    /// About so many of a hundred.
+    Some {
+        seed: u64,
+        percent: u64,
+    },
+}
+
+impl Predicate {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        match random.below(10) {
+            0 => Self::Everything,
+            1 => Self::Nothing,
+            _ => Self::Some { seed: random.next(), percent: *random.pick(&[20, 50, 80, 95]) },
+        }
+    }
+
+    /// Whether this URI by itself may be seen.
+    pub(crate) fn shows(self, uri: &Uri) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Nothing => false,
+            Self::Some { seed, percent } => {
+                let hash = uri
+                    .as_str()
+                    .bytes()
+                    .fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+                mix(hash) % 100 < percent
+            }
+        }
+    }
+}
+
+/// What of a universe somebody may see: what a predicate shows, and of parts those whose whole it shows too.
+pub(crate) struct Seen {
+    uris: BTreeSet<Uri>,
+}
+
+impl Seen {
+    pub(crate) fn new(universe: &Universe, predicate: Predicate) -> Self {
+        let sees = |uri: &&Uri| predicate.shows(uri) && predicate.shows(&uri.without_query());
+        Self { uris: universe.all.iter().filter(sees).cloned().collect() }
+    }
+
+    pub(crate) fn has(&self, uri: &Uri) -> bool {
+        self.uris.contains(uri)
+    }
+
+    /// Whether something begins with `prefix`.
+    pub(crate) fn has_below(&self, prefix: &str) -> bool {
+        let mut rest =
+            self.uris.range::<str, _>((std::ops::Bound::Included(prefix), std::ops::Bound::Unbounded));
+        rest.next().is_some_and(|uri| uri.as_str().starts_with(prefix))
+    }
+}
+
+/// The resources that are there, with a number that tells their contents; the same for all shelves of a case.
+#[derive(Default)]
+pub(crate) struct Stock {
+    items: Mutex<BTreeMap<Uri, u64>>,
+    /// Generation counter: bumped when the stock, or what a shelf shows of it, changes.
+    generation: AtomicU64,
+}
+
+impl Stock {
+    /// Most of a universe.
+    pub(crate) fn random(universe: &Universe, random: &mut Random) -> Arc<Self> {
+        let items =
+            universe.resources.iter().filter(|_| random.chance(90)).map(|uri| (uri.clone(), 0)).collect();
+        Arc::new(Self { items: Mutex::new(items), generation: AtomicU64::new(0) })
+    }
+
+    /// All of a universe.
+    pub(crate) fn of(universe: &Universe) -> Arc<Self> {
+        let items = universe.resources.iter().map(|uri| (uri.clone(), 0)).collect();
+        Arc::new(Self { items: Mutex::new(items), generation: AtomicU64::new(0) })
+    }
+
+    fn bump(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Adds, removes or rewrites a resource.
+    pub(crate) fn change(&self, uri: &Uri, random: &mut Random) {
+        let mut items = self.items.lock().unwrap();
+        match items.contains_key(uri) && random.chance(50) {
+            true => drop(items.remove(uri)),
+            false => *items.entry(uri.clone()).or_default() += 1,
+        }
+        drop(items);
+        self.bump();
+    }
+}
+
+/// A source that shows a stock, whole or without what is hidden from somebody.
+pub(crate) struct Shelf {
+    stock: Arc<Stock>,
+    seen: RwLock<Arc<Seen>>,
+    watchers: Mutex<Vec<UnboundedSender<Change>>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(stock: &Arc<Stock>, seen: Arc<Seen>) -> Arc<Self> {
+        Arc::new(Self { stock: stock.clone(), seen: RwLock::new(seen), watchers: Mutex::default() })
+    }
+
+    /// From now on it has what is in `seen` and nothing else.
+    pub(crate) fn show(&self, seen: Arc<Seen>) {
+        *self.seen.write().unwrap() = seen;
+        self.stock.bump();
+    }
+
+    /// Reports a change.
+    pub(crate) fn report(&self, change: &Change) {
+        self.watchers.lock().unwrap().retain(|watcher| watcher.send(change.clone()).is_ok());
+    }
+
+    fn seen(&self) -> Arc<Seen> {
+        self.seen.read().unwrap().clone()
+    }
+
+    /// The resources that it has, in URI order.
+    fn there(&self) -> Vec<Uri> {
+        let seen = self.seen();
+        self.stock.items.lock().unwrap().keys().filter(|uri| seen.has(uri)).cloned().collect()
+    }
+
+    /// Whether it has this resource, or this part of one.
+    pub(crate) fn has(&self, uri: &Uri) -> bool {
+        self.seen().has(uri) && self.stock.items.lock().unwrap().contains_key(&uri.without_query())
+    }
+
+    fn freshness(&self) -> Freshness {
+        let (stock, then) = (self.stock.clone(), self.stock.generation.load(Ordering::SeqCst));
+        let proof = Proof::new(move || stock.generation.load(Ordering::SeqCst) == then);
+        Freshness::proven(proof).with_ttl(Duration::from_secs(5)).with_scope(Scope::Public)
+    }
+
+    /// What stands directly below a directory.
+    fn below(&self, directory: &str) -> Vec<Uri> {
+        let is_below = |uri: &Uri| uri.as_str().strip_prefix(directory).is_some_and(|rest| !rest.is_empty());
+        self.there().into_iter().filter(is_below).collect()
+    }
+
+    /// The entries of a directory that the caller may see, as far as they fit, and how many do not.
+    fn directory(&self, uri: &Uri, context: &Context) -> Vec<Content> {
+        let entries: Vec<_> =
+            self.below(uri.as_str()).into_iter().filter(|entry| context.sees(entry)).collect();
+        let mut parts: Vec<_> = entries
+            .iter()
+            .take(CAP)
+            .map(|entry| Content::text(entry.clone(), "text/plain", "entry"))
+            .collect();
+        let more = entries.len().saturating_sub(CAP);
+        if more > 0 || parts.is_empty() {
+            parts.push(Content::text(uri.clone(), "text/plain", format!("[{more} more]")));
+        }
+        parts
+    }
+
+    /// The values for a variable, whether or not the variables before it are known. Where all others are, those that
+    /// lead to something.
+    fn values(&self, asked: &Partial<'_>) -> Vec<String> {
+        let template = asked.template;
+        let is_known =
+            |name: &str| name == asked.variable || asked.known.contains_key(name) || template.may_lack(name);
+        let mut values = self.candidates(asked);
+        if template.variables().all(is_known) {
+            values.retain(|value| {
+                let mut variables: Variables = asked.known.iter().collect();
+                variables.insert(asked.variable, value);
+                Uri::parse(&template.expand(&variables)).is_ok_and(|uri| self.has(&uri))
+            });
+        }
+        values
+    }
+
+    fn candidates(&self, asked: &Partial<'_>) -> Vec<String> {
+        let seen = self.seen();
+        let known = |name: &str| asked.known.get(name).map(String::as_str);
+        let path = |uri: &Uri| uri.as_str()[ROOT.len()..].to_owned();
+        let name = |uri: &Uri| path(uri).rsplit('/').next().unwrap_or_default().to_owned();
+        let lines = |whole: Option<String>| match whole.map(|whole| Uri::parse(&whole)) {
+            None => LINES.map(str::to_owned).to_vec(),
+            Some(Err(_)) => Vec::new(),
+            Some(Ok(whole)) => {
+                let lines = LINES.into_iter().zip(parts(&whole));
+                lines.filter(|(_, part)| self.has(part)).map(|(lines, _)| lines.to_owned()).collect()
+            }
+        };
+        let named = |directory: &str| self.below(directory).iter().map(name).collect::<Vec<_>>();
+        let rooted = |path: &str| format!("{ROOT}{path}");
+        match (asked.template.as_str(), asked.variable) {
+            (BY_PATH, "path") => self.there().iter().map(path).collect(),
+            (BY_PATH | OF_LINES, "lines") => lines(known("path").map(rooted)),
+            (OF_LINES, "path") => {
+                let has_parts = |uri: &&Uri| !is_directory(uri) && parts(uri).any(|part| seen.has(&part));
+                self.there().iter().filter(has_parts).map(path).collect()
+            }
+            (BY_NAME, "dir") => {
+                let directories = ["d0", "d1", "d2"].into_iter();
+                directories
+                    .filter(|name| seen.has_below(&rooted(&format!("{name}/"))))
+                    .map(str::to_owned)
+                    .collect()
+            }
+            (BY_NAME, "name") => match known("dir") {
+                Some(directory) => named(&rooted(&format!("{directory}/"))),
+                None => {
+                    ["d0/", "d1/", "d2/"].iter().flat_map(|directory| named(&rooted(directory))).collect()
+                }
+            },
+            (IN_D1, "name") => named(&rooted("d1/")),
+            (IN_D1, "lines") => lines(known("name").map(|name| rooted(&format!("d1/{name}")))),
+            (IN_D2, "name") => named(&rooted("d2/")),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Shelf {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.has(uri).then_some(Specificity::EXACT)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+        let freshness = self.freshness();
+        Ok(Page { freshness, ..page(self.there(), after, limit) })
+    }
+
+    async fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+        match (self.has(uri), is_directory(uri)) {
+            (false, _) => Err(Error::NotFound(uri.clone())),
+            (true, false) => Err(Error::NotDirectory(uri.clone())),
+            (true, true) => Ok(page(self.below(uri.as_str()), after, limit)),
+        }
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        let freshness = self.freshness();
+        if !self.has(uri) {
+            return Err(Error::NotFound(uri.clone()));
+        }
+        let text = |text: String| vec![Content::text(uri.clone(), "text/plain", text)];
+        let parts = match uri.path() {
+            // Every part of `me` depends on who asks.
+            "/me" => {
+                text(format!("{uri} of {}", context.identity().map_or("nobody", |identity| identity.name())))
+            }
+            // Names others without asking whether the caller may see them: that is left to the view.
+            "/index" if uri.query().is_none() => {
+                let others = self.there().into_iter().filter(|other| other.path().starts_with("/p"));
+                others.map(|other| Content::text(other, "text/plain", "listed")).collect()
+            }
+            _ if is_directory(uri) => self.directory(uri, context),
+            _ => {
+                let number = self.stock.items.lock().unwrap().get(&uri.without_query()).copied();
+                text(format!("{uri}, version {number:?}"))
+            }
+        };
+        Ok(Contents { parts, freshness })
+    }
+
+    async fn templates(&self, _: &Context) -> Result<Templates> {
+        let (freshness, seen) = (self.freshness(), self.seen());
+        let is_offered = |text: &&str| seen.has_below(text.split('{').next().unwrap());
+        let template = |text| Template::new(UriTemplate::parse(text).unwrap(), text);
+        let templates = TEMPLATES.into_iter().filter(is_offered).map(template).collect();
+        Ok(Templates { templates, freshness, ..Templates::default() })
+    }
+
+    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
+        let completion = Completion::of(self.values(&asked), asked.typed, asked.limit);
+        // Not every source counts.
+        let total = completion.total.filter(|_| asked.template.as_str() != BY_PATH);
+        Ok(Completion { total, ..completion })
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        uri.without_query()
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let (sender, receiver) = unbounded_channel();
+        self.watchers.lock().unwrap().push(sender);
+        let changes = stream::unfold(receiver, async |mut receiver| {
+            receiver.recv().await.map(|change| (change, receiver))
+        });
+        Ok(Some(changes.boxed()))
+    }
+}
+
+fn page(mut uris: Vec<Uri>, after: Option<&Uri>, limit: usize) -> Page {
+    uris.retain(|uri| after.is_none_or(|after| uri > after));
+    let more = uris.len() > limit;
+    let resources = uris.into_iter().take(limit).map(|uri| {
+        let name = uri.path().to_owned();
+        Resource::new(uri, name)
+    });
+    Page { resources: resources.collect(), more, ..Page::default() }
+}

@@ -1,0 +1,233 @@
+//! Memory for answers while they arrive.
+//!
+//! An answer is received once for all who ask for it, so it is on nobody's account. It has memory of its own until it is
+//! cached, or until those who asked have their copies.
+
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use flate2::write::MultiGzDecoder;
+use libris_core::{Budget, Client, Lease};
+use tokio::time::timeout;
+
+/// The bytes of all answers that arrive at once, of all sources together. One client may have three quarters of them.
+const ARRIVING: usize = 32 << 20;
+
+/// An answer of up to so many bytes is not counted.
+pub(super) const SMALL: usize = 64 << 10;
+
+/// How long an answer waits for memory. The service waits meanwhile, since nothing is read.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(ARRIVING));
+
+/// The data of an answer, decompressed as it arrives.
+pub(super) struct Received {
+    decoder: Decoder,
+    limit: u64,
+    /// How many bytes it has, where that is said beforehand.
+    length: Option<u64>,
+    client: Client,
+    memory: Option<Lease>,
+    empty: bool,
+}
+
+enum Decoder {
+    Plain(Buffer),
+    Gzip(MultiGzDecoder<Buffer>),
+}
+
+/// Why an answer is not received.
+pub(super) enum Refusal {
+    /// It has at least so many bytes, more than the limit.
+    TooLarge(u64),
+    /// There is no memory for it.
+    NoMemory,
+    /// It cannot be decompressed.
+    Malformed(io::Error),
+}
+
+impl Received {
+    /// Data of up to `limit` bytes, for this client.
+    pub(super) fn plain(limit: u64, length: Option<u64>, client: Client) -> Self {
+        let decoder = Decoder::Plain(Buffer::new(limit));
+        Self { decoder, limit, length, client, memory: None, empty: true }
+    }
+
+    /// The same for data that arrives compressed.
+    pub(super) fn gzip(limit: u64, client: Client) -> Self {
+        let decoder = Decoder::Gzip(MultiGzDecoder::new(Buffer::new(limit)));
+        Self { decoder, limit, length: None, client, memory: None, empty: true }
+    }
+
+    /// Takes what has arrived, waiting for memory where it is large.
+    pub(super) async fn write(&mut self, mut piece: &[u8]) -> Result<(), Refusal> {
+        self.empty &= piece.is_empty();
+        while !piece.is_empty() {
+            let written = match &mut self.decoder {
+                Decoder::Plain(buffer) => buffer.write(piece),
+                Decoder::Gzip(decoder) => decoder.write(piece),
+            };
+            match written {
+                Ok(0) => return Err(Refusal::Malformed(io::ErrorKind::WriteZero.into())),
+                Ok(written) => piece = &piece[written..],
+                Err(cause) => self.make_room(cause).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it, with the memory that it is in.
+    pub(super) async fn finish(mut self) -> Result<(Vec<u8>, Option<Lease>), Refusal> {
+        // Nothing is not compressed, whatever the headers say.
+        if !self.empty {
+            while let Decoder::Gzip(decoder) = &mut self.decoder
+                && let Err(cause) = decoder.try_finish()
+            {
+                self.make_room(cause).await?;
+            }
+        }
+        let mut data = match &mut self.decoder {
+            Decoder::Plain(buffer) => std::mem::take(&mut buffer.data),
+            Decoder::Gzip(decoder) => std::mem::take(&mut decoder.get_mut().data),
+        };
+        data.shrink_to_fit();
+        if let Some(memory) = &mut self.memory {
+            memory.resize(data.len());
+        }
+        Ok((data, self.memory))
+    }
+
+    /// Takes memory for all that may come, if that is why nothing could be written. Not for a part of it: those who hold
+    /// some and wait for more would wait for each other.
+    async fn make_room(&mut self, cause: io::Error) -> Result<(), Refusal> {
+        match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
+            Some(Full::Limit(size)) => return Err(Refusal::TooLarge(*size)),
+            Some(Full::Reserved) if self.memory.is_none() => {}
+            _ => return Err(Refusal::Malformed(cause)),
+        }
+        let bytes = usize::try_from(self.length.unwrap_or(self.limit)).unwrap_or(usize::MAX);
+        let taken = timeout(PATIENCE, MEMORY.take(self.client, bytes)).await;
+        self.memory = Some(taken.ok().flatten().ok_or(Refusal::NoMemory)?);
+        let buffer = match &mut self.decoder {
+            Decoder::Plain(buffer) => buffer,
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+        };
+        // A service that sends more than it said is cut off by the limit.
+        buffer.reserved = usize::MAX;
+        if let Some(length) = self.length {
+            let length = usize::try_from(length).unwrap_or_default();
+            buffer.data.reserve_exact(length.saturating_sub(buffer.data.len()));
+        }
+        Ok(())
+    }
+}
+
+/// A buffer that takes no more than there is memory for, and no more than the limit.
+struct Buffer {
+    data: Vec<u8>,
+    reserved: usize,
+    limit: u64,
+}
+
+impl Buffer {
+    fn new(limit: u64) -> Self {
+        Self { data: Vec::new(), reserved: SMALL, limit }
+    }
+}
+
+impl Write for Buffer {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let size = self.data.len() + piece.len();
+        if size as u64 > self.limit {
+            return Err(io::Error::other(Full::Limit(size as u64)));
+        }
+        if size > self.reserved {
+            return Err(io::Error::other(Full::Reserved));
+        }
+        self.data.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why a buffer takes nothing.
+#[derive(Debug)]
+enum Full {
+    /// It would have so many bytes, more than the limit.
+    Limit(u64),
+    /// More memory is needed first.
+    Reserved,
+}
+
+impl std::fmt::Display for Full {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Limit(size) => write!(f, "{size} bytes are too many"),
+            Self::Reserved => f.write_str("no memory is reserved"),
+        }
+    }
+}
+
+impl std::error::Error for Full {}
+
+#[cfg(test)]
+mod tests {
+    use super::{MEMORY, Received, Refusal, SMALL};
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use futures_util::FutureExt as _;
+    use libris_core::Client;
+    use std::io::Write as _;
+
+    fn packed(data: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[tokio::test]
+    async fn data_is_whole_and_counted_however_it_arrives() {
+        let client = Client::at([10, 0, 0, 1].into());
+        for size in [0, 1, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL, 1 << 20] {
+            let data: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
+            for step in [1_000, 100_000, 10_000_000] {
+                let limit = 1 << 20;
+                let length = Some(size as u64);
+                let ways = [
+                    (Received::plain(limit, length, client), data.clone()),
+                    (Received::plain(limit, None, client), data.clone()),
+                    (Received::gzip(limit, client), packed(&data)),
+                ];
+                for (mut received, sent) in ways {
+                    for piece in sent.chunks(step) {
+                        assert!(received.write(piece).await.is_ok());
+                    }
+                    let Ok((whole, memory)) = received.finish().await else { panic!("{size} by {step}") };
+                    assert!(whole == data, "{size} by {step}");
+                    let counted = memory.as_ref().map_or(0, libris_core::Lease::amount);
+                    assert_eq!(counted, if size > SMALL { size } else { 0 });
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_waits_until_there_is_memory() {
+        let client = Client::at([10, 0, 0, 2].into());
+        let all = MEMORY.try_take(client, usize::MAX).unwrap();
+        let sent = packed(&vec![b'x'; 4 << 20]);
+        let mut received = Received::gzip(8 << 20, client);
+        let mut writing = Box::pin(received.write(&sent));
+        assert!((&mut writing).now_or_never().is_none());
+        drop(all);
+        assert!(writing.await.is_ok());
+        drop(received);
+        let mut received = Received::gzip(1 << 20, client);
+        assert!(matches!(received.write(&sent).await, Err(Refusal::TooLarge(_))));
+    }
+}

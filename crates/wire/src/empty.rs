@@ -1,0 +1,68 @@
+//! A service of nothing, for unit tests.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{
+    About, Answer, Call, Caller, Capabilities, Client, Completing, Failure, Listener, Members, Question,
+    Refusal, Reply, Revision, Service, View,
+};
+
+/// Shows nothing to anybody, at once, and refuses credentials.
+pub(crate) struct Empty;
+
+#[async_trait]
+impl Service for Empty {
+    fn about(&self) -> About {
+        About::default()
+    }
+
+    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+        match caller.authorization {
+            None => Some(Arc::new(Self)),
+            Some(_) => None,
+        }
+    }
+
+    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+        Err(Refusal::Forbidden { challenge: None, message: "nobody is known here".into() })
+    }
+}
+
+#[async_trait]
+impl View for Empty {
+    fn caller(&self) -> Option<&str> {
+        None
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    fn cached(&self, _: Revision, _: Question<'_>, _: Instant) -> Option<Reply> {
+        Some(Reply { members: Members::NONE, freshness: None, meta: Bytes::new() })
+    }
+
+    async fn list(&self, _: &Call, _: Option<&str>) -> Answer {
+        Err(Failure::invalid("nothing is here"))
+    }
+
+    async fn templates(&self, _: &Call, _: Option<&str>) -> Answer {
+        Err(Failure::invalid("nothing is here"))
+    }
+
+    async fn read(&self, _: &Call, _: &str) -> Answer {
+        Err(Failure::invalid("nothing is here"))
+    }
+
+    async fn complete(&self, _: &Call, _: &Completing) -> Answer {
+        Err(Failure::invalid("nothing is here"))
+    }
+
+    fn listener(&self, _: Client) -> Result<Arc<dyn Listener>, Failure> {
+        Err(Failure::invalid("nothing is here"))
+    }
+}

@@ -1,0 +1,99 @@
+//! Messages written to a stream, small ones together and large ones in pieces.
+
+use std::io::{self, IoSlice, Write};
+
+#[cfg(target_os = "linux")]
+use crate::again::Again;
+use crate::envelope::Framed;
+
+/// Output is handed to the stream once this much has gathered, or when there is nothing to read.
+const GATHER: usize = 64 << 10;
+
+/// How much of a large answer is written at a time. A pipe is locked while a call writes to it, and the client
+/// can take nothing until that ends.
+const MOST: usize = 128 << 10;
+
+/// Where answers can be written.
+#[cfg(target_os = "linux")]
+pub trait Outlet: Write + std::os::fd::AsFd + Send + 'static {}
+#[cfg(target_os = "linux")]
+impl<W: Write + std::os::fd::AsFd + Send + 'static> Outlet for W {}
+
+/// Where answers can be written.
+#[cfg(not(target_os = "linux"))]
+pub trait Outlet: Write + Send + 'static {}
+#[cfg(not(target_os = "linux"))]
+impl<W: Write + Send + 'static> Outlet for W {}
+
+/// The output of a connection, with what is gathered for it.
+pub(crate) struct Output<W> {
+    #[cfg(target_os = "linux")]
+    again: Again,
+    stream: W,
+    gathered: Vec<u8>,
+}
+
+impl<W: Outlet> Output<W> {
+    pub(crate) fn new(stream: W) -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            again: Again::new(&stream),
+            stream,
+            gathered: Vec::with_capacity(GATHER),
+        }
+    }
+
+    /// Adds a message.
+    pub(crate) fn push(&mut self, framed: Framed) -> io::Result<()> {
+        if framed.size() == 0 {
+            return Ok(());
+        }
+        let mut large = false;
+        for piece in framed.pieces() {
+            #[cfg(target_os = "linux")]
+            if let Some(file) = self.again.file(&piece) {
+                self.flush()?;
+                self.again.hand_over(&file, piece.len(), &self.stream)?;
+                large = true;
+                continue;
+            }
+            for part in piece.chunks(MOST) {
+                if self.gathered.len() + part.len() < GATHER {
+                    self.gathered.extend_from_slice(part);
+                } else {
+                    self.write_behind(part)?;
+                    large = true;
+                }
+            }
+        }
+        self.gathered.push(b'\n');
+        if large { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what waits and then this, in the same call where the system takes it.
+    fn write_behind(&mut self, part: &[u8]) -> io::Result<()> {
+        let mut slices = [&self.gathered, part].map(IoSlice::new);
+        let mut left = &mut slices[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            match self.stream.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// Hands over what has gathered.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        self.stream.write_all(&self.gathered)?;
+        self.gathered.clear();
+        self.stream.flush()
+    }
+}

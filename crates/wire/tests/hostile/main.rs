@@ -1,0 +1,192 @@
+//! Clients that mean no good: what they take is bounded, and others do not notice.
+//!
+//! The tests measure the memory of the whole process, so they run one after the other.
+
+mod bodies;
+mod connections;
+mod requests;
+mod responses;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libris_wire::http::{Config, Endpoint, serve};
+use serde_json::{Value, json};
+use support::{Toy, initialize, modern, request};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How long anything may take that is answered at all, on however busy a machine.
+const SOON: Duration = Duration::from_secs(40);
+
+const MIB: usize = 1 << 20;
+
+struct Server {
+    address: SocketAddr,
+    toy: Arc<Toy>,
+    _stop: DropGuard,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Server {
+    async fn start(config: Config) -> Self {
+        static ALONE: Mutex<()> = Mutex::const_new(());
+        let alone = ALONE.lock().await;
+        let toy = Toy::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(serve(listener, Endpoint::new(toy.clone(), config), stop.clone()));
+        Self { address, toy, _stop: stop.drop_guard(), _alone: alone }
+    }
+
+    async fn connect(&self) -> Client {
+        Client { stream: TcpStream::connect(self.address).await.unwrap() }
+    }
+
+    /// What the server tells monitors of itself.
+    async fn metric(&self, name: &str) -> usize {
+        let mut monitor = self.connect().await;
+        monitor.stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").await.unwrap();
+        let (_, _, metrics) = monitor.response().await;
+        let metrics = String::from_utf8(metrics).unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("mcp_{name} ")));
+        line.unwrap().parse().unwrap()
+    }
+
+    /// A client at another address of this machine.
+    async fn connect_from(&self, last: u8) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+        Client { stream: socket.connect(self.address).await.unwrap() }
+    }
+}
+
+/// A client of HTTP/1.
+struct Client {
+    stream: TcpStream,
+}
+
+impl Client {
+    /// Sends the head of a POST with these headers and the beginning of its body.
+    async fn begin(&mut self, path: &str, headers: &[(&str, &str)], length: usize, body: &[u8]) {
+        let mut head = format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\ncontent-length: {length}\r\n"
+        );
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("\r\n");
+        self.stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    }
+
+    async fn send(&mut self, headers: &[(&str, &str)], message: &Value) {
+        let body = message.to_string();
+        self.begin("/mcp", headers, body.len(), body.as_bytes()).await;
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) {
+        let message = modern(1, method, params);
+        let name = message["params"]["uri"].as_str().unwrap_or_default().to_owned();
+        let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("mcp-name", &name)];
+        let headers = if name.is_empty() { &headers[..2] } else { &headers[..] };
+        self.send(headers, &message).await;
+    }
+
+    async fn read(&mut self, uri: &str) {
+        self.ask("resources/read", json!({ "uri": uri })).await;
+    }
+
+    /// The next response: its status, its head and its body. Panics where it takes too long.
+    async fn response(&mut self) -> (u16, String, Vec<u8>) {
+        timeout(SOON, self.response_at_last())
+            .await
+            .expect("no answer in time")
+            .expect("the connection ended")
+    }
+
+    async fn response_at_last(&mut self) -> Option<(u16, String, Vec<u8>)> {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(self.stream.read_u8().await.ok()?);
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let status = head[9..12].parse().unwrap();
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let mut body = Vec::new();
+        if let Some(length) = field("content-length") {
+            body.resize(length.parse().unwrap(), 0);
+            self.stream.read_exact(&mut body).await.ok()?;
+        } else {
+            assert_eq!(field("transfer-encoding"), Some("chunked"), "{head}");
+            loop {
+                let mut size = Vec::new();
+                while !size.ends_with(b"\r\n") {
+                    size.push(self.stream.read_u8().await.ok()?);
+                }
+                let size = usize::from_str_radix(std::str::from_utf8(&size).unwrap().trim(), 16).unwrap();
+                let start = body.len();
+                body.resize(start + size + 2, 0);
+                self.stream.read_exact(&mut body[start..]).await.ok()?;
+                body.truncate(start + size);
+                if size == 0 {
+                    break;
+                }
+            }
+        }
+        Some((status, head, body))
+    }
+
+    async fn status(&mut self) -> u16 {
+        self.response().await.0
+    }
+
+    async fn session(&mut self) -> String {
+        self.send(&[], &initialize("2025-06-18")).await;
+        let (status, head, _) = self.response().await;
+        assert_eq!(status, 200, "{head}");
+        head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned()
+    }
+
+    async fn ping(&mut self, session: &str) -> u16 {
+        self.send(&[("mcp-session-id", session)], &request(1, "ping", json!({}))).await;
+        self.status().await
+    }
+}
+
+/// The resident memory of this process, in MiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
+}
+
+/// The most that resident memory grows by while this is done, in MiB.
+async fn growth<T>(work: impl Future<Output = T>) -> (usize, T) {
+    let before = resident();
+    let mut most = before;
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return (most.max(resident()) - before, done),
+            () = tokio::time::sleep(Duration::from_millis(20)) => most = most.max(resident()),
+        }
+    }
+}
+
+/// Waits until this holds.
+async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waited = timeout(SOON, async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
+}
