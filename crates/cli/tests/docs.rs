@@ -1,9 +1,13 @@
-//! Runs what the README and the manual show, so that they say what the program does.
+//! Runs the code blocks of the README and the manual, and checks their links and tables of keys.
 //!
-//! By the word behind the fence: `console` is run and its output compared, where `[..]` stands for
-//! anything and a line `...` for any lines; the commands of `sh` must succeed; `toml` must be a valid
-//! configuration, and so must `toml,upstream`, of which no more can be said without asking somebody;
-//! `json` must be JSON; `text` is prose.
+//! The word after the fence selects the check:
+//!
+//! - `console`: the commands are run and their output is compared; `[..]` matches any text, and a line `...` any lines.
+//! - `sh`: the commands must succeed.
+//! - `toml`: must be a valid configuration. `toml,upstream` may fail to list, because its server does not exist.
+//! - `json`: must be JSON.
+//! - `rust`, `rust,no_run`: compiled by the tests of the library.
+//! - `text`: not checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -30,11 +34,17 @@ struct Block {
     text: String,
 }
 
-fn blocks() -> Vec<Block> {
-    let mut pages = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+/// The README and every page of the manual.
+fn pages() -> Vec<PathBuf> {
+    let mut pages =
+        vec![root().join("README.md"), root().join("CONTRIBUTING.md"), root().join("CHANGELOG.md")];
     let manual = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     pages.extend(manual.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
-    pages.iter().flat_map(|page| blocks_of(page)).collect()
+    pages
+}
+
+fn blocks() -> Vec<Block> {
+    pages().iter().flat_map(|page| blocks_of(page)).collect()
 }
 
 fn blocks_of(page: &Path) -> Vec<Block> {
@@ -155,6 +165,82 @@ fn every_block_is_of_a_kind_that_is_tested() {
         let kinds = ["console", "sh", "toml", "toml,upstream", "json", "text", "rust", "rust,no_run"];
         assert!(kinds.contains(&&*block.kind), "{}: what is `{}`?", block.place, block.kind);
     }
+}
+
+/// The lines of a page that are not in code blocks.
+fn prose(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let mut in_block = false;
+    let outside = text.lines().filter(|line| {
+        let is_fence = line.starts_with("```");
+        in_block ^= is_fence;
+        !in_block && !is_fence
+    });
+    outside.map(str::to_owned).collect()
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(page: &Path) -> Vec<String> {
+    let anchor = |heading: &str| -> String {
+        let text = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+    };
+    prose(page).iter().filter(|line| line.starts_with('#')).map(|line| anchor(line)).collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let mut followed = 0;
+    for page in pages() {
+        for link in prose(&page).join("\n").split("](").skip(1) {
+            let link = link.split(')').next().unwrap();
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: `{link}` leads to no file", page.display());
+            let leads = anchor.is_empty() || anchors(&target).iter().any(|heading| heading == anchor);
+            assert!(leads, "{}: `{link}` leads to no heading", page.display());
+            followed += 1;
+        }
+    }
+    assert!(followed >= 50, "only {followed} links were followed");
+}
+
+/// The keys in the first column of the page's tables that begin with `| key | default |`.
+fn keys(page: &Path) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut in_table = false;
+    for line in prose(page) {
+        in_table = line.starts_with("| key | default |") || (in_table && line.starts_with('|'));
+        let cell = line.split('|').nth(1).unwrap_or_default();
+        if in_table {
+            keys.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    keys
+}
+
+/// The examples are run, so a key that is in none of them may not exist.
+#[test]
+fn every_key_in_a_table_is_in_an_example() {
+    let mut checked = 0;
+    for page in pages().into_iter().filter(|page| !page.ends_with("library.md")) {
+        let examples = blocks_of(&page);
+        for key in keys(&page) {
+            let name = key.rsplit('.').next().unwrap();
+            let uses = |line: &str| {
+                let line = line.trim_start_matches(['[', ' ']);
+                line.starts_with(&format!("{name} = ")) || line.contains(&format!(".{name}]"))
+            };
+            let is_used = examples.iter().any(|example| example.text.lines().any(uses));
+            assert!(is_used, "{}: no example has the key `{key}`", page.display());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 100, "only {checked} keys were checked");
 }
 
 /// A folder with `docs`, `shop.db` and a repository `project` in it and this configuration; a plain one where it is
