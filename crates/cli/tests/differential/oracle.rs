@@ -140,11 +140,9 @@ impl ServerHandler for Held {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
-            .enable_prompts()
             .enable_resources()
             .enable_resources_list_changed()
             .enable_resources_subscribe()
-            .enable_tools()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("libris", env!("CARGO_PKG_VERSION")))
