@@ -251,7 +251,7 @@ async def templates(client):
     all_templates = (await client.call("resources/templates/list"))["resourceTemplates"]
     (ours,) = [template for template in all_templates if template["uriTemplate"] == TEMPLATE]
     yield "template", ours == ours | ABOUT | {"title": "Document"}
-    yield "single", len(all_templates) == 1
+    yield "single", sum(template["uriTemplate"].startswith(ALL) for template in all_templates) == 1
 
 
 async def reads(client, modern):

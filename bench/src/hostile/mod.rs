@@ -31,7 +31,7 @@ use crate::program::Binary;
 use crate::report::{Aim, Report};
 use crate::table::{Cell, Table, shown};
 
-/// How many times longer the p99 of a bystander may be during an attack than before it.
+/// How many times longer the p99 of a bystander may be during an attack than with a server that is left alone.
 const SLOWDOWN: f64 = 2.0;
 
 /// The most memory that may be resident, in MiB.
@@ -48,8 +48,9 @@ const DESCRIPTORS: usize = 4_096;
 /// Each attack gets a server of its own with the default configuration. Two bystanders read a small file
 /// every 5 ms, one from an address of its own (127.0.0.2) and one from the attacker's (127.0.0.1), and
 /// their times are compared before, during and after the attack, as are the resident memory, descriptors
-/// and threads of the server. A p99 is the median of those of each second. Attackers have the lowest
-/// priority, as if they had a machine of their own. A bystander that is slowed down or a server that grows is shown in the
+/// and threads of the server. A third reads from a second server that is not attacked, the control: what
+/// slows that one down too is the machine. A p99 is the median of those of each second. Attackers have the
+/// lowest priority, as if they had a machine of their own. A bystander that is slowed down or a server that grows is shown in the
 /// table; the run fails where something leaked. The server gets 14 GiB of address space at most, and the
 /// attacks at full size need as much memory as it takes: name a smaller `--scale` on a small machine.
 #[derive(Debug, Args)]
@@ -245,11 +246,12 @@ pub(crate) async fn run(
     Ok(())
 }
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "attack",
     "bystander p50",
     "bystander p99",
     "p99, attacker's address",
+    "p99, control",
     "resident",
     "peak",
     "descriptors",
@@ -277,6 +279,7 @@ fn row(attack: Attack, outcome: &Outcome) -> Vec<Cell> {
         text(times(&measured.elsewhere, 0.5)),
         text(times(&measured.elsewhere, 0.99)),
         text(times(&measured.beside, 0.99)),
+        text(times(&measured.control, 0.99)),
         each(&|phase| shown(mebibytes(usages.phases[phase].memory).round())),
         text(shown(mebibytes(usages.peak).round())),
         each(&|phase| shown(usages.phases[phase].descriptors as f64)),

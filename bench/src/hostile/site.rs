@@ -55,8 +55,17 @@ impl Site {
         self.config.push('\n');
     }
 
-    /// Starts a server over HTTP. The folders are there for as long as it is.
+    /// Starts a server over HTTP, and a second one that nobody attacks. The folders are there for as long as they are.
     pub(super) fn serve(self, stage: &Stage<'_>) -> Result<Target> {
+        let logged = Arc::<AtomicUsize>::default();
+        let calm = Self::new()?;
+        let control = calm.start(stage, Arc::default())?;
+        let server = self.start(stage, logged.clone())?;
+        Ok(Target { server, control, logged, _sites: [self, calm] })
+    }
+
+    /// Starts a server whose lines of log are counted.
+    fn start(&self, stage: &Stage<'_>, logged: Arc<AtomicUsize>) -> Result<OverHttp> {
         let file = self.path().join("libris.toml");
         std::fs::write(&file, &self.config)?;
         let server = stage.binary.configured(&file);
@@ -72,26 +81,30 @@ impl Site {
             .stdin(Stdio::null())
             .stderr(Stdio::piped());
         let child = priority::usual(move || shell.spawn())?.context("could not start libris")?;
-        let logged = Arc::<AtomicUsize>::default();
-        let count = logged.clone();
         // An attack may fill the log, which is worth a number and not a screen.
-        let server = OverHttp::listening_with(child, "libris", move |_| {
-            count.fetch_add(1, Ordering::Relaxed);
-        })?;
-        Ok(Target { server, logged, _site: self })
+        OverHttp::listening_with(child, "libris", move |_| {
+            logged.fetch_add(1, Ordering::Relaxed);
+        })
     }
 }
 
 /// A server that is attacked.
 pub(super) struct Target {
     server: OverHttp,
+    /// Serves the same folder to one bystander on the same machine, and is not attacked.
+    control: OverHttp,
     logged: Arc<AtomicUsize>,
-    _site: Site,
+    _sites: [Site; 2],
 }
 
 impl Target {
     pub(super) fn address(&self) -> SocketAddr {
         self.server.address
+    }
+
+    /// The address of the server that is not attacked.
+    pub(super) fn control(&self) -> SocketAddr {
+        self.control.address
     }
 
     pub(super) fn id(&self) -> u32 {

@@ -51,14 +51,19 @@ pub(super) struct Measured {
     pub(super) elsewhere: Experiences,
     /// Of the one with the attacker's address.
     pub(super) beside: Experiences,
+    /// Of one that asks a server which is not attacked, on the same machine.
+    pub(super) control: Experiences,
     pub(super) usages: Usages,
 }
 
 impl Measured {
-    /// The p99 of the bystander elsewhere, during the attack and before it.
+    /// How many times longer the p99 of the bystander elsewhere is during the attack than that of a server which is left
+    /// alone: the same one before the attack, or the control during it, whichever is longer. Attackers take processor
+    /// time from every server on the machine, which says nothing about the one that they attack.
     pub(super) fn slowdown(&self) -> f64 {
-        let p99 = |phase: Phase| self.elsewhere[phase as usize].percentile(0.99);
-        p99(Phase::During) / p99(Phase::Before)
+        let p99 = |experiences: &Experiences, phase: Phase| experiences[phase as usize].percentile(0.99);
+        let alone = p99(&self.elsewhere, Phase::Before).max(p99(&self.control, Phase::During));
+        p99(&self.elsewhere, Phase::During) / alone
     }
 
     /// How many requests of the bystander elsewhere failed.
@@ -72,8 +77,10 @@ impl Watch {
     pub(super) async fn begin(target: &Target) -> Result<Self> {
         let clock = Arc::<Clock>::default();
         let mut watch = Self { clock: clock.clone(), bystanders: Vec::new(), sampler: None };
-        for from in [ELSEWHERE, ATTACKER] {
-            watch.bystanders.push(bystander::start(target.address(), from, clock.clone())?);
+        let (target_address, control) = (target.address(), target.control());
+        for (server, from) in [(target_address, ELSEWHERE), (target_address, ATTACKER), (control, ELSEWHERE)]
+        {
+            watch.bystanders.push(bystander::start(server, from, clock.clone())?);
         }
         let id = target.id();
         watch.sampler = Some(priority::usual(move || std::thread::spawn(move || sample(id, &clock)))?);
@@ -90,12 +97,14 @@ impl Watch {
         let mut experiences = std::mem::take(&mut self.bystanders).into_iter();
         let sampler = self.sampler.take();
         let mut next = || experiences.next().and_then(|thread| thread.join().ok());
-        let (elsewhere, beside) = (next(), next());
+        let (elsewhere, beside, control) = (next(), next(), next());
         let usages = sampler.and_then(|thread| thread.join().ok());
-        let (Some(elsewhere), Some(beside), Some(usages)) = (elsewhere, beside, usages) else {
+        let (Some(elsewhere), Some(beside), Some(control), Some(usages)) =
+            (elsewhere, beside, control, usages)
+        else {
             return Err(anyhow!("a thread that measures failed"));
         };
-        Ok(Measured { elsewhere, beside, usages })
+        Ok(Measured { elsewhere, beside, control, usages })
     }
 }
 

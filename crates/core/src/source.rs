@@ -27,6 +27,16 @@ pub trait Source: Send + Sync + 'static {
     /// asked of every source for every read.
     fn covers(&self, uri: &Uri) -> Option<Specificity>;
 
+    /// Whether something may come to be at `uri` where there is nothing, or be removed, while the source stays as it is
+    /// configured: true for a path in a folder, false for a resource with a fixed URI. Like
+    /// [`covers`](Source::covers) it must not do any work.
+    ///
+    /// Such a URI can be subscribed to before anything is there. A view therefore accepts a subscription to one that is
+    /// hidden too, so that hidden and absent resources cannot be told apart.
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
+    }
+
     /// What this source is called in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It
     /// must not tell a path or a secret.
     fn name(&self) -> Cow<'_, str> {
@@ -100,6 +110,10 @@ pub trait Source: Send + Sync + 'static {
 impl<S: Source + ?Sized> Source for Arc<S> {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         (**self).covers(uri)
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        (**self).may_appear(uri)
     }
 
     fn name(&self) -> Cow<'_, str> {

@@ -13,7 +13,6 @@ use libris_wire::{
     Answer, Call, Capabilities, Client, Completing, Failure, Listener, Members, Question, Reference, Reply,
     Revision,
 };
-use serde_json::json;
 
 use crate::cursor;
 use crate::encode::{self, Page};
@@ -81,9 +80,7 @@ impl libris_wire::View for CallerView {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // The lists of tools and of prompts are answered, and empty.
-        let (tools, prompts) = (Some(json!({})), Some(json!({})));
-        Capabilities { live: true, tools, prompts, ..Capabilities::default() }
+        Capabilities { live: true, ..Capabilities::default() }
     }
 
     fn cached(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
@@ -180,7 +177,7 @@ impl libris_wire::View for CallerView {
         let completion = if template.variables().next().is_none() {
             // A plain URI has nothing to fill in, but it must be one of ours.
             let uri = Uri::parse(text).map_err(explain)?;
-            if !self.view.now().covers(&uri) {
+            if !self.view.now().covers(Operation::Read, &uri) {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
             Completion::default()

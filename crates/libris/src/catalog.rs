@@ -214,6 +214,10 @@ impl Source for Catalog {
         self.sources().iter().filter_map(|gated| gated.source().covers(uri)).max()
     }
 
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.sources().iter().any(|gated| gated.source().may_appear(uri))
+    }
+
     fn name(&self) -> Cow<'_, str> {
         "catalog".into()
     }
@@ -277,11 +281,13 @@ impl Source for Catalog {
         let joined = self.joined(context).await?;
         let Some(gated) = joined.owners.get(asked.template.as_str()) else {
             let missing = joined.unavailable.iter().map(|unavailable| &*unavailable.source);
-            let note = match quoted(missing) {
-                names if names.is_empty() => names,
-                names => format!("; it may be one of {names}, which did not answer"),
-            };
-            return Err(Error::invalid(format!("unknown template `{}`{note}", asked.template)));
+            return Err(match quoted(missing) {
+                names if names.is_empty() => Error::invalid(format!("unknown template `{}`", asked.template)),
+                names => Error::Unavailable(format!(
+                    "`{}` is not a template of the sources that answer; it may be one of {names}, which did not",
+                    asked.template
+                )),
+            });
         };
         let completion = async {
             let _turn = gated.turn(context.client()).await?;

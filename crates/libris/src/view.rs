@@ -10,6 +10,7 @@ use libris_core::{
 };
 
 use crate::rights::{Access, Operation, Rights};
+use crate::status;
 
 /// The most values that a source is asked for where some of them may be hidden.
 const MOST_VALUES: usize = 10_000;
@@ -77,9 +78,24 @@ impl Snapshot<'_> {
         whole == *uri || self.rights.allow(operation, &whole)
     }
 
-    /// Whether there could be something at `uri`.
-    pub fn covers(&self, uri: &Uri) -> bool {
-        self.allows(Operation::Read, uri) && self.source.covers(uri).is_some()
+    /// Whether there could be something at `uri`. A hidden resource is treated like an absent one: it could be there
+    /// if the source says so of URIs at which nothing is.
+    pub fn covers(&self, operation: Operation, uri: &Uri) -> bool {
+        match self.allows(operation, uri) {
+            true => self.source.covers(uri).is_some(),
+            false => self.source.may_appear(uri),
+        }
+    }
+
+    /// The error as the caller may see it: why a source is unavailable, and its name, are for those who may read the
+    /// status of the sources.
+    fn redacted(&self, error: Error) -> Error {
+        match error {
+            Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => {
+                Error::Unavailable("a source is unavailable; try again later".to_owned())
+            }
+            error => error,
+        }
     }
 
     /// One page of resources in URI order: those after `after`, at most `limit`. Pages are as full as they would be if
@@ -141,12 +157,13 @@ impl Snapshot<'_> {
             None => self.source.list(after, limit, context).await,
             Some(uri) => self.source.children(uri, after, limit, context).await,
         }
+        .map_err(|error| self.redacted(error))
     }
 
     /// The templates by which something may be read.
     pub async fn templates(&self, context: &Context) -> Result<Templates> {
         let rights = &*self.rights;
-        let mut templates = self.source.templates(context).await?;
+        let mut templates = self.source.templates(context).await.map_err(|error| self.redacted(error))?;
         if !rights.are_everything() {
             templates.templates.retain(|template| rights.offer(&template.uri));
         }
@@ -164,7 +181,7 @@ impl Snapshot<'_> {
         }
         let visible = Visible { source: self.source.clone(), rights: rights.clone() };
         let context = context.clone().with_visibility(Arc::new(visible));
-        let mut contents = self.source.read(uri, &context).await?;
+        let mut contents = self.source.read(uri, &context).await.map_err(|error| self.redacted(error))?;
         contents.parts.retain(|part| part.uri == *uri || context.sees(&part.uri));
         Ok(contents)
     }
@@ -180,7 +197,8 @@ impl Snapshot<'_> {
         }
         // All of them, since what is hidden must not take the place of what is not, nor be counted.
         let all = Partial { limit: MOST_VALUES, ..asked };
-        let Completion { mut values, total, more } = self.source.complete(all, context).await?;
+        let completion = self.source.complete(all, context).await;
+        let Completion { mut values, total, more } = completion.map_err(|error| self.redacted(error))?;
         values.retain(|value| self.completes(asked, value));
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
         let more = more || values.len() > asked.limit;

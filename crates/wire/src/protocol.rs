@@ -196,8 +196,6 @@ impl Protocol {
             Request::Listen(_) => {
                 return Err(ErrorObject::new(INVALID_REQUEST, "this cannot be listened on"));
             }
-            Request::Tools => return Ok(nothing("\"tools\":[]")),
-            Request::Prompts => return Ok(nothing("\"prompts\":[]")),
             Request::List { cursor } => {
                 if let Some(listener) = listener {
                     listener.listed();
@@ -435,14 +433,6 @@ fn implementation(about: &About, revision: Revision) -> Value {
         object["description"] = description.clone().into();
     }
     object
-}
-
-fn nothing(members: &'static str) -> Reply {
-    Reply {
-        members: Bytes::from_static(members.as_bytes()).into(),
-        freshness: Some(Freshness::default()),
-        meta: Bytes::new(),
-    }
 }
 
 /// The members of a JSON object, without its braces.

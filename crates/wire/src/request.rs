@@ -178,8 +178,6 @@ pub(crate) enum Request {
         uri: String,
     },
     Complete(Completing),
-    Tools,
-    Prompts,
     Subscribe {
         uri: String,
     },
@@ -207,7 +205,7 @@ impl Request {
     /// Whether it is answered without asking the service, so that nothing need bound how many are in progress.
     pub(crate) fn is_free(&self) -> bool {
         match self {
-            Self::Initialize { .. } | Self::Discover | Self::Ping | Self::Tools | Self::Prompts => true,
+            Self::Initialize { .. } | Self::Discover | Self::Ping => true,
             Self::List { .. }
             | Self::Templates { .. }
             | Self::Read { .. }
@@ -260,10 +258,6 @@ impl Request {
                 let params = if params.raw.is_empty() { "{}" } else { params.raw };
                 Ok(Self::Other { method: method.to_owned(), params: params.to_owned() })
             }
-            ("tools/list", _) => Ok(Self::Tools),
-            ("prompts/list", _) => Ok(Self::Prompts),
-            ("tools/call", _) => Err(unknown("tool", &required("name", &params.name)?)),
-            ("prompts/get", _) => Err(unknown("prompt", &required("name", &params.name)?)),
             _ => Err(ErrorObject::method_not_found(method)),
         }
     }
@@ -332,11 +326,6 @@ pub(crate) fn missing(name: &str) -> ErrorObject {
     ErrorObject::new(INVALID_PARAMS, format!("`{name}` is missing"))
 }
 
-fn unknown(what: &str, name: &str) -> ErrorObject {
-    let shown: String = name.chars().take(100).collect();
-    ErrorObject::new(INVALID_PARAMS, format!("unknown {what} `{shown}`"))
-}
-
 fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
     let cause = cause.to_string();
     // The position is one within a part of the message, which would mislead.
@@ -377,7 +366,7 @@ mod tests {
             parse("completion/complete", r#"{"ref":["ref/resource","a"],"argument":{}}"#).unwrap_err(),
             "-32602 `ref` must be an object"
         );
-        assert_eq!(parse("tools/call", r#"{"name":"x"}"#).unwrap_err(), "-32602 unknown tool `x`");
+        assert_eq!(parse("tools/list", "{}").unwrap_err(), "-32601 unknown method `tools/list`");
         assert_eq!(parse("server/discover", "{}").unwrap_err(), "-32601 unknown method `server/discover`");
     }
 

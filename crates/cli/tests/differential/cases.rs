@@ -18,9 +18,9 @@ pub(crate) struct Case {
 
 /// Lines that are no requests, each the last of its connection: they may get no answer.
 pub(crate) const LAST_WORDS: &[(&str, &str)] = &[
-    ("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"tools/list","#),
-    ("no version", r#"{"id":7,"method":"tools/list"}"#),
-    ("batch", r#"[{"jsonrpc":"2.0","id":7,"method":"tools/list"}]"#),
+    ("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"ping","#),
+    ("no version", r#"{"id":7,"method":"ping"}"#),
+    ("batch", r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -33,8 +33,15 @@ pub(crate) fn cases() -> Vec<Case> {
             json!({"ref": reference, "argument": {"name": variable, "value": typed}}),
         )
     };
-    let meta = |name, meta: Value| ask(name, "tools/list", json!({ "_meta": meta }));
     let template = json!({"type": "ref/resource", "uri": "note://numbered/{id}"});
+    let meta = |name, meta: Value| {
+        let nothing = complete(name, template.clone(), "id", "x");
+        let params = nothing.params.map(|mut params| {
+            params["_meta"] = meta;
+            params
+        });
+        Case { params, ..nothing }
+    };
     vec![
         bare("list without params", "resources/list"),
         ask("list", "resources/list", json!({})),
@@ -52,7 +59,7 @@ pub(crate) fn cases() -> Vec<Case> {
         bare("read without params", "resources/read"),
         complete("complete", template.clone(), "id", "1"),
         complete("complete to nothing", template.clone(), "id", "x"),
-        complete("complete an unknown variable", template, "nosuch", ""),
+        complete("complete an unknown variable", template.clone(), "nosuch", ""),
         complete(
             "complete an unknown template",
             json!({"type": "ref/resource", "uri": "note://{x}"}),
@@ -74,7 +81,7 @@ pub(crate) fn cases() -> Vec<Case> {
         bare("ping", "ping"),
         bare("discover", "server/discover"),
         bare("unknown method", "nosuch/method"),
-        Case { id: json!("seven"), ..bare("text as id", "tools/list") },
+        Case { id: json!("seven"), ..complete("text as id", template.clone(), "id", "x") },
         meta("meta without a version", json!({CAPABILITIES: {}})),
         meta("meta without capabilities", json!({VERSION: "2026-07-28"})),
         meta("meta without a client", json!({VERSION: "2026-07-28", CAPABILITIES: {}})),

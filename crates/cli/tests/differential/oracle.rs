@@ -8,8 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    CompletionInfo, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, Implementation,
     ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
     ServerCapabilities, ServerConfig, SubscribeRequestParams, UnsubscribeRequestParams,
@@ -140,11 +139,9 @@ impl ServerHandler for Held {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_completions()
-            .enable_prompts()
             .enable_resources()
             .enable_resources_list_changed()
             .enable_resources_subscribe()
-            .enable_tools()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("libris", env!("CARGO_PKG_VERSION")))
@@ -228,21 +225,5 @@ impl ServerHandler for Held {
         let values = known.iter().filter_map(Value::as_str).filter(|value| value.starts_with(typed.as_str()));
         let values = values.map(str::to_owned).collect();
         Ok(CompleteResult::new(CompletionInfo::with_all_values(values).expect("few")))
-    }
-
-    async fn call_tool(
-        &self,
-        _request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        Err(ErrorData::invalid_params("no such tool", None))
-    }
-
-    async fn get_prompt(
-        &self,
-        _request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        Err(ErrorData::invalid_params("no such prompt", None))
     }
 }

@@ -198,7 +198,7 @@ impl Conversation {
 
     /// Sends a line that may get no answer. Only the end of the connection shows that.
     pub(crate) async fn end(mut self, line: &str) -> Value {
-        let headers = self.headers("tools/list", &Value::Null);
+        let headers = self.headers("ping", &Value::Null);
         match self.connection.send(line, &headers).await {
             Some(answer) => answer,
             None => json!({"body": self.connection.close().await.pop()}),

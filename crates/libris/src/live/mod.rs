@@ -68,6 +68,9 @@ impl Default for Live {
 /// How many locks order the calls of [`Source::follow`] and [`Source::unfollow`].
 const FOLLOW_LOCKS: usize = 64;
 
+/// How long a subscription that is over a limit waits for its refusal.
+const REFUSAL_DELAY: Duration = Duration::from_millis(50);
+
 /// How many subscriptions or subjects are worked on under one lock of the registry.
 const BATCH: usize = 32;
 
@@ -116,9 +119,11 @@ impl Hub {
         Ok(Arc::new(Subscriber { shared, view, number, owed, listed: AtomicBool::new(false) }))
     }
 
-    /// Tells listeners whose rights have changed that their list has.
+    /// Tells listeners whose rights have changed that their list has, and makes the source follow what they may
+    /// subscribe to now.
     pub(crate) fn rights_changed(&self) {
-        lock(&self.shared.registry).tell_changed_rights();
+        let subjects = lock(&self.shared.registry).tell_changed_rights();
+        subjects.iter().for_each(|subject| self.shared.align(subject));
     }
 
     /// The numbers of listeners, subscriptions, their bytes, and watches, for the metrics.
@@ -135,7 +140,7 @@ impl Hub {
 }
 
 impl Shared {
-    /// Makes the source follow a subject if and only if somebody subscribes to it.
+    /// Makes the source follow a subject if and only if somebody subscribes to it who may.
     fn align(&self, subject: &Uri) {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
@@ -179,7 +184,7 @@ impl Listener for Subscriber {
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
         let uri = Uri::parse(name).map_err(explain)?;
-        if !self.view.now().allows(Operation::Subscribe, &uri) || self.shared.source.covers(&uri).is_none() {
+        if !self.view.now().covers(Operation::Subscribe, &uri) {
             return Err(explain(Error::NotFound(uri)));
         }
         // In this order a subscription is either in force or not there, even if the client gives up.
@@ -187,8 +192,14 @@ impl Listener for Subscriber {
         let subject = self.shared.source.subject(&uri);
         let most = self.shared.config.subscriptions;
         let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
-        if let Some(subject) = subscribed.map_err(refused)? {
-            self.shared.align(&subject);
+        match subscribed {
+            Ok(Some(subject)) => self.shared.align(&subject),
+            Ok(None) => {}
+            Err(refusal) => {
+                // Backpressure: a client that subscribes in a loop must not keep the processor busy with refusals.
+                tokio::time::sleep(REFUSAL_DELAY).await;
+                return Err(refused(refusal));
+            }
         }
         Ok(())
     }

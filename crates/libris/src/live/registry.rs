@@ -11,6 +11,7 @@ use libris_wire::News;
 use super::budget::{Budget, Client, OverBudget};
 use super::owed::Owed;
 use super::{Live, sparse};
+use crate::rights::Operation;
 use crate::view::View;
 
 /// All listeners and their subscriptions.
@@ -38,9 +39,17 @@ struct Member {
     owed: Arc<Owed>,
     /// The subject of each subscription, by the URI as the client wrote it.
     subscriptions: HashMap<Arc<str>, Uri>,
+    /// Those of them to what the client may not see. They are accepted like subscriptions to what is absent, and no
+    /// source works for them.
+    hidden: HashSet<Arc<str>>,
 }
 
 impl Member {
+    /// Whether it may be told of changes of the resource at this URI.
+    fn may_subscribe(&self, name: &str) -> bool {
+        Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
+    }
+
     /// Tells it that its list has changed, now or once it follows the list.
     fn tell_list(&mut self, follows: bool) {
         match follows {
@@ -95,6 +104,7 @@ impl Registry {
             missed_list: false,
             owed: owed.clone(),
             subscriptions: HashMap::new(),
+            hidden: HashSet::new(),
         };
         self.members.insert(listener, member);
         (listener, owed)
@@ -176,6 +186,10 @@ impl Registry {
             None => name.into(),
         };
         self.budget.charge(member.client, &name, &subject_text).map_err(Refusal::Bytes)?;
+        // Under the lock, so that it is evaluated again if the rights change.
+        if !member.may_subscribe(&name) {
+            member.hidden.insert(name.clone());
+        }
         member.subscriptions.insert(name.clone(), subject.clone());
         self.subjects.entry(subject.clone()).or_default().insert(Subscription { listener, name });
         Ok(Some(subject))
@@ -188,6 +202,7 @@ impl Registry {
         if sparse(member.subscriptions.len(), member.subscriptions.capacity()) {
             member.subscriptions.shrink_to(member.subscriptions.len() * 2);
         }
+        member.hidden.remove(&name);
         member.owed.forget(&name);
         let client = member.client;
         self.end(listener, client, name, subject)
@@ -212,9 +227,12 @@ impl Registry {
         Some(subject)
     }
 
-    /// Whether anybody subscribes to this subject.
+    /// Whether anybody subscribes to this subject who may see it.
     pub(super) fn is_wanted(&self, subject: &Uri) -> bool {
-        self.subjects.contains_key(subject)
+        let mut subscribers = self.subjects.get(subject).into_iter().flatten();
+        subscribers.any(|Subscription { listener, name }| {
+            self.members.get(listener).is_some_and(|member| !member.hidden.contains(name))
+        })
     }
 
     /// Everything that somebody subscribes to.
@@ -264,16 +282,27 @@ impl Registry {
         }
     }
 
-    /// The same for listeners whose rights have changed.
-    pub(super) fn tell_changed_rights(&mut self) {
+    /// The same for listeners whose rights have changed; gives the subjects that they subscribe to. To them,
+    /// what has become visible has changed.
+    pub(super) fn tell_changed_rights(&mut self) -> HashSet<Uri> {
+        let mut subjects = HashSet::new();
         self.classes.clear();
         for (listener, member) in &mut self.members {
             let class = member.view.now().rights().class();
             self.classes.entry(class).or_insert_with(|| (member.view.clone(), 0)).1 += 1;
             if std::mem::replace(&mut member.class, class) != class {
                 member.tell_list(self.list_followers.contains(listener));
+                let hidden = member.subscriptions.keys().filter(|name| !member.may_subscribe(name));
+                let hidden: HashSet<_> = hidden.cloned().collect();
+                for name in std::mem::replace(&mut member.hidden, hidden) {
+                    if !member.hidden.contains(&name) {
+                        member.owed.put(News::Updated(name));
+                    }
+                }
+                subjects.extend(member.subscriptions.values().cloned());
             }
         }
+        subjects
     }
 
     /// Puts a notification that was not delivered back into the listener's set, if it is still wanted.

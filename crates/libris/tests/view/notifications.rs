@@ -45,8 +45,7 @@ struct Ear {
     reduced: Arc<dyn Listener>,
     /// What it has subscribed to, seen or not.
     subscribed: BTreeSet<String>,
-    /// What of it has become visible since it was last told something: that it has changed meanwhile may be told, since
-    /// it is visible when it is told.
+    /// What of it has become visible since it was last told something: that is a change of it.
     regained: BTreeSet<String>,
 }
 
@@ -129,6 +128,7 @@ impl Case {
         let ear = &mut self.ears[ear];
         if ear.subscribed.remove(uri.as_str()) {
             self.log.push(format!("{:?} unsubscribes from {uri}", ear.who));
+            ear.regained.remove(uri.as_str());
             ear.policy.unsubscribe(uri.as_str());
             ear.reduced.unsubscribe(uri.as_str());
             return;
@@ -138,6 +138,10 @@ impl Case {
         assert_eq!(format!("{:?}", outcomes.0), format!("{:?}", outcomes.1), "{}", self.log.join("\n"));
         if outcomes.0.is_ok() {
             ear.subscribed.insert(uri.to_string());
+        }
+        // Where it is not there, nothing is told of it but that events were dropped.
+        if !self.sights[index(ear.who)].seen.has(&uri) {
+            ear.reduced.unsubscribe(uri.as_str());
         }
     }
 
@@ -200,15 +204,24 @@ impl Case {
         sleep(QUIET).await;
         for ear in &mut self.ears {
             let (mut ours, mut theirs) = (told(&*ear.policy).await, told(&*ear.reduced).await);
+            let log = self.log.join("\n");
+            let seen = &self.sights[index(ear.who)].seen;
             let regained = std::mem::take(&mut ear.regained);
+            for name in regained.iter().filter(|name| seen.has(&Uri::parse(name).unwrap())) {
+                assert!(ours.contains(name), "seed {}: {name} is visible again after\n{log}", self.seed);
+            }
             ours.retain(|name| !regained.contains(name));
             theirs.retain(|name| !regained.contains(name));
-            let log = self.log.join("\n");
             assert_eq!(ours, theirs, "seed {}: what {:?} is told after\n{log}", self.seed, ear.who);
-            let seen = &self.sights[index(ear.who)].seen;
             let is_seen = |text: &String| text == "the list" || seen.has(&Uri::parse(text).unwrap());
             assert!(ours.iter().all(is_seen), "seed {}: {ours:?} after\n{log}", self.seed);
         }
+        let visible = self.ears.iter().flat_map(|ear| {
+            let seen = &self.sights[index(ear.who)].seen;
+            ear.subscribed.iter().map(|name| uri(name)).filter(|uri| seen.has(uri))
+        });
+        let wanted: BTreeSet<_> = visible.map(|uri| uri.without_query()).collect();
+        assert_eq!(self.policy.shelf.followed(), wanted, "seed {}\n{}", self.seed, self.log.join("\n"));
         self.log.push("all are told".to_owned());
     }
 }

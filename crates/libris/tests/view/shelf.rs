@@ -178,11 +178,17 @@ pub(crate) struct Shelf {
     stock: Arc<Stock>,
     seen: RwLock<Arc<Seen>>,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
+    followed: Mutex<BTreeSet<Uri>>,
 }
 
 impl Shelf {
     pub(crate) fn new(stock: &Arc<Stock>, seen: Arc<Seen>) -> Arc<Self> {
-        Arc::new(Self { stock: stock.clone(), seen: RwLock::new(seen), watchers: Mutex::default() })
+        Arc::new(Self {
+            stock: stock.clone(),
+            seen: RwLock::new(seen),
+            watchers: Mutex::default(),
+            followed: Mutex::default(),
+        })
     }
 
     /// From now on it has what is in `seen` and nothing else.
@@ -194,6 +200,11 @@ impl Shelf {
     /// Reports a change.
     pub(crate) fn report(&self, change: &Change) {
         self.watchers.lock().unwrap().retain(|watcher| watcher.send(change.clone()).is_ok());
+    }
+
+    /// The subjects that it was told to follow.
+    pub(crate) fn followed(&self) -> BTreeSet<Uri> {
+        self.followed.lock().unwrap().clone()
     }
 
     fn seen(&self) -> Arc<Seen> {
@@ -302,7 +313,13 @@ impl Shelf {
 #[async_trait]
 impl Source for Shelf {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        self.has(uri).then_some(Specificity::EXACT)
+        (self.may_appear(uri) || self.has(uri)).then_some(Specificity::EXACT)
+    }
+
+    /// Anything may come to be in a directory, as in a folder; all else is fixed.
+    fn may_appear(&self, uri: &Uri) -> bool {
+        let path = uri.as_str().strip_prefix(ROOT).and_then(|path| path.split_once('/'));
+        path.is_some_and(|(directory, name)| ["d0", "d1", "d2"].contains(&directory) && !name.is_empty())
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
@@ -360,6 +377,14 @@ impl Source for Shelf {
 
     fn subject(&self, uri: &Uri) -> Uri {
         uri.without_query()
+    }
+
+    fn follow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().insert(subject.clone());
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().remove(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -204,6 +204,10 @@ impl Source for Files {
         Some(if uri.query().is_none() { Specificity::EXACT } else { self.inner.template.specificity() })
     }
 
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.inner.path(uri).is_some()
+    }
+
     fn name(&self) -> Cow<'_, str> {
         format!("files {}", self.inner.mount).into()
     }

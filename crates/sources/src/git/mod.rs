@@ -188,6 +188,10 @@ impl Source for Git {
         }
     }
 
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.inner.space.parse(uri).is_some()
+    }
+
     fn name(&self) -> Cow<'_, str> {
         format!("git {}", self.inner.name).into()
     }
