@@ -17,8 +17,9 @@ use clap::{Parser, Subcommand};
 const REAP: &str = "reap-commands";
 
 /// glibc keeps what was freed for later: after a burst of large responses a server stays as large as it was then.
-/// mimalloc returns free pages to the system within milliseconds. Its version 2, which takes half the memory of version
-/// 3 at rest.
+/// mimalloc returns free pages to the system within milliseconds. Version 3, because with version 2 a block that is freed
+/// by another thread than the one that allocated it stays resident until that thread allocates again: 88 clients that
+/// went away without reading 8 MiB each left 818 MiB, with version 3 at most 132.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
