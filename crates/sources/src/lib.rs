@@ -58,6 +58,8 @@ mod remote;
 mod segment;
 #[cfg(any(feature = "http", feature = "notion"))]
 mod tls;
+#[cfg(feature = "files")]
+mod tree;
 
 #[cfg(all(feature = "command", unix))]
 pub use command::Commands;

@@ -2,11 +2,9 @@
 
 use libris_core::{Completion, Result};
 
-use super::names::folded;
-use super::root::is_missing;
-use super::tree::Found;
-use super::{Inner, fault, walk};
+use super::{Inner, fault};
 use crate::path::{segments, unescape, value};
+use crate::tree::{Found, folded, is_missing, walk};
 
 /// The first `limit` paths below what was typed so far.
 pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {

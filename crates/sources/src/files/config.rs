@@ -6,6 +6,8 @@ use std::time::Duration;
 use libris_core::{Audience, Scope};
 use serde::Deserialize;
 
+use crate::tree::{Options, Watching};
+
 /// A folder whose files are resources.
 ///
 /// ```toml
@@ -102,17 +104,19 @@ impl Config {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
-}
 
-/// How changes are noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Watching {
-    /// The system tells them, if it can.
-    #[default]
-    Auto,
-    /// By looking again and again.
-    Poll,
+    /// The options that concern the directory tree.
+    pub(super) fn tree_options(&self) -> Options {
+        Options {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            hidden: self.hidden,
+            gitignore: self.gitignore,
+            symlinks: self.symlinks,
+            watch: self.watch,
+            poll: self.poll,
+        }
+    }
 }
 
 /// What to say about the files that match a pattern.

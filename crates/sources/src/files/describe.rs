@@ -9,15 +9,12 @@ use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
 use libris_core::{Annotations, Error, Resource, Result, Uri};
 
-use super::cache::Cache;
 use super::config::Rule;
-use super::root::Place;
-use super::stamp::Stamp;
-use super::tree::{Folder, Tree};
-use super::walk::{self, Leaf};
 use crate::front_matter::{self, FrontMatter};
 use crate::media;
 use crate::patterns::patterns;
+use crate::tree::walk::{self, Leaf};
+use crate::tree::{Cache, Folder, Place, Stamp, Tree};
 
 /// The media type of directories.
 pub(super) const DIRECTORY: &str = "inode/directory";
@@ -184,8 +181,8 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::root::Root;
     use super::{Arc, Describe, Facts, FrontMatter, KNOWN, Known, Stamp};
+    use crate::tree::Root;
 
     #[test]
     fn what_is_known_is_bounded_in_bytes() {

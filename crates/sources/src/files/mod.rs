@@ -1,31 +1,13 @@
 //! A folder whose files and directories are resources.
 //!
 //! `file:///<mount>/<path>`, where the mount stands for the folder. URIs of directories end with a slash.
-//! Only `root` opens anything; the other modules see what it hands out, and `tree` decides what of it
-//! exists.
+//! The directory tree itself, and the watcher on it, is [`crate::tree`].
 
 mod background;
-mod cache;
 mod complete;
 mod config;
 mod describe;
-mod details;
-mod filter;
-mod ignore_files;
-mod kept;
-mod link;
-mod listing;
-mod metadata;
-mod name;
-mod names;
 mod read;
-mod root;
-mod root_path;
-mod stamp;
-mod tree;
-mod vigil;
-mod walk;
-mod watch;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -44,15 +26,14 @@ use libris_core::{
 };
 use tokio::sync::Semaphore;
 
-pub use config::{Config, Rule, Watching};
+pub use crate::tree::Watching;
+pub use config::{Config, Rule};
 
 use crate::range::Range;
+use crate::tree::walk::{Pace, Step, Walk};
+use crate::tree::{Folder, Found, Names, Root, Tree, is_missing, name, walk, watch};
 use describe::Describe;
-use names::Names;
 use read::{Reader, Search};
-use root::Root;
-use tree::{Folder, Found, Tree};
-use walk::{Pace, Step, Walk};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
 const MOUNT: usize = 3 * 255;
@@ -79,7 +60,7 @@ struct Inner {
     /// What all URIs begin with: that of the root.
     prefix: String,
     template: UriTemplate,
-    tree: Tree,
+    tree: Arc<Tree>,
     describe: Describe,
     /// Whether somebody looks ahead of a client that pages.
     looking: AtomicBool,
@@ -126,7 +107,7 @@ impl Files {
         let inner = Inner {
             root: Uri::parse(&prefix)?,
             template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
-            tree: Tree::open(&config, root)?,
+            tree: Arc::new(Tree::open(&config.tree_options(), root)?),
             describe: Describe::new(&config.rules)?,
             looking: AtomicBool::new(false),
             threads: Arc::new(Semaphore::new(THREADS)),
@@ -183,7 +164,7 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
     let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
     let why = if path.is_file() {
         "it is a file; hint: name the folder that it is in instead".to_owned()
-    } else if home && root::is_missing(&cause) {
+    } else if home && is_missing(&cause) {
         format!("{cause}; hint: `~` is expanded by the shell and not here, so write the whole path")
     } else {
         cause.to_string()
@@ -291,8 +272,9 @@ impl Source for Files {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        let changes =
-            watch::start(&self.inner).await.map_err(|cause| Error::failed("watch the folder", cause))?;
+        let changes = watch::start(&self.inner.tree, &self.inner.root, &self.inner.mount)
+            .await
+            .map_err(|cause| Error::failed("watch the folder", cause))?;
         Ok(Some(Box::pin(changes)))
     }
 }
@@ -488,7 +470,7 @@ impl Inner {
 
 /// What went wrong with the file or directory at `uri`.
 fn fault(uri: &Uri, cause: io::Error) -> Error {
-    if root::is_missing(&cause) {
+    if is_missing(&cause) {
         return Error::NotFound(uri.clone());
     }
     if cause.kind() == io::ErrorKind::PermissionDenied {

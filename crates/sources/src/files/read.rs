@@ -7,16 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
 
+use super::Inner;
 use super::describe::DIRECTORY;
-use super::metadata::Metadata;
-use super::root::Place;
-use super::stamp::Stamp;
-use super::tree::{Folder, Found};
-use super::vigil::Witness;
-use super::{Inner, walk};
 use crate::media::{self, Form, Units};
 use crate::part::{Bounds, Lines, Over};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
+use crate::tree::{Folder, Found, Metadata, Place, Stamp, Witness, walk};
 
 /// After how many bytes a long search tells how far it has come.
 const REPORT: u64 = 1024 * 1024;

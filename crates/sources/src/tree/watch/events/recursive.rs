@@ -8,11 +8,10 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::super::super::Config;
-use super::super::super::name;
-use super::super::super::stamp::Identity;
-use super::super::super::tree::Folder;
-use super::super::dirt::{Dirt, Touch};
+use super::super::dirty::{Dirt, Touch};
+use crate::tree::name;
+use crate::tree::stamp::Identity;
+use crate::tree::{Folder, Tree};
 
 /// Wakes the one who waits for hints.
 #[derive(Clone, Default)]
@@ -78,8 +77,8 @@ pub(in super::super) struct Hints {
 }
 
 impl Hints {
-    pub(in super::super) fn open(bell: Bell, config: &Config, mount: &str) -> Self {
-        Self { bell, path: config.path.clone(), mount: mount.to_owned(), blind: false, watcher: None }
+    pub(in super::super) fn open(bell: Bell, tree: &Tree, mount: &str) -> Self {
+        Self { bell, path: tree.root.path().to_owned(), mount: mount.to_owned(), blind: false, watcher: None }
     }
 
     /// No hints at all.

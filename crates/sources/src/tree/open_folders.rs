@@ -1,6 +1,6 @@
 //! Directories that stay open, and what is known of what is in them, for as long as nothing changes.
 //!
-//! Only what the [vigil](super::vigil) proves is kept: whoever is handed something here would find the same
+//! Only what the [vigil](super::proof) proves is kept: whoever is handed something here would find the same
 //! by looking.
 
 use std::io;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::cache::Cache;
-use super::details::Details;
-use super::names::Names;
+use super::name_list::Names;
+use super::proof::{Entries, LONGEST};
 use super::stamp::{Identity, Stamp};
-use super::tree::{Folder, NAMES, Tree};
-use super::vigil::{Entries, LONGEST};
+use super::stamp_table::Details;
+use super::{Folder, NAMES, Tree};
 
 /// Directories that are open.
 pub(super) struct Open {
@@ -58,7 +58,7 @@ impl Open {
 
 impl Tree {
     /// The root as it is now, for an answer that is to be proven.
-    pub(super) fn proven_root(&self) -> io::Result<Arc<Folder>> {
+    pub(crate) fn proven_root(&self) -> io::Result<Arc<Folder>> {
         if let Some(root) = self.kept("") {
             return Ok(root);
         }
@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// The directory of a key, if it is open and still what its path leads to.
-    pub(super) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
+    pub(crate) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
         let folder = self.open.folders.find(key)?;
         let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
         let Some(chain) = chain else {
@@ -98,7 +98,7 @@ impl Tree {
 
     /// The directory that a path is in and the last segment of the path, if the directory is open and still
     /// what its own path leads to.
-    pub(super) fn kept_parent<'p>(&self, path: &'p str) -> Option<(Arc<Folder>, &'p str)> {
+    pub(crate) fn kept_parent<'p>(&self, path: &'p str) -> Option<(Arc<Folder>, &'p str)> {
         let (parent, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
         Some((self.kept(parent)?, name))
     }
@@ -114,7 +114,7 @@ impl Tree {
     }
 
     /// The names that are shown in a directory, if they are at hand.
-    pub(super) fn names_at_hand(folder: &Folder) -> Option<Names> {
+    pub(crate) fn names_at_hand(folder: &Folder) -> Option<Names> {
         folder.names.get().cloned()
     }
 

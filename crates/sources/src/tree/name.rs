@@ -6,12 +6,12 @@ use std::path::{Component, Path};
 use libris_core::Uri;
 
 /// A file name as a segment of a URI; `None` where this platform cannot say its bytes.
-pub(super) fn to_segment(name: &OsStr) -> Option<String> {
+pub(crate) fn to_segment(name: &OsStr) -> Option<String> {
     bytes(name).map(Uri::encode_segment)
 }
 
 /// The file name that a segment of a URI stands for; `None` where it stands for none.
-pub(super) fn of_segment(segment: &str) -> Option<OsString> {
+pub(crate) fn of_segment(segment: &str) -> Option<OsString> {
     let decoded = Uri::decode_segment(segment)?;
     if decoded.contains(&0) || decoded.contains(&b'/') {
         return None;

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::names::Names;
+use super::name_list::Names;
+use super::proof::{Chain, Entries, LONGEST};
 use super::stamp::Stamp;
-use super::vigil::{Chain, Entries, LONGEST};
 
 /// Of how many files at a time there is room for the stamps, once one of them is set.
 const BLOCK: usize = 128;

@@ -15,9 +15,9 @@ mod inotify;
 use inotify::Queue;
 
 #[cfg(not(target_os = "linux"))]
-mod none;
+mod unsupported;
 #[cfg(not(target_os = "linux"))]
-use none::Queue;
+use unsupported::Queue;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use libris_core::Proof;
 
+use super::Folder;
 use super::root::{Place, Spot};
 use super::stamp::{Identity, Stamp};
-use super::tree::Folder;
 pub(super) use journal::Journal;
 use journal::Journals;
 
@@ -166,7 +166,7 @@ impl Entries {
 }
 
 /// Watches directories so that answers about them can be proven.
-pub(super) struct Vigil {
+pub(crate) struct Vigil {
     queue: Option<&'static Queue>,
 }
 
@@ -215,7 +215,7 @@ impl Vigil {
 }
 
 /// What an answer rests on, gathered while it is made.
-pub(super) struct Witness {
+pub(crate) struct Witness {
     began: Instant,
     evidence: Option<Evidence>,
 }
@@ -231,14 +231,14 @@ struct Evidence {
 }
 
 impl Witness {
-    pub(super) fn new(vigil: &Vigil) -> Self {
+    pub(crate) fn new(vigil: &Vigil) -> Self {
         let evidence = vigil.queue.map(|queue| Evidence { queue, way: None, seen: Vec::new(), file: None });
         Self { began: Instant::now(), evidence }
     }
 
     /// The answer rests on what is in a directory and on the files there. To be said before they are
     /// looked at, and after the same was said of the directories above or of none.
-    pub(super) fn directory(&mut self, folder: &Folder) {
+    pub(crate) fn directory(&mut self, folder: &Folder) {
         if let (Some(chain), Some(entries), Some(evidence)) =
             (&folder.chain, &folder.entries, &mut self.evidence)
         {
@@ -254,7 +254,7 @@ impl Witness {
     }
 
     /// Of the one directory that was said, only this file matters, which had this stamp when it was opened.
-    pub(super) fn file(&mut self, spot: Spot, stamp: Stamp) {
+    pub(crate) fn file(&mut self, spot: Spot, stamp: Stamp) {
         if let Some(evidence) = &mut self.evidence {
             // Two changes within a tick of the clock leave the same stamp. So while it is young, the
             // directory must not have told of any.
@@ -266,12 +266,12 @@ impl Witness {
     }
 
     /// The answer rests on something that cannot be proven.
-    pub(super) fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.evidence = None;
     }
 
     /// The proof, where there is one.
-    pub(super) fn prove(self) -> Option<Proof> {
+    pub(crate) fn prove(self) -> Option<Proof> {
         let (evidence, began) = (self.evidence?, self.began);
         evidence.way.as_ref()?;
         Some(Proof::new(move || began.elapsed() < LONGEST && evidence.holds()))

@@ -8,10 +8,10 @@ use ignore::Match;
 use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
-use super::Config;
+use super::Options;
 use crate::patterns::patterns;
 
-/// What the configuration says about showing files.
+/// What the optionsuration says about showing files.
 pub(super) struct Filter {
     hidden: bool,
     include: Gitignore,
@@ -19,11 +19,11 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new(config: &Config) -> Result<Self> {
+    pub(super) fn new(options: &Options) -> Result<Self> {
         Ok(Self {
-            hidden: config.hidden,
-            include: patterns("include", &config.include)?,
-            exclude: patterns("exclude", &config.exclude)?,
+            hidden: options.hidden,
+            include: patterns("include", &options.include)?,
+            exclude: patterns("exclude", &options.exclude)?,
         })
     }
 
@@ -86,12 +86,12 @@ impl Ignored {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Filter};
+    use super::{Filter, Options};
     use std::path::Path;
 
     fn filter(include: &[&str], exclude: &[&str]) -> Filter {
         let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-        Filter::new(&Config { include: owned(include), exclude: owned(exclude), ..Config::default() })
+        Filter::new(&Options { include: owned(include), exclude: owned(exclude), ..Options::default() })
             .unwrap()
     }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_wrong_pattern_is_named() {
-        let wrong = Filter::new(&Config { exclude: vec!["a{b".into()], ..Config::default() });
+        let wrong = Filter::new(&Options { exclude: vec!["a{b".into()], ..Options::default() });
         insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
     }
 }

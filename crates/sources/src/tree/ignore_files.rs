@@ -16,11 +16,11 @@ use std::time::SystemTime;
 use cap_std::fs::File;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::Tree;
 use super::filter::Ignored;
 use super::metadata::Metadata;
 use super::root::{OwnFile, Place};
 use super::stamp::Stamp;
-use super::tree::Tree;
 
 /// The largest ignore file that is read.
 const LARGEST: u64 = 256 * 1024;
@@ -287,7 +287,7 @@ fn as_glob(line: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Config;
+    use super::super::Options;
     use super::super::root::{Root, is_missing};
     use super::{PATTERNS, Tree, as_glob, compile, hide_folder};
     use std::path::Path;
@@ -335,7 +335,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sub/.gitignore")).unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let tree = Tree::open(&Config::default(), root).unwrap();
+        let tree = Tree::open(&Options::default(), root).unwrap();
         let root = tree.root().unwrap();
         assert!(tree.is_first_warning("sub/.ignore"));
         for _ in 0..2 {
@@ -349,7 +349,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sub")).unwrap();
         std::fs::write(folder.path().join("sub/.gitignore"), rules).unwrap();
-        let tree = Tree::open(&Config::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
         (folder, tree)
     }
 
@@ -407,7 +407,7 @@ mod tests {
             std::fs::create_dir(&sub).unwrap();
             std::fs::write(sub.join(".gitignore"), &text).unwrap();
         }
-        let tree = Tree::open(&Config::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
         let root = tree.root().unwrap();
         for n in 0..40 {
             tree.enter_itself(&root, n.to_string().as_ref()).unwrap();

@@ -5,10 +5,10 @@
 //! `outbox`. So an event too many tells nobody anything, and where events were lost, looking at
 //! everything is enough.
 
-mod dirt;
-mod hints;
-mod look;
-mod outbox;
+mod dirty;
+mod events;
+mod pending;
+mod rescan;
 mod snapshot;
 
 #[cfg(all(test, target_os = "linux"))]
@@ -19,15 +19,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use dirt::{Dirt, Touch};
-use hints::{Bell, Hints};
-use look::Look;
-pub(super) use outbox::Changes;
-use outbox::Outbox;
+use dirty::{Dirt, Touch};
+use events::{Bell, Hints};
+pub(crate) use pending::Changes;
+use pending::Outbox;
+use rescan::Look;
 use snapshot::Directory;
 
-use super::Inner;
-use super::config::Watching;
+use libris_core::Uri;
+
+use super::symlink::Symlinks;
+use super::{Tree, Watching};
 
 /// For how long events are gathered, so that a file that is written in several steps, or under a name
 /// that does not last, is looked at once.
@@ -47,20 +49,22 @@ const REST: u32 = 10;
 const BREATH: Duration = Duration::from_millis(10);
 
 /// Begins to watch. Every change after this has returned is told, until what it returned is dropped.
-pub(super) async fn start(inner: &Arc<Inner>) -> io::Result<Changes> {
+pub(crate) async fn start(tree: &Arc<Tree>, root_uri: &Uri, mount: &str) -> io::Result<Changes> {
     let bell = Bell::new()?;
     let outbox = Arc::<Outbox>::default();
     // Before the first look, which ends early once this is dropped.
     let changes = Changes::new(Arc::clone(&outbox), bell.clone());
-    let inner = Arc::clone(inner);
-    let watcher = tokio::task::spawn_blocking(move || Watcher::open(inner, outbox, bell)).await?;
+    let (tree, root_uri, mount) = (Arc::clone(tree), root_uri.clone(), mount.to_owned());
+    let watcher =
+        tokio::task::spawn_blocking(move || Watcher::open(tree, root_uri, &mount, outbox, bell)).await?;
     std::thread::Builder::new().name("libris-watch".into()).spawn(move || watcher.run())?;
     Ok(changes)
 }
 
 /// A running watch, on a thread of its own.
 struct Watcher {
-    inner: Arc<Inner>,
+    tree: Arc<Tree>,
+    root_uri: Uri,
     hints: Hints,
     outbox: Arc<Outbox>,
     /// What was there at the last look; nothing while the root is gone.
@@ -81,15 +85,16 @@ struct Watcher {
 
 impl Watcher {
     /// Begins to watch and looks at everything once. A change after this has returned is told.
-    fn open(inner: Arc<Inner>, outbox: Arc<Outbox>, bell: Bell) -> Self {
-        let hints = match inner.config.watch {
-            Watching::Auto => Hints::open(bell, &inner.config, &inner.mount),
+    fn open(tree: Arc<Tree>, root_uri: Uri, mount: &str, outbox: Arc<Outbox>, bell: Bell) -> Self {
+        let hints = match tree.watching {
+            Watching::Auto => Hints::open(bell, &tree, mount),
             Watching::Poll => Hints::none(bell),
         };
         let began = Instant::now();
         let now = SystemTime::now();
         let mut watcher = Self {
-            inner,
+            tree,
+            root_uri,
             hints,
             outbox,
             root: None,
@@ -145,7 +150,7 @@ impl Watcher {
 
     /// Whether to look at everything from time to time. What a link leads to may change unseen.
     fn polls(&self) -> bool {
-        self.hints.is_blind() || self.inner.config.symlinks
+        self.hints.is_blind() || self.tree.symlinks == Symlinks::Follow
     }
 
     fn patience(&self) -> Duration {
@@ -186,12 +191,12 @@ impl Watcher {
     }
 
     fn rest(&mut self, began: Instant) {
-        let pause = self.inner.config.poll.max(began.elapsed() * REST).max(BREATH);
+        let pause = self.tree.poll.max(began.elapsed() * REST).max(BREATH);
         self.poll_at = Instant::now() + pause;
     }
 
     fn root_moved(&self) -> bool {
-        let now = self.inner.tree.identity();
+        let now = self.tree.identity();
         match (&self.root, now) {
             (Some(root), Ok(identity)) => root.stamp.identity != identity,
             (None, Ok(_)) | (Some(_), Err(_)) => true,
@@ -221,7 +226,7 @@ impl Watcher {
     }
 
     fn look(&mut self, since: SystemTime) -> Look<'_> {
-        Look::new(&self.inner, &mut self.hints, &self.outbox, since)
+        Look::new(&self.tree, &self.root_uri, &mut self.hints, &self.outbox, since)
     }
 }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use libris_core::Change;
+use libris_core::{Change, Uri};
 
-use super::super::{Config, Files};
-use super::outbox::{Changes, Outbox};
+use super::super::{Options, Root, Tree};
+use super::pending::{Changes, Outbox};
 use super::snapshot::{Directory, Node};
 use super::{Bell, Hints, Watcher};
 
@@ -23,11 +23,12 @@ impl Bench {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("d/old"), "").unwrap();
-        let files = Files::open(Config { mount: Some("m".into()), ..Config::new(folder.path()) }).unwrap();
+        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let root_uri = Uri::parse("file:///m/").unwrap();
         let bell = Bell::new().unwrap();
         let outbox = Arc::<Outbox>::default();
         let changes = Changes::new(Arc::clone(&outbox), bell.clone());
-        Self { folder, watcher: Watcher::open(Arc::clone(&files.inner), outbox, bell), changes }
+        Self { folder, watcher: Watcher::open(Arc::new(tree), root_uri, "m", outbox, bell), changes }
     }
 
     fn path(&self, path: &str) -> std::path::PathBuf {
@@ -108,7 +109,7 @@ fn without_watches_there_is_polling() {
 #[test]
 fn a_listener_who_falls_behind_is_told_to_look() {
     let mut bench = Bench::new();
-    let uri = |n: usize| libris_core::Uri::parse(&format!("file:///m/{n}")).unwrap();
+    let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     for n in 0..200_000 {
         bench.watcher.outbox.put(Change::Added(uri(n)));
     }
@@ -120,7 +121,7 @@ fn a_listener_who_falls_behind_is_told_to_look() {
 #[test]
 fn changes_of_one_resource_are_taken_together() {
     let mut bench = Bench::new();
-    let uri = |n: usize| libris_core::Uri::parse(&format!("file:///m/{n}")).unwrap();
+    let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     let all = [
         Change::Added(uri(1)),
         Change::Updated(uri(1)),

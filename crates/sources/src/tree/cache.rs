@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// Values by the key of a file or directory, within a budget.
-pub(super) struct Cache<V> {
+pub(crate) struct Cache<V> {
     budget: usize,
     kept: Mutex<Kept<V>>,
 }
@@ -22,11 +22,11 @@ struct Slot<V> {
 }
 
 impl<V: Clone> Cache<V> {
-    pub(super) fn new(budget: usize) -> Self {
+    pub(crate) fn new(budget: usize) -> Self {
         Self { budget, kept: Mutex::new(Kept { slots: HashMap::new(), weight: 0, clock: 0 }) }
     }
 
-    pub(super) fn find(&self, key: &str) -> Option<V> {
+    pub(crate) fn find(&self, key: &str) -> Option<V> {
         let mut kept = self.lock();
         kept.clock += 1;
         let now = kept.clock;
@@ -49,7 +49,7 @@ impl<V: Clone> Cache<V> {
         value
     }
 
-    pub(super) fn keep(&self, key: &str, weight: usize, value: V) {
+    pub(crate) fn keep(&self, key: &str, weight: usize, value: V) {
         let mut kept = self.lock();
         kept.clock += 1;
         kept.keep(key, weight, value, self.budget);

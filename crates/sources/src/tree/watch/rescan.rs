@@ -6,16 +6,16 @@ use std::time::SystemTime;
 
 use libris_core::{Change, Uri};
 
-use super::super::tree::{Folder, Found};
-use super::super::{Inner, ignore_files, name, walk};
-use super::dirt::{Dirt, Patch, Reach, Touch};
-use super::hints::Hints;
-use super::outbox::Outbox;
+use super::super::{Folder, Found, Tree, ignore_files, name, walk};
+use super::dirty::{Dirt, Patch, Reach, Touch};
+use super::events::Hints;
+use super::pending::Outbox;
 use super::snapshot::{Directory, Node};
 
 /// One look. It goes through the same tree as reading does, so what is hidden is not there.
 pub(super) struct Look<'a> {
-    inner: &'a Inner,
+    tree: &'a Tree,
+    root_uri: &'a Uri,
     hints: &'a mut Hints,
     outbox: &'a Outbox,
     /// Every change of before is known.
@@ -48,8 +48,23 @@ struct Manner {
 }
 
 impl<'a> Look<'a> {
-    pub(super) fn new(inner: &'a Inner, hints: &'a mut Hints, outbox: &'a Outbox, since: SystemTime) -> Self {
-        Self { inner, hints, outbox, since, later: Dirt::default(), retry: false, hidden: Vec::new() }
+    pub(super) fn new(
+        tree: &'a Tree,
+        root_uri: &'a Uri,
+        hints: &'a mut Hints,
+        outbox: &'a Outbox,
+        since: SystemTime,
+    ) -> Self {
+        Self {
+            tree,
+            root_uri,
+            hints,
+            outbox,
+            since,
+            later: Dirt::default(),
+            retry: false,
+            hidden: Vec::new(),
+        }
     }
 
     /// The first look of all, of which nobody is told.
@@ -118,8 +133,8 @@ impl<'a> Look<'a> {
         if key.is_empty() {
             return self.open_root();
         }
-        let root = Arc::new(self.inner.tree.root()?);
-        match self.inner.tree.find(root, key.strip_suffix('/').unwrap_or(key))? {
+        let root = Arc::new(self.tree.root()?);
+        match self.tree.find(root, key.strip_suffix('/').unwrap_or(key))? {
             Found::Folder(folder) => Ok(folder),
             Found::File(..) => Err(io::ErrorKind::NotFound.into()),
         }
@@ -136,7 +151,7 @@ impl<'a> Look<'a> {
                 touched |= self.at_name(folder, known, segment, touch);
             }
         } else {
-            let names = self.inner.tree.names(folder);
+            let names = self.tree.names(folder);
             let names = match self.judge(&folder.way.key, "", names) {
                 Sight::There(names) => names,
                 Sight::Gone => return Sight::Gone,
@@ -171,7 +186,7 @@ impl<'a> Look<'a> {
     fn at_name(&mut self, folder: &Folder, known: &mut Directory, segment: &str, touch: Touch) -> bool {
         let file = segment;
         let directory = &*format!("{segment}/");
-        let entry = self.inner.tree.entry(folder, segment);
+        let entry = self.tree.entry(folder, segment);
         let (is, is_not) = match self.judge(&folder.way.key, segment, entry) {
             Sight::There((_, true)) => (directory, file),
             Sight::There((_, false)) => (file, directory),
@@ -191,7 +206,7 @@ impl<'a> Look<'a> {
     }
 
     fn at_file(&mut self, folder: &Folder, known: &mut Directory, key: &str, manner: Manner) -> bool {
-        let leaf = walk::leaf(&self.inner.tree, folder, key);
+        let leaf = walk::leaf(self.tree, folder, key);
         let leaf = match self.judge(&folder.way.key, key, leaf) {
             Sight::There(Some(leaf)) => leaf,
             Sight::There(None) | Sight::Gone => return self.forget(folder, known, key),
@@ -244,7 +259,7 @@ impl<'a> Look<'a> {
         if self.outbox.is_closed() {
             return None;
         }
-        let names = self.inner.tree.names(folder);
+        let names = self.tree.names(folder);
         let Sight::There(names) = self.judge(&folder.way.key, "", names) else {
             self.hints.remove(&folder.way.key);
             return None;
@@ -254,7 +269,7 @@ impl<'a> Look<'a> {
             let node = match key.ends_with('/') {
                 true => self.new_child(folder, key).map(|child| Node::Directory(Box::new(child))),
                 false => {
-                    let leaf = walk::leaf(&self.inner.tree, folder, key);
+                    let leaf = walk::leaf(self.tree, folder, key);
                     match self.judge(&folder.way.key, key, leaf) {
                         Sight::There(leaf) => leaf.map(|leaf| Node::File(leaf.stamp)),
                         Sight::Gone | Sight::Unknown => None,
@@ -276,12 +291,12 @@ impl<'a> Look<'a> {
     }
 
     fn open_root(&mut self) -> io::Result<Arc<Folder>> {
-        let tree = &self.inner.tree;
+        let tree = self.tree;
         self.open(|| tree.root().map(Arc::new))
     }
 
     fn open_directory(&mut self, folder: &Folder, key: &str) -> io::Result<Arc<Folder>> {
-        let tree = &self.inner.tree;
+        let tree = self.tree;
         let segment = key.trim_end_matches('/');
         let name = name::of_segment(segment).ok_or(io::ErrorKind::NotFound)?;
         self.open(|| tree.enter(folder, segment, &name))
@@ -305,7 +320,7 @@ impl<'a> Look<'a> {
         if ignore_files::hide_folder(&cause) {
             self.hidden.push(format!("{key}{name}"));
         }
-        let Err(cause) = walk::pass_over(&self.inner.tree, &format!("{key}{name}"), cause) else {
+        let Err(cause) = walk::pass_over(self.tree, &format!("{key}{name}"), cause) else {
             return Sight::Gone;
         };
         tracing::debug!(path = format!("{key}{name}"), %cause, "cannot be looked at now");
@@ -347,7 +362,7 @@ impl<'a> Look<'a> {
     }
 
     fn tell(&self, change: fn(Uri) -> Change, key: &str) {
-        if let Some(uri) = self.inner.uri(key) {
+        if let Ok(uri) = self.root_uri.below(key) {
             self.outbox.put(change(uri));
         }
     }

@@ -13,10 +13,10 @@ const FINE_TICK: Duration = Duration::from_millis(50);
 
 /// What changes when a file or the entries of a directory change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     pub(super) identity: Identity,
-    pub(super) size: u64,
-    pub(super) modified: Option<SystemTime>,
+    pub(crate) size: u64,
+    pub(crate) modified: Option<SystemTime>,
     changed: Option<SystemTime>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         #[cfg(not(target_os = "linux"))]
         use cap_fs_ext::MetadataExt;
         Self { device: metadata.dev(), node: metadata.ino() }
@@ -50,12 +50,12 @@ impl Identity {
 
 impl Stamp {
     #[cfg(target_os = "linux")]
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self::of_stat(metadata.stat())
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             identity: Identity::of(metadata),
             size: metadata.len(),
@@ -78,7 +78,7 @@ impl Stamp {
     ///
     /// Two changes within a tick of the clock leave the same stamp, so what was young when it was seen
     /// may have changed since without a trace. Git treats its index in the same way.
-    pub(super) fn settled(&self, seen: SystemTime) -> bool {
+    pub(crate) fn settled(&self, seen: SystemTime) -> bool {
         [self.modified, self.changed]
             .into_iter()
             .flatten()

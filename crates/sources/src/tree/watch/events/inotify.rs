@@ -19,11 +19,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::super::super::Config;
-use super::super::super::root::{Place, is_missing};
-use super::super::super::tree::Folder;
-use super::super::dirt::{Dirt, Touch};
+use super::super::dirty::{Dirt, Touch};
 use crate::remote::is_remote;
+use crate::tree::root::{Place, is_missing};
+use crate::tree::{Folder, Tree};
 
 /// What to hear of a directory. Not what is merely opened or read.
 const CHANGES: WatchFlags = WatchFlags::CREATE
@@ -106,9 +105,9 @@ impl fmt::Display for Blind {
 }
 
 impl Hints {
-    pub(in super::super) fn open(bell: Bell, config: &Config, mount: &str) -> Self {
+    pub(in super::super) fn open(bell: Bell, tree: &Tree, mount: &str) -> Self {
         let mut hints = Self { bell, queue: None, mount: mount.to_owned() };
-        match Queue::open(config.gitignore) {
+        match Queue::open(tree.gitignore) {
             Ok(queue) => hints.queue = Some(queue),
             Err(why) => hints.go_blind(&why),
         }

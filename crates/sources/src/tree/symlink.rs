@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::root::{Place, missing};
-use super::tree::{Folder, Tree};
+use super::{Folder, Tree};
 
 /// Whether symbolic links within the root are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) struct Near(Option<(PathBuf, Rc<Folder>)>);
 impl Tree {
     /// Does something with an entry of a directory, or with what it stands for where it is a link that
     /// is followed.
-    pub(super) fn at<T>(
+    pub(crate) fn at<T>(
         &self,
         folder: &Folder,
         name: &OsStr,

@@ -21,14 +21,14 @@ use super::stamp::Stamp;
 pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple"));
 
 /// The folder that is served.
-pub(super) struct Root {
+pub(crate) struct Root {
     path: RootPath,
     dir: Mutex<Arc<Dir>>,
 }
 
 /// A directory below the root that is open. Nothing in it is followed where it is a link.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(crate) struct Place {
     root: Arc<Dir>,
     dir: Arc<Dir>,
 }
@@ -42,7 +42,7 @@ pub(super) enum OwnFile {
 }
 
 /// A file that was found by its path from the root, of which only the stamp is asked again.
-pub(super) struct Spot {
+pub(crate) struct Spot {
     root: Arc<Dir>,
     path: PathBuf,
 }
@@ -68,12 +68,12 @@ impl Root {
     }
 
     /// Opens the folder at an absolute path.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let (path, dir) = RootPath::open_first(path)?;
         Ok(Self { path, dir: Mutex::new(Arc::new(dir)) })
     }
 
-    pub(super) fn place(&self) -> io::Result<Place> {
+    pub(crate) fn place(&self) -> io::Result<Place> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
         if !self.is_at_path(&dir)? {
@@ -121,7 +121,7 @@ impl Place {
     }
 
     /// The file of this path from the root.
-    pub(super) fn spot(&self, path: PathBuf) -> Spot {
+    pub(crate) fn spot(&self, path: PathBuf) -> Spot {
         Spot { root: Arc::clone(&self.root), path }
     }
 
@@ -131,7 +131,7 @@ impl Place {
     }
 
     /// What is known about this directory.
-    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         metadata::of_dir(&self.dir)
     }
 
@@ -141,7 +141,7 @@ impl Place {
     }
 
     /// Opens a regular file. Anything else is not found.
-    pub(super) fn open(&self, name: &OsStr) -> io::Result<(File, Metadata)> {
+    pub(crate) fn open(&self, name: &OsStr) -> io::Result<(File, Metadata)> {
         open(&self.dir, name)
     }
 
@@ -283,7 +283,7 @@ pub(super) fn missing() -> io::Error {
 }
 
 /// Whether an error means that nothing of ours is at a name, rather than that the system failed.
-pub(super) fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound
         | io::ErrorKind::NotADirectory

@@ -7,16 +7,16 @@ use std::sync::Arc;
 #[cfg(not(target_os = "linux"))]
 use cap_fs_ext::MetadataExt;
 
-use super::details::Details;
-use super::names::Names;
+use super::name_list::Names;
+use super::proof::Witness;
 use super::root::is_missing;
 use super::stamp::Stamp;
-use super::tree::{Folder, Tree};
-use super::vigil::Witness;
+use super::stamp_table::Details;
+use super::{Folder, Tree};
 use super::{ignore_files, name};
 
 /// A walk that has the directories open that lead to where it is.
-pub(super) struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     tree: &'a Tree,
     stack: Vec<Level>,
     /// Whether the root itself is still to come.
@@ -60,7 +60,7 @@ impl Level {
 
 /// Whether a walk may wait for the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(crate) enum Pace {
     /// It takes the time it needs.
     Patient,
     /// It fails with [`io::ErrorKind::WouldBlock`] where not all is at hand.
@@ -69,7 +69,7 @@ pub(super) enum Pace {
 
 impl Pace {
     /// Fails where there is no time.
-    pub(super) fn wait(self) -> io::Result<()> {
+    pub(crate) fn wait(self) -> io::Result<()> {
         match self {
             Self::Patient => Ok(()),
             Self::Now => Err(io::ErrorKind::WouldBlock.into()),
@@ -78,32 +78,32 @@ impl Pace {
 }
 
 /// What a walk meets.
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     Folder(&'a Folder),
     /// With the directory that it is in.
     File(&'a Folder, Box<Leaf>),
 }
 
 /// A file as it was found in a directory.
-pub(super) struct Leaf {
-    pub(super) name: OsString,
+pub(crate) struct Leaf {
+    pub(crate) name: OsString,
     /// Its path as in its URI.
-    pub(super) key: String,
-    pub(super) stamp: Stamp,
+    pub(crate) key: String,
+    pub(crate) stamp: Stamp,
     /// Whether it has another name, under which it may change without the directory being told.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
 }
 
 impl<'a> Walk<'a> {
     /// A walk over everything, the root first.
-    pub(super) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names, pace: Pace) -> Self {
+    pub(crate) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names, pace: Pace) -> Self {
         let mut witness = Witness::new(&tree.vigil);
         witness.directory(&root);
         Self { tree, stack: vec![Level::new(tree, root, names)], root: true, pace, witness }
     }
 
     /// A walk over what comes after `path`, whether or not something is there.
-    pub(super) fn after(
+    pub(crate) fn after(
         tree: &'a Tree,
         root: Arc<Folder>,
         names: Names,
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next file or directory. What vanishes meanwhile is passed over.
-    pub(super) fn step(&mut self) -> io::Result<Option<Step<'_>>> {
+    pub(crate) fn step(&mut self) -> io::Result<Option<Step<'_>>> {
         if std::mem::take(&mut self.root) {
             return Ok(self.stack.first().map(|level| Step::Folder(&level.folder)));
         }
@@ -154,7 +154,7 @@ impl<'a> Walk<'a> {
     }
 
     /// What all that was met rests on.
-    pub(super) fn into_witness(self) -> Witness {
+    pub(crate) fn into_witness(self) -> Witness {
         self.witness
     }
 
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The file of a name from a listing, if it is still one and can be read.
-pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Leaf>> {
+pub(crate) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Leaf>> {
     let Some(name) = name::of_segment(key) else { return Ok(None) };
     let key = format!("{}{key}", folder.way.key);
     let seen = tree.at(folder, &name, |place, name| {
@@ -208,7 +208,7 @@ pub(super) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option
 
 /// The directory of a name from a listing, if it is still one and can be read. What is proven by `witness`
 /// rests on that.
-pub(super) fn directory(
+pub(crate) fn directory(
     tree: &Tree,
     folder: &Folder,
     key: &str,
@@ -228,7 +228,7 @@ pub(super) fn directory(
 }
 
 /// Whether what a name from a listing stands for is still there and can be read.
-pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bool> {
+pub(crate) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bool> {
     Ok(match key.ends_with('/') {
         true => directory(tree, folder, key, None)?.is_some(),
         false => leaf(tree, folder, key)?.is_some(),
@@ -236,7 +236,7 @@ pub(super) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bo
 }
 
 /// Lets a walk go on over what is gone or not ours to read; everything else is an error.
-pub(super) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
+pub(crate) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {
         return Ok(());
     }
@@ -249,7 +249,7 @@ pub(super) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::Config;
+    use super::super::Options;
     use super::super::root::Root;
     use super::{Pace, Tree, Walk};
 
@@ -259,7 +259,7 @@ mod tests {
         // In a folder of its own, since what goes from the one above the root shows in its proof.
         let path = folder.path().canonicalize().unwrap().join("root");
         std::fs::create_dir(&path).unwrap();
-        let tree = Tree::open(&Config::default(), Root::open(&path).unwrap()).unwrap();
+        let tree = Tree::open(&Options::default(), Root::open(&path).unwrap()).unwrap();
         let prove = |change: bool| {
             let root = tree.proven_root().unwrap();
             let names = tree.names(&root).unwrap();

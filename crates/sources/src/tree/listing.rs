@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::link::{Near, Symlinks};
-use super::names::{NameList, Names, UnsortedNames};
+use super::name_list::{NameList, Names, UnsortedNames};
+use super::proof::Journal;
 use super::root::is_missing;
 use super::stamp::{Identity, Stamp};
-use super::tree::{Folder, LONGEST, NAMES, Tree, Way};
-use super::vigil::Journal;
+use super::symlink::{Near, Symlinks};
+use super::{Folder, LONGEST, NAMES, Tree, Way};
 use super::{name, walk};
 
 /// From how many names on a directory has a journal. Smaller ones are read again in less than a millisecond.
@@ -65,7 +65,7 @@ impl Read {
 
 impl Tree {
     /// The names that are shown in a directory.
-    pub(super) fn names(&self, folder: &Folder) -> io::Result<Names> {
+    pub(crate) fn names(&self, folder: &Folder) -> io::Result<Names> {
         if let Some(names) = folder.names.get() {
             return Ok(Arc::clone(names));
         }
@@ -223,14 +223,14 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Config;
+    use super::super::Options;
     use super::super::root::Root;
     use super::{Arc, Duration, Instant, LARGE, Ordering, Tree};
     use std::fs;
     use std::path::Path;
     use std::sync::Barrier;
 
-    fn tree(path: &Path, config: &Config) -> Tree {
+    fn tree(path: &Path, config: &Options) -> Tree {
         let mut tree = Tree::open(config, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap();
         // However long a test takes.
         tree.trusted = Duration::from_secs(3600);
@@ -259,7 +259,7 @@ mod tests {
     fn a_settled_directory_is_read_once() {
         // Compiling this took longer than a tick of any clock.
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let tree = tree(&path, &Config::default());
+        let tree = tree(&path, &Options::default());
         let names = || tree.names(&tree.root().unwrap()).unwrap();
         assert!(Arc::ptr_eq(&names(), &names()));
     }
@@ -270,7 +270,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
         for symlinks in [false, true] {
-            let tree = tree(folder.path(), &Config { symlinks, ..Config::default() });
+            let tree = tree(folder.path(), &Options { symlinks, ..Options::default() });
             let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
             assert_eq!(links, symlinks);
         }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_young_directory_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let tree = tree(folder.path(), &Config::default());
+        let tree = tree(folder.path(), &Options::default());
         let root = tree.root().unwrap();
         assert_eq!(tree.names(&root).unwrap().len(), 0);
         fs::write(folder.path().join("new"), "").unwrap();
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn many_who_ask_at_once_share_a_read() {
         let folder = folder(20_000);
-        let polled = Config { watch: super::super::Watching::Poll, ..Config::default() };
+        let polled = Options { watch: super::super::Watching::Poll, ..Options::default() };
         let tree = tree(folder.path(), &polled);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
@@ -323,7 +323,7 @@ mod tests {
         // The event queue is that of the whole process: together, no tests may delete more files that are
         // watched than it holds.
         let folder = folder(6_000);
-        let tree = tree(folder.path(), &Config::default());
+        let tree = tree(folder.path(), &Options::default());
         assert_eq!(reads_for_many(&tree, 6_000), 1);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn changes_are_applied_name_by_name() {
         let folder = folder(LARGE);
-        let tree = tree(folder.path(), &Config::default());
+        let tree = tree(folder.path(), &Options::default());
         let path = |name: &str| folder.path().join(name);
         let mut expected: Vec<String> = (0..LARGE).map(|n| format!("{n:05}")).collect();
         assert_eq!(names(&tree), expected);
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn after_too_many_changes_all_names_are_read() {
         let folder = folder(LARGE);
-        let tree = tree(folder.path(), &Config::default());
+        let tree = tree(folder.path(), &Options::default());
         assert_eq!(names(&tree).len(), LARGE);
         for n in 0..4_200 {
             fs::write(folder.path().join(format!("new-{n}")), "").unwrap();
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn names_that_only_events_prove_are_read_again_in_time() {
         let folder = folder(LARGE);
-        let mut tree = tree(folder.path(), &Config::default());
+        let mut tree = tree(folder.path(), &Options::default());
         tree.trusted = Duration::ZERO;
         let deadline = Instant::now() + Duration::from_secs(60);
         for n in 0.. {

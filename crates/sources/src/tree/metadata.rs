@@ -9,12 +9,12 @@ use std::io;
 use cap_std::fs::{Dir, File};
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use cap_std::fs::Metadata;
+pub(crate) use cap_std::fs::Metadata;
 
 /// What the system knows about a file or directory.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy)]
-pub(super) struct Metadata(rustix::fs::Stat);
+pub(crate) struct Metadata(rustix::fs::Stat);
 
 #[cfg(target_os = "linux")]
 impl Metadata {
@@ -35,7 +35,7 @@ impl Metadata {
     }
 
     /// The size in bytes.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         u64::try_from(self.0.st_size).unwrap_or_default()
     }
 

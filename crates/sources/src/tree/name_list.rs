@@ -10,13 +10,13 @@ use libris_core::Uri;
 const CHUNK: usize = 1024;
 
 /// The names in a directory as one caller saw them.
-pub(super) type Names = Arc<NameList>;
+pub(crate) type Names = Arc<NameList>;
 
 /// Sorted names, as they stand in URIs; those of directories end with a slash.
 ///
 /// In this order, a walk that goes down into each directory as it meets it meets URIs in their order.
 #[derive(Debug, Default)]
-pub(super) struct NameList {
+pub(crate) struct NameList {
     /// None of them is empty.
     chunks: Vec<Arc<Chunk>>,
     /// How many names come before each chunk.
@@ -83,28 +83,28 @@ impl NameList {
         Self { chunks, starts, len, order: OnceLock::new() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn get(&self, at: usize) -> Option<&str> {
+    pub(crate) fn get(&self, at: usize) -> Option<&str> {
         let chunk = self.chunk_of(at)?;
         self.chunks[chunk].get(at - self.starts[chunk])
     }
 
     /// The names from a place on.
-    pub(super) fn iter_from(&self, at: usize) -> impl Iterator<Item = &str> {
+    pub(crate) fn iter_from(&self, at: usize) -> impl Iterator<Item = &str> {
         let chunk = self.chunk_of(at).unwrap_or(self.chunks.len());
         let skipped = self.starts.get(chunk).map_or(0, |start| at - start);
         self.chunks[chunk..].iter().flat_map(|chunk| chunk.iter()).skip(skipped)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         self.iter_from(0)
     }
 
     /// How many names come first for which something is true, if it is true of no name after those.
-    pub(super) fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
+    pub(crate) fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
         let begins_before = |chunk: &Arc<Chunk>| chunk.get(0).is_some_and(&is_before);
         match self.chunks.partition_point(begins_before).checked_sub(1) {
             Some(chunk) => self.starts[chunk] + self.chunks[chunk].partition_point(is_before),
@@ -147,7 +147,7 @@ impl NameList {
     }
 
     /// The places of the names, ordered by [`folded`]. Whoever asks while it is made waits for it.
-    pub(super) fn order(&self) -> &[u32] {
+    pub(crate) fn order(&self) -> &[u32] {
         self.order.get_or_init(|| {
             /// Of the lists of all directories, one is ordered at a time: the folded names of a large one
             /// take several times as much memory as the list itself.
@@ -161,7 +161,7 @@ impl NameList {
 }
 
 /// A name from a listing as it is compared with what somebody types.
-pub(super) fn folded(key: &str) -> String {
+pub(crate) fn folded(key: &str) -> String {
     let name = Uri::decode_segment(key).unwrap_or_default();
     String::from_utf8_lossy(&name).to_lowercase()
 }

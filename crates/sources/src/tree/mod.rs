@@ -1,5 +1,23 @@
 //! The directories of a folder as they are shown: what is hidden does not exist.
 
+mod cache;
+mod filter;
+mod ignore_files;
+mod listing;
+mod metadata;
+pub(crate) mod name;
+mod name_list;
+mod open_folders;
+mod options;
+mod proof;
+mod root;
+mod root_path;
+mod stamp;
+mod stamp_table;
+mod symlink;
+pub(crate) mod walk;
+pub(crate) mod watch;
+
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -9,23 +27,27 @@ use std::time::Duration;
 
 use libris_core::{Result, Uri};
 
-use super::cache::Cache;
-use super::details::Details;
-use super::filter::{Filter, Ignored};
-use super::ignore_files::{self, CompiledRules, are_same};
-use super::kept::Open;
-use super::link::{Near, Symlinks};
-use super::listing::Listing;
-use super::metadata::Metadata;
-use super::name;
-use super::names::Names;
-use super::root::{IGNORES_CASE, Place, Root, missing};
-use super::stamp::{Identity, Stamp};
-use super::vigil::{self, Chain, Entries, Vigil};
-use super::{Config, Watching};
+pub(crate) use cache::Cache;
+pub(crate) use metadata::Metadata;
+pub(crate) use name_list::{Names, folded};
+pub(crate) use options::Options;
+pub use options::Watching;
+pub(crate) use proof::Witness;
+pub(crate) use root::{Place, Root, is_missing};
+pub(crate) use stamp::Stamp;
+
+use filter::{Filter, Ignored};
+use ignore_files::{CompiledRules, are_same};
+use listing::Listing;
+use open_folders::Open;
+use proof::{Chain, Entries, Vigil};
+use root::{IGNORES_CASE, missing};
+use stamp::Identity;
+use stamp_table::Details;
+use symlink::{Near, Symlinks};
 
 /// How many names of directory entries are kept in memory.
-pub(super) const NAMES: usize = 1_000_000;
+const NAMES: usize = 1_000_000;
 
 /// Of how many places it is remembered that something was logged of them.
 const WARNED: usize = 10_000;
@@ -37,105 +59,110 @@ const OPEN: usize = 128;
 const DEPTH: usize = 128;
 
 /// How long the path of a resource may be, which leaves room for a mount and a query.
-pub(super) const LONGEST: usize = Uri::LIMIT - 1024;
+const LONGEST: usize = Uri::LIMIT - 1024;
 
 /// The directories of a folder.
-pub(super) struct Tree {
-    pub(super) root: Root,
-    pub(super) symlinks: Symlinks,
+pub(crate) struct Tree {
+    root: Root,
+    symlinks: Symlinks,
     filter: Filter,
-    pub(super) gitignore: bool,
-    pub(super) listings: Cache<Arc<Listing>>,
+    gitignore: bool,
+    listings: Cache<Arc<Listing>>,
     /// For how long at least names are trusted that are proven by events alone.
-    pub(super) trusted: Duration,
-    pub(super) ignored: Cache<Arc<CompiledRules>>,
+    trusted: Duration,
+    ignored: Cache<Arc<CompiledRules>>,
     /// Held while ignore files are compiled.
-    pub(super) compiling: Mutex<()>,
-    pub(super) details: Cache<Arc<Details>>,
+    compiling: Mutex<()>,
+    details: Cache<Arc<Details>>,
     /// Directories that are open and proven to be what a path leads to.
-    pub(super) open: Arc<Open>,
-    pub(super) vigil: Vigil,
+    open: Arc<Open>,
+    pub(crate) vigil: Vigil,
+    /// How the watcher detects changes, and how often it polls.
+    watching: Watching,
+    poll: Duration,
     warned: Mutex<HashSet<String>>,
 }
 
 /// A directory that is open, with all that is needed to judge what is in it.
-pub(super) struct Folder {
-    pub(super) place: Place,
-    pub(super) way: Way,
+pub(crate) struct Folder {
+    pub(crate) place: Place,
+    pub(crate) way: Way,
     /// The way without links, where there are some on the other.
-    pub(super) real: Option<Way>,
-    pub(super) stamp: Stamp,
+    real: Option<Way>,
+    pub(crate) stamp: Stamp,
     /// It and those above it.
-    pub(super) trail: Vec<Identity>,
+    trail: Vec<Identity>,
     /// That it is still what its path leads to, where that can be proven.
-    pub(super) chain: Option<Arc<Chain>>,
+    chain: Option<Arc<Chain>>,
     /// That what is known of it and what is in it is still so, where there is a chain.
-    pub(super) entries: Option<Entries>,
+    entries: Option<Entries>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
-    pub(super) names: OnceLock<Names>,
+    names: OnceLock<Names>,
 }
 
 /// A way from the root to a directory.
 #[derive(Clone, Default)]
-pub(super) struct Way {
+pub(crate) struct Way {
     /// The path as in a URI: empty for the root, otherwise with a slash at the end.
-    pub(super) key: String,
+    pub(crate) key: String,
     /// The path of names.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// What the ignore files on it say.
     ignored: Option<Arc<Ignored>>,
 }
 
 impl Way {
     /// Whether the same is shown at its end.
-    pub(super) fn shows_like(&self, other: &Self) -> bool {
+    fn shows_like(&self, other: &Self) -> bool {
         self.path == other.path && are_same(self.ignored.as_ref(), other.ignored.as_ref())
     }
 }
 
 impl Folder {
     /// The ways to it: what is in it is shown only if it is on both.
-    pub(super) fn ways(&self) -> impl Iterator<Item = &Way> {
+    fn ways(&self) -> impl Iterator<Item = &Way> {
         [&self.way].into_iter().chain(&self.real)
     }
 }
 
 /// What is at a path.
-pub(super) enum Found {
+pub(crate) enum Found {
     Folder(Arc<Folder>),
     File(Arc<Folder>, OsString),
 }
 
 impl Tree {
-    pub(super) fn open(config: &Config, root: Root) -> Result<Self> {
+    pub(crate) fn open(options: &Options, root: Root) -> Result<Self> {
         Ok(Self {
             root,
-            symlinks: Symlinks::of(config.symlinks),
-            filter: Filter::new(config)?,
-            gitignore: config.gitignore,
+            symlinks: Symlinks::of(options.symlinks),
+            filter: Filter::new(options)?,
+            gitignore: options.gitignore,
             listings: Cache::new(NAMES),
-            trusted: vigil::LONGEST,
+            trusted: proof::LONGEST,
             ignored: Cache::new(ignore_files::CACHED),
             compiling: Mutex::default(),
             details: Cache::new(NAMES),
             open: Arc::new(Open::new(OPEN)),
             // Where a link leads may change without a trace in any directory on the way to it.
-            vigil: if config.symlinks || config.watch == Watching::Poll {
+            vigil: if options.symlinks || options.watch == Watching::Poll {
                 Vigil::none()
             } else {
                 Vigil::new()
             },
+            watching: options.watch,
+            poll: options.poll,
             warned: Mutex::default(),
         })
     }
 
     /// The root as it is now.
-    pub(super) fn root(&self) -> io::Result<Folder> {
+    fn root(&self) -> io::Result<Folder> {
         self.top(self.root.place()?, None)
     }
 
     /// The root that was opened before.
-    pub(super) fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
+    fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
         let entries = chain.as_ref().map(|chain| chain.entries());
         let (metadata, trail) = self.admit(&place, "", &[])?;
         let way = Way { ignored: self.ignored(&place, Path::new(""), "", None)?, ..Way::default() };
@@ -144,12 +171,12 @@ impl Tree {
     }
 
     /// Which directory the root is now.
-    pub(super) fn identity(&self) -> io::Result<Identity> {
+    fn identity(&self) -> io::Result<Identity> {
         Ok(Identity::of(&self.root.place()?.metadata()?))
     }
 
     /// What is at a path such as `guide/start.md` below the root, written as in a URI.
-    pub(super) fn find(&self, root: Arc<Folder>, path: &str) -> io::Result<Found> {
+    pub(crate) fn find(&self, root: Arc<Folder>, path: &str) -> io::Result<Found> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
             None => (path, false),
@@ -175,7 +202,7 @@ impl Tree {
     }
 
     /// What a segment stands for in a directory that shows it, and whether that is a directory.
-    pub(super) fn entry(&self, folder: &Folder, segment: &str) -> io::Result<(OsString, bool)> {
+    pub(crate) fn entry(&self, folder: &Folder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::of_segment(segment).ok_or_else(missing)?;
         let metadata = self.at(folder, &name, Place::stat)?;
         let directory = metadata.is_dir();
@@ -190,7 +217,7 @@ impl Tree {
     }
 
     /// The directory of this name, whether or not the name is shown.
-    pub(super) fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Arc<Folder>> {
+    fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Arc<Folder>> {
         if folder.chain.is_some()
             && let Some(kept) = self.kept(&format!("{}{segment}/", folder.way.key))
         {
@@ -210,7 +237,7 @@ impl Tree {
     }
 
     /// The directory of this name, which must not be a link.
-    pub(super) fn enter_itself(&self, folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    fn enter_itself(&self, folder: &Folder, name: &OsStr) -> io::Result<Folder> {
         let segment = name::to_segment(name).ok_or_else(missing)?;
         self.folder(folder.place.enter(name)?, folder, (&segment, name), None)
     }
@@ -263,7 +290,7 @@ impl Tree {
         Ok((metadata, above.iter().copied().chain([identity]).collect()))
     }
 
-    pub(super) fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
+    fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
         folder.ways().all(|way| self.filter.shows(&way.path.join(name), directory, way.ignored.as_deref()))
     }
 
@@ -277,14 +304,14 @@ impl Tree {
     }
 
     /// Logs that something could not be read, once for each place.
-    pub(super) fn warn(&self, key: &str, cause: &io::Error) {
+    pub(crate) fn warn(&self, key: &str, cause: &io::Error) {
         if self.is_first_warning(key) {
             tracing::warn!(path = key, %cause, "skipped what cannot be read");
         }
     }
 
     /// Whether nothing was logged of a place yet.
-    pub(super) fn is_first_warning(&self, key: &str) -> bool {
+    fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= WARNED {
             warned.clear();
@@ -295,12 +322,12 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{Pace, Walk};
-    use super::{Arc, Config, DEPTH, Root, Tree};
+    use super::walk::{Pace, Walk};
+    use super::{Arc, DEPTH, Options, Root, Tree};
     use std::path::Path;
 
     fn tree(path: &Path) -> Tree {
-        Tree::open(&Config::default(), Root::open(path).unwrap()).unwrap()
+        Tree::open(&Options::default(), Root::open(path).unwrap()).unwrap()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use libris_core::{Change, Uri};
 
-use super::hints::Bell;
+use super::events::Bell;
 
 /// How many resources may have untold changes. Beyond, whoever listens had better look at everything.
 const LIMIT: usize = 100_000;
@@ -137,7 +137,7 @@ impl News {
 }
 
 /// The changes of a folder. Dropping it ends the watch.
-pub(in super::super) struct Changes {
+pub(crate) struct Changes {
     outbox: Arc<Outbox>,
     bell: Bell,
 }
