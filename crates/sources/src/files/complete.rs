@@ -2,9 +2,9 @@
 
 use libris_core::{Completion, Result};
 
-use super::{Inner, fault};
+use super::{Inner, read_error};
 use crate::path::{segments, unescape, value};
-use crate::tree::{Found, folded, is_missing, walk};
+use crate::tree::{Resolved, case_folded, is_missing, walk};
 
 /// The first `limit` paths below what was typed so far.
 pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {
@@ -14,12 +14,12 @@ pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completi
     };
     let begun = String::from_utf8_lossy(&unescape(begun)).to_lowercase();
     let asked = inner.uri(&parent);
-    let found = match inner.tree.find(inner.open_root()?, &parent) {
-        Ok(Found::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
-        Ok(Found::File(..)) => return Ok(Completion::default()),
+    let found = match inner.tree.resolve(inner.open_root()?, &parent) {
+        Ok(Resolved::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
+        Ok(Resolved::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
-    let failed = |cause| fault(asked.as_ref().unwrap_or(&inner.root), cause);
+    let failed = |cause| read_error(asked.as_ref().unwrap_or(&inner.root), cause);
     let (folder, names) = match found {
         Ok(found) => found,
         Err(cause) if is_missing(&cause) => return Ok(Completion::default()),
@@ -27,20 +27,20 @@ pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completi
     };
     let parent = value(&parent);
     // Names that begin alike stand together, so however many there are, few are looked at.
-    let order = names.order();
-    let key = |place: u32| names.get(place as usize).unwrap_or_default();
-    let name = |place: &u32| folded(key(*place));
-    let first = order.partition_point(|place| *name(place) < *begun);
+    let order = names.case_folded_order();
+    let key = |position: u32| names.get(position as usize).unwrap_or_default();
+    let name = |position: &u32| case_folded(key(*position));
+    let first = order.partition_point(|position| *name(position) < *begun);
     let matching = &order[first..];
-    let matching = &matching[..matching.partition_point(|place| name(place).starts_with(&begun))];
+    let matching = &matching[..matching.partition_point(|position| name(position).starts_with(&begun))];
     let mut completion = Completion::default();
     let mut gone = 0;
-    for &place in matching {
-        let key = key(place);
+    for &position in matching {
+        let key = key(position);
         if completion.values.len() == limit {
             break;
         }
-        match walk::is_there(&inner.tree, &folder, key).map_err(failed)? {
+        match walk::exists(&inner.tree, &folder, key).map_err(failed)? {
             true => completion.values.push(format!("{parent}{}", value(key))),
             false => gone += 1,
         }

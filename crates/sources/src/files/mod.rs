@@ -30,22 +30,22 @@ pub use crate::tree::Watching;
 pub use config::{Config, Rule};
 
 use crate::range::Range;
-use crate::tree::walk::{Pace, Step, Walk};
-use crate::tree::{Folder, Found, Names, Root, Tree, is_missing, name, walk, watch};
-use describe::Describe;
-use read::{Reader, Search};
+use crate::tree::walk::{Blocking, TreeWalk, WalkItem};
+use crate::tree::{NameList, OpenFolder, Resolved, Root, Tree, is_missing, name, walk, watch};
+use describe::ResourceDescriber;
+use read::{FileReader, SearchControl};
 
 /// How long a mount may be: as long as the longest file name, with every byte escaped.
-const MOUNT: usize = 3 * 255;
+const MAX_MOUNT_LENGTH: usize = 3 * 255;
 
 /// How many threads work on requests for one folder at once.
-const THREADS: usize = 32;
+const MAX_THREADS: usize = 32;
 
 /// How many of the searches for lines in large files run at once. Each keeps a processor busy, which others need too.
-const LONG_SEARCHES: usize = 1;
+const MAX_LONG_SEARCHES: usize = 1;
 
 /// For how long to look ahead of a client that asks for page after page.
-const AHEAD: Duration = Duration::from_secs(1);
+const PREFETCH_TIME: Duration = Duration::from_secs(1);
 
 /// A folder as a source of resources.
 pub struct Files {
@@ -61,9 +61,9 @@ struct Inner {
     prefix: String,
     template: UriTemplate,
     tree: Arc<Tree>,
-    describe: Describe,
+    describe: ResourceDescriber,
     /// Whether somebody looks ahead of a client that pages.
-    looking: AtomicBool,
+    prefetching: AtomicBool,
     /// Bounds the threads that work on requests.
     threads: Arc<Semaphore>,
     /// Bounds the long searches among them, which keep a processor busy.
@@ -108,10 +108,10 @@ impl Files {
             root: Uri::parse(&prefix)?,
             template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
             tree: Arc::new(Tree::open(&config.tree_options(), root)?),
-            describe: Describe::new(&config.rules)?,
-            looking: AtomicBool::new(false),
-            threads: Arc::new(Semaphore::new(THREADS)),
-            long_searches: Arc::new(Semaphore::new(LONG_SEARCHES)),
+            describe: ResourceDescriber::new(&config.rules)?,
+            prefetching: AtomicBool::new(false),
+            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+            long_searches: Arc::new(Semaphore::new(MAX_LONG_SEARCHES)),
             config,
             mount,
             prefix,
@@ -128,14 +128,14 @@ impl Files {
     }
 
     /// Looks in the background at what comes after a URI, unless that is being done already.
-    fn look_ahead(&self, after: Uri) {
+    fn prefetch(&self, after: Uri) {
         let inner = Arc::clone(&self.inner);
-        if inner.config.symlinks || inner.looking.swap(true, Ordering::Relaxed) {
+        if inner.config.symlinks || inner.prefetching.swap(true, Ordering::Relaxed) {
             return;
         }
         tokio::task::spawn_blocking(move || {
-            inner.look_ahead(&after);
-            inner.looking.store(false, Ordering::Relaxed);
+            inner.prefetch(&after);
+            inner.prefetching.store(false, Ordering::Relaxed);
         });
     }
 
@@ -174,8 +174,8 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
 
 fn mount_segment(name: &OsStr) -> Option<String> {
     // Back and forth, so that what cannot be a file name cannot be a mount.
-    let segment = name::to_segment(name).filter(|segment| segment.len() <= MOUNT)?;
-    name::of_segment(&segment).map(|_| segment)
+    let segment = name::to_segment(name).filter(|segment| segment.len() <= MAX_MOUNT_LENGTH)?;
+    name::from_segment(&segment).map(|_| segment)
 }
 
 #[async_trait]
@@ -190,7 +190,7 @@ impl Source for Files {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
-        if let Some(page) = self.inner.list_now(after, limit) {
+        if let Some(page) = self.inner.list_cached(after, limit) {
             return Ok(page);
         }
         // Whoever asks for a second page will most likely ask for all of them.
@@ -198,20 +198,20 @@ impl Source for Files {
         let after = after.cloned();
         let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
         if let Some(last) = page.resources.last().filter(|_| pages && page.more) {
-            self.look_ahead(last.uri.clone());
+            self.prefetch(last.uri.clone());
         }
         Ok(page)
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let waiting = Waiting::default();
-        let reader = Reader { inner: &self.inner, uri, context, search: &waiting.search };
-        if let Some(read) = reader.read_now() {
+        let waiting = AbandonOnDrop::default();
+        let reader = FileReader { inner: &self.inner, uri, context, search: &waiting.search };
+        if let Some(read) = reader.read_cached() {
             return read;
         }
         let work = || {
             let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&waiting.search));
-            move |inner: &Inner| Reader { inner, uri: &uri, context: &context, search: &search }.read()
+            move |inner: &Inner| FileReader { inner, uri: &uri, context: &context, search: &search }.read()
         };
         let read = self.blocking(work()).await;
         if !waiting.search.became_long.load(Ordering::Relaxed) {
@@ -281,11 +281,11 @@ impl Source for Files {
 
 /// Tells a running read when its caller has gone.
 #[derive(Default)]
-struct Waiting {
-    search: Arc<Search>,
+struct AbandonOnDrop {
+    search: Arc<SearchControl>,
 }
 
-impl Drop for Waiting {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.search.abandoned.store(true, Ordering::Relaxed);
     }
@@ -315,8 +315,8 @@ impl Inner {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
     }
 
-    fn open_root(&self) -> Result<Arc<Folder>> {
-        self.tree.proven_root().map_err(|cause| self.unavailable(cause))
+    fn open_root(&self) -> Result<Arc<OpenFolder>> {
+        self.tree.watched_root().map_err(|cause| self.unavailable(cause))
     }
 
     fn unavailable(&self, cause: io::Error) -> Error {
@@ -327,87 +327,89 @@ impl Inner {
     fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let root = self.open_root()?;
         let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
-        let page = self.page(root, names, after, limit, Pace::Patient);
+        let page = self.page(root, names, after, limit, Blocking::Allowed);
         page.map_err(|cause| Error::failed("list the folder", cause))
     }
 
     /// A page, if all that it says is at hand.
-    fn list_now(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
-        let root = self.tree.kept("")?;
-        let names = Tree::names_at_hand(&root)?;
-        self.page(root, names, after, limit, Pace::Now).ok()
+    fn list_cached(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
+        let root = self.tree.cached_folder("")?;
+        let names = Tree::cached_names(&root)?;
+        self.page(root, names, after, limit, Blocking::Refused).ok()
     }
 
     fn page(
         &self,
-        root: Arc<Folder>,
-        names: Names,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
         after: Option<&Uri>,
         limit: usize,
-        pace: Pace,
+        blocking: Blocking,
     ) -> io::Result<Page> {
-        let Some(mut walk) = self.walk(root, names, after, pace)? else {
+        let Some(mut walk) = self.walk(root, names, after, blocking)? else {
             return Ok(Page { freshness: self.freshness(None), ..Page::default() });
         };
         let mut page = Page::default();
         let mut complete = true;
-        while let Some(step) = walk.step()? {
+        while let Some(item) = walk.next_item()? {
             if page.resources.len() == limit {
                 page.more = true;
                 break;
             }
-            page.resources.extend(match step {
-                Step::Folder(folder) => self.describe_folder(folder),
-                Step::File(folder, leaf) => {
-                    let facts = match self.describe.known(&leaf) {
+            page.resources.extend(match item {
+                WalkItem::Folder(folder) => self.describe_folder(folder),
+                WalkItem::File(folder, entry) => {
+                    let facts = match self.describe.cached_facts(&entry) {
                         Some(facts) => facts,
                         None => {
-                            pace.wait()?;
-                            self.describe.facts(&self.tree, folder, &leaf)?
+                            blocking.check()?;
+                            self.describe.facts(&self.tree, folder, &entry)?
                         }
                     };
                     complete &= facts.complete;
-                    self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, facts, uri))
+                    self.uri(&entry.key).map(|uri| self.describe.file(folder, &entry, facts, uri))
                 }
             });
         }
         // What could not be read may be readable at the next request.
-        page.freshness = self.freshness(walk.into_witness().prove().filter(|_| complete));
+        page.freshness = self.freshness(walk.into_proof().build().filter(|_| complete));
         Ok(page)
     }
 
     /// A walk over what comes after a URI; `None` where all of it comes before.
     fn walk(
         &self,
-        root: Arc<Folder>,
-        names: Names,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
         after: Option<&Uri>,
-        pace: Pace,
-    ) -> io::Result<Option<Walk<'_>>> {
+        blocking: Blocking,
+    ) -> io::Result<Option<TreeWalk<'_>>> {
         let Some(after) = after.map(Uri::as_str) else {
-            return Ok(Some(Walk::everything(&self.tree, root, names, pace)));
+            return Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)));
         };
         match after.strip_prefix(&self.prefix) {
-            Some(path) => Walk::after(&self.tree, root, names, path, pace).map(Some),
-            None if *after < *self.prefix => Ok(Some(Walk::everything(&self.tree, root, names, pace))),
+            Some(path) => TreeWalk::after(&self.tree, root, names, path, blocking).map(Some),
+            None if *after < *self.prefix => {
+                Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)))
+            }
             None => Ok(None),
         }
     }
 
     /// Looks at what comes after a URI, so that the next pages are at hand when they are asked for. Ends
     /// when what was seen first would no longer be trusted.
-    fn look_ahead(&self, after: &Uri) {
+    fn prefetch(&self, after: &Uri) {
         let began = Instant::now();
-        let Ok(root) = self.tree.proven_root() else { return };
+        let Ok(root) = self.tree.watched_root() else { return };
         let Ok(names) = self.tree.names(&root) else { return };
-        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Pace::Patient) else { return };
-        while let Ok(Some(step)) = walk.step() {
-            if let Step::File(folder, leaf) = step
-                && self.describe.facts(&self.tree, folder, &leaf).is_err()
+        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Blocking::Allowed) else { return };
+        while let Ok(Some(item)) = walk.next_item() {
+            if let WalkItem::File(folder, entry) = item
+                && self.describe.facts(&self.tree, folder, &entry).is_err()
             {
                 break;
             }
-            if began.elapsed() > AHEAD {
+            if began.elapsed() > PREFETCH_TIME {
                 break;
             }
         }
@@ -417,13 +419,13 @@ impl Inner {
         let whole = uri.query().is_none_or(|query| matches!(Range::parse(query), Ok(None)));
         let path = self.path(uri).filter(|_| whole);
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let failed = |cause| fault(uri, cause);
-        let folder = match self.tree.find(self.open_root()?, path).map_err(failed)? {
-            Found::Folder(folder) => folder,
-            Found::File(..) => return Err(Error::NotDirectory(uri.clone())),
+        let failed = |cause| read_error(uri, cause);
+        let folder = match self.tree.resolve(self.open_root()?, path).map_err(failed)? {
+            Resolved::Folder(folder) => folder,
+            Resolved::File(..) => return Err(Error::NotDirectory(uri.clone())),
         };
         let names = self.tree.names(&folder).map_err(failed)?;
-        let own = format!("{}{}", self.prefix, folder.way.key);
+        let own = format!("{}{}", self.prefix, folder.logical.key);
         let first = match after.map(Uri::as_str) {
             None => 0,
             Some(after) => match after.strip_prefix(&*own) {
@@ -435,13 +437,13 @@ impl Inner {
         let mut page = Page { freshness: self.freshness(None), ..Page::default() };
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
-                let child = walk::directory(&self.tree, &folder, key, None).map_err(failed)?;
+                let child = walk::open_listed_folder(&self.tree, &folder, key, None).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))
             } else {
-                match walk::leaf(&self.tree, &folder, key).map_err(failed)? {
-                    Some(leaf) => {
-                        let facts = self.describe.facts(&self.tree, &folder, &leaf).map_err(failed)?;
-                        self.uri(&leaf.key).map(|uri| self.describe.file(&folder, &leaf, facts, uri))
+                match walk::file_entry(&self.tree, &folder, key).map_err(failed)? {
+                    Some(entry) => {
+                        let facts = self.describe.facts(&self.tree, &folder, &entry).map_err(failed)?;
+                        self.uri(&entry.key).map(|uri| self.describe.file(&folder, &entry, facts, uri))
                     }
                     None => None,
                 }
@@ -456,9 +458,9 @@ impl Inner {
         Ok(page)
     }
 
-    fn describe_folder(&self, folder: &Folder) -> Option<Resource> {
-        let uri = self.uri(&folder.way.key)?;
-        let Some(name) = folder.way.path.file_name() else {
+    fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
+        let uri = self.uri(&folder.logical.key)?;
+        let Some(name) = folder.logical.path.file_name() else {
             let mut resource = self.describe.folder(folder, uri, self.mount.clone());
             resource.title.clone_from(&self.config.title);
             resource.description.clone_from(&self.config.description);
@@ -469,7 +471,7 @@ impl Inner {
 }
 
 /// What went wrong with the file or directory at `uri`.
-fn fault(uri: &Uri, cause: io::Error) -> Error {
+fn read_error(uri: &Uri, cause: io::Error) -> Error {
     if is_missing(&cause) {
         return Error::NotFound(uri.clone());
     }

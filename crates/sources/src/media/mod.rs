@@ -14,7 +14,7 @@ use libris_core::Body;
 #[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline"))]
 pub(crate) use name::by_name;
 #[cfg(any(feature = "files", feature = "git"))]
-pub(crate) use text::Units;
+pub(crate) use text::CodeUnits;
 
 /// How much of a file's beginning [`by_content`] wants to see.
 ///
@@ -39,10 +39,10 @@ fn markup(head: &[u8]) -> Option<&'static str> {
 
 /// The data of a file whose media type is `mime`, as text where it is text.
 pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
-    let decoded = match form(mime) {
-        Form::Text => text::decode(data, text::Legacy::Guess),
-        Form::Open => text::decode(data, text::Legacy::Refuse),
-        Form::Binary => Err(data),
+    let decoded = match content_class(mime) {
+        ContentClass::Text => text::decode(data, text::LegacyEncoding::Guess),
+        ContentClass::Ambiguous => text::decode(data, text::LegacyEncoding::Refuse),
+        ContentClass::Binary => Err(data),
     };
     match decoded {
         Ok(text) => Body::Text(text),
@@ -53,11 +53,11 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
 /// Bytes that must not change: text only where that is the same bytes.
 #[cfg(any(feature = "command", feature = "files", feature = "git"))]
 pub(crate) fn exact(data: Vec<u8>, mime: &str) -> Body {
-    if form(mime) == Form::Binary {
+    if content_class(mime) == ContentClass::Binary {
         return Body::Bytes(Bytes::from(data));
     }
     match String::from_utf8(data) {
-        Ok(text) if text::is_clean(&text) => Body::Text(text),
+        Ok(text) if text::has_no_nul(&text) => Body::Text(text),
         Ok(text) => Body::Bytes(Bytes::from(text)),
         Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
     }
@@ -72,39 +72,41 @@ pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
 /// Whether a file of this media type that begins with `head` can be read by lines.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn has_lines(mime: &str, head: &[u8]) -> bool {
-    form(mime) != Form::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
+    content_class(mime) != ContentClass::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
 }
 
 /// What a media type says about its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ContentClass {
     /// It is text, perhaps in an old encoding.
     Text,
     /// It is not text, even where all its bytes happen to be letters.
     Binary,
     /// It may be either.
-    Open,
+    Ambiguous,
 }
 
 /// What `mime` says about its data.
-pub(crate) fn form(mime: &str) -> Form {
+pub(crate) fn content_class(mime: &str) -> ContentClass {
     let (kind, subtype) = mime.split_once('/').unwrap_or((mime, ""));
     if kind == "text" || ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix)) {
-        return Form::Text;
+        return ContentClass::Text;
     }
     match (kind, subtype) {
-        ("image" | "audio" | "video" | "font" | "inode", _) => Form::Binary,
+        ("image" | "audio" | "video" | "font" | "inode", _) => ContentClass::Binary,
         ("application", "octet-stream" | "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "java-archive") => {
-            Form::Binary
+            ContentClass::Binary
         }
-        ("application", "json" | "xml" | "javascript" | "yaml" | "toml" | "sql" | "x-sh") => Form::Text,
-        _ => Form::Open,
+        ("application", "json" | "xml" | "javascript" | "yaml" | "toml" | "sql" | "x-sh") => {
+            ContentClass::Text
+        }
+        _ => ContentClass::Ambiguous,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, body, by_content, form};
+    use super::{ContentClass, body, by_content, content_class};
     use libris_core::Body;
 
     #[test]
@@ -129,8 +131,8 @@ mod tests {
 
     #[test]
     fn pictures_are_bytes_even_when_they_are_letters() {
-        assert_eq!(form("image/svg+xml"), Form::Text);
-        assert_eq!(form("application/x-tex"), Form::Open);
+        assert_eq!(content_class("image/svg+xml"), ContentClass::Text);
+        assert_eq!(content_class("application/x-tex"), ContentClass::Ambiguous);
         assert_eq!(body(b"abc".to_vec(), "image/png"), Body::Bytes("abc".into()));
         assert_eq!(body(b"abc".to_vec(), "application/x-tex"), Body::Text("abc".into()));
         assert_eq!(body(b"a\0c".to_vec(), "text/plain"), Body::Bytes("a\0c".into()));

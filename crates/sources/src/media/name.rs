@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 /// How many extensions are remembered.
-const REMEMBERED: usize = 1000;
+const MAX_CACHED_EXTENSIONS: usize = 1000;
 
 /// The media type that a file name tells; `None` where the content must be asked.
 pub(crate) fn by_name(file_name: &str) -> Option<&'static str> {
-    static WHOLE_NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| WHOLE.iter().copied().collect());
+    static BY_WHOLE_NAME: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| WHOLE.iter().copied().collect());
     let lower = file_name.to_ascii_lowercase();
-    if let Some(mime) = WHOLE_NAMES.get(&*lower) {
+    if let Some(mime) = BY_WHOLE_NAME.get(&*lower) {
         return Some(mime);
     }
     // In `.env.md` the extension is `md`, in `.env` there is none.
@@ -21,16 +21,17 @@ pub(crate) fn by_name(file_name: &str) -> Option<&'static str> {
 /// The media type that an extension in lower case tells. It is searched for once: the files of a folder
 /// have few different ones.
 fn by_extension(extension: &str) -> Option<&'static str> {
-    static FOUND: LazyLock<RwLock<HashMap<Box<str>, Option<&'static str>>>> = LazyLock::new(RwLock::default);
-    if let Some(found) = FOUND.read().unwrap_or_else(PoisonError::into_inner).get(extension) {
+    static BY_EXTENSION: LazyLock<RwLock<HashMap<Box<str>, Option<&'static str>>>> =
+        LazyLock::new(RwLock::default);
+    if let Some(found) = BY_EXTENSION.read().unwrap_or_else(PoisonError::into_inner).get(extension) {
         return *found;
     }
     let ambiguous = AMBIGUOUS.iter().any(|(known, _)| *known == extension);
     let mime = look_up(EXTENSIONS, extension)
         .or_else(|| mime_guess::from_ext(extension).first_raw())
         .filter(|mime| !ambiguous && *mime != "application/octet-stream");
-    let mut found = FOUND.write().unwrap_or_else(PoisonError::into_inner);
-    if found.len() < REMEMBERED {
+    let mut found = BY_EXTENSION.write().unwrap_or_else(PoisonError::into_inner);
+    if found.len() < MAX_CACHED_EXTENSIONS {
         found.insert(extension.into(), mime);
     }
     mime

@@ -5,7 +5,7 @@ use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
 /// What to do with text that is neither UTF-8 nor marked as UTF-16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Legacy {
+pub(super) enum LegacyEncoding {
     /// Guess its encoding.
     Guess,
     /// Take it for binary.
@@ -15,9 +15,9 @@ pub(super) enum Legacy {
 const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The data as text without its byte order mark, or the data unchanged where it is not text.
-pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
-    if let Some(encoding) = Units::of(&data).encoding() {
-        return match strictly(encoding, &data[2..]) {
+pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Vec<u8>> {
+    if let Some(encoding) = CodeUnits::of(&data).encoding() {
+        return match decode_strictly(encoding, &data[2..]) {
             Some(text) => Ok(text),
             None => Err(data),
         };
@@ -35,8 +35,8 @@ pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
         Err(error) => {
             let data = error.into_bytes();
             match legacy {
-                Legacy::Guess => guess(&[], &data).ok_or(data),
-                Legacy::Refuse => Err(data),
+                LegacyEncoding::Guess => decode_guessed(&[], &data).ok_or(data),
+                LegacyEncoding::Refuse => Err(data),
             }
         }
     }
@@ -48,42 +48,43 @@ const SAMPLE: usize = 256 * 1024;
 /// A part of a text as text, given how the whole begins; `None` where it is not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
-    if let Some(encoding) = Units::of(head).encoding() {
-        let marked = Units::of(&part).encoding() == Some(encoding);
-        return strictly(encoding, if marked { &part[2..] } else { &part });
+    if let Some(encoding) = CodeUnits::of(head).encoding() {
+        let marked = CodeUnits::of(&part).encoding() == Some(encoding);
+        return decode_strictly(encoding, if marked { &part[2..] } else { &part });
     }
     // A few lines tell less about an old encoding than the beginning of the file does.
-    decode(part, Legacy::Refuse).or_else(|part| guess(head, &part).ok_or(())).ok()
+    decode(part, LegacyEncoding::Refuse).or_else(|part| decode_guessed(head, &part).ok_or(())).ok()
 }
 
 /// Whether the beginning of a file, which may end inside a character, is that of a text.
 pub(super) fn looks_like_text(head: &[u8]) -> bool {
-    if let Some(encoding) = Units::of(head).encoding() {
+    if let Some(encoding) = CodeUnits::of(head).encoding() {
         // An odd byte or half a surrogate pair may be the cut.
-        return (0..4)
-            .any(|cut| head.len() >= 2 + cut && strictly(encoding, &head[2..head.len() - cut]).is_some());
+        return (0..4).any(|cut| {
+            head.len() >= 2 + cut && decode_strictly(encoding, &head[2..head.len() - cut]).is_some()
+        });
     }
     match std::str::from_utf8(head) {
-        Ok(text) => is_clean(text),
+        Ok(text) => has_no_nul(text),
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
             // Cut inside a character, or one legacy letter at the very end: text either way.
-            std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_clean)
+            std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(has_no_nul)
         }
         // Likewise the cut may have halved a character of two bytes.
         Err(_) => {
             let (last, before) = (head[head.len() - 1], &head[..head.len() - 1]);
-            guess(&[], head).is_some() || (last >= 0x80 && guess(&[], before).is_some())
+            decode_guessed(&[], head).is_some() || (last >= 0x80 && decode_guessed(&[], before).is_some())
         }
     }
 }
 
 /// Whether valid UTF-8 is text: a zero byte never is.
-pub(super) fn is_clean(text: &str) -> bool {
+pub(super) fn has_no_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }
 
 /// Decodes text of an unmarked encoding other than UTF-8; what stands before helps to tell which.
-fn guess(before: &[u8], data: &[u8]) -> Option<String> {
+fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
     // Any bytes are Windows-1252, so without this every small binary would be text.
     let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
     if data.is_empty() || data.iter().any(control) {
@@ -93,10 +94,10 @@ fn guess(before: &[u8], data: &[u8]) -> Option<String> {
     detector.feed(before, false);
     let sample = &data[..data.len().min(SAMPLE)];
     detector.feed(sample, sample.len() == data.len());
-    strictly(detector.guess(None, Utf8Detection::Deny), data)
+    decode_strictly(detector.guess(None, Utf8Detection::Deny), data)
 }
 
-fn strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
+fn decode_strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
     let text = encoding.decode_without_bom_handling_and_without_replacement(data)?;
     // C1 controls are what binary looks like through a single-byte encoding.
     let odd = |letter: char| letter == '\0' || ('\u{80}'..='\u{9f}').contains(&letter);
@@ -105,7 +106,7 @@ fn strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
 
 /// The units that a text's line ends are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Units {
+pub(crate) enum CodeUnits {
     /// Bytes. No encoding with this unit uses the byte of `\n` for anything else.
     Bytes,
     /// UTF-16, little end first.
@@ -114,7 +115,7 @@ pub(crate) enum Units {
     Big,
 }
 
-impl Units {
+impl CodeUnits {
     /// Told by the byte order mark.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
@@ -135,7 +136,7 @@ impl Units {
 
 #[cfg(test)]
 mod tests {
-    use super::{Legacy, decode, looks_like_text};
+    use super::{LegacyEncoding, decode, looks_like_text};
 
     #[test]
     fn encodings_become_utf_8() {
@@ -150,7 +151,7 @@ mod tests {
             ),
         ];
         for (data, text) in cases {
-            assert_eq!(decode(data.to_vec(), Legacy::Guess).as_deref(), Ok(*text));
+            assert_eq!(decode(data.to_vec(), LegacyEncoding::Guess).as_deref(), Ok(*text));
             assert!(looks_like_text(data), "{text}");
         }
     }
@@ -158,9 +159,9 @@ mod tests {
     #[test]
     fn what_is_not_text_comes_back_unchanged() {
         for data in [&b"a\0b"[..], b"\xff\xfe\0", b"\x01\x02\xff", b"\xff\xfe\0\0a\0\0\0"] {
-            assert_eq!(decode(data.to_vec(), Legacy::Guess), Err(data.to_vec()));
+            assert_eq!(decode(data.to_vec(), LegacyEncoding::Guess), Err(data.to_vec()));
         }
-        assert_eq!(decode(b"caf\xe9".to_vec(), Legacy::Refuse), Err(b"caf\xe9".to_vec()));
+        assert_eq!(decode(b"caf\xe9".to_vec(), LegacyEncoding::Refuse), Err(b"caf\xe9".to_vec()));
         assert!(!looks_like_text(b"\x89PNG\r\n\x1a\n\0"));
     }
 

@@ -12,13 +12,13 @@ use super::Options;
 use crate::patterns::patterns;
 
 /// What the optionsuration says about showing files.
-pub(super) struct Filter {
+pub(super) struct PathFilter {
     hidden: bool,
     include: Gitignore,
     exclude: Gitignore,
 }
 
-impl Filter {
+impl PathFilter {
     pub(super) fn new(options: &Options) -> Result<Self> {
         Ok(Self {
             hidden: options.hidden,
@@ -28,7 +28,7 @@ impl Filter {
     }
 
     /// Whether `path`, taken from the root, is shown, given that its parent is.
-    pub(super) fn shows(&self, path: &Path, directory: bool, ignored: Option<&Ignored>) -> bool {
+    pub(super) fn shows(&self, path: &Path, directory: bool, ignore_rules: Option<&IgnoreRules>) -> bool {
         let name = path.file_name().unwrap_or_default();
         if is_git(name) || (!self.hidden && is_hidden(name)) {
             return false;
@@ -36,7 +36,7 @@ impl Filter {
         if self.exclude.matched(path, directory).is_ignore() {
             return false;
         }
-        if ignored.is_some_and(|ignored| ignored.matches(path, directory)) {
+        if ignore_rules.is_some_and(|ignore_rules| ignore_rules.matches(path, directory)) {
             return false;
         }
         directory
@@ -55,15 +55,15 @@ fn is_git(name: &OsStr) -> bool {
 }
 
 /// What the ignore files of a directory and of those above it say.
-pub(super) struct Ignored {
+pub(super) struct IgnoreRules {
     /// The directory, taken from the root.
     pub(super) path: PathBuf,
-    pub(super) above: Option<Arc<Ignored>>,
+    pub(super) above: Option<Arc<IgnoreRules>>,
     /// One for each of [`FILES`](Self::FILES), and the last for `.git/info/exclude`.
     pub(super) files: [Gitignore; 3],
 }
 
-impl Ignored {
+impl IgnoreRules {
     /// The ignore files of a directory. All of the first kind go before any of the next.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
@@ -86,18 +86,18 @@ impl Ignored {
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, Options};
+    use super::{Options, PathFilter};
     use std::path::Path;
 
-    fn filter(include: &[&str], exclude: &[&str]) -> Filter {
+    fn filter(include: &[&str], exclude: &[&str]) -> PathFilter {
         let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-        Filter::new(&Options { include: owned(include), exclude: owned(exclude), ..Options::default() })
+        PathFilter::new(&Options { include: owned(include), exclude: owned(exclude), ..Options::default() })
             .unwrap()
     }
 
     #[test]
     fn patterns_are_those_of_gitignore() {
-        let shown = |filter: &Filter, path: &str| filter.shows(Path::new(path), false, None);
+        let shown = |filter: &PathFilter, path: &str| filter.shows(Path::new(path), false, None);
         let markdown = filter(&["*.md", "!README.md"], &[]);
         assert!(shown(&markdown, "guide/start.md"));
         assert!(!shown(&markdown, "guide/README.md"));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_wrong_pattern_is_named() {
-        let wrong = Filter::new(&Options { exclude: vec!["a{b".into()], ..Options::default() });
+        let wrong = PathFilter::new(&Options { exclude: vec!["a{b".into()], ..Options::default() });
         insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
     }
 }

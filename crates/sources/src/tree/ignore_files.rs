@@ -17,39 +17,39 @@ use cap_std::fs::File;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::Tree;
-use super::filter::Ignored;
+use super::filter::IgnoreRules;
 use super::metadata::Metadata;
-use super::root::{OwnFile, Place};
-use super::stamp::Stamp;
+use super::root::{ControlFile, DirectoryHandle};
+use super::stamp::StatStamp;
 
 /// The largest ignore file that is read.
-const LARGEST: u64 = 256 * 1024;
+const MAX_FILE_SIZE: u64 = 256 * 1024;
 
 /// The most patterns that an ignore file may have.
-const PATTERNS: usize = 4096;
+const MAX_PATTERNS: usize = 4096;
 
 /// How much text of ignore files is cached with its rules. They take about 35 times as much memory.
-pub(super) const CACHED: usize = 4 * 1024 * 1024;
+pub(super) const MAX_CACHED_TEXT: usize = 4 * 1024 * 1024;
 
 /// What the rules of a directory count in the cache beside their text.
 const OVERHEAD: usize = 400;
 
 /// How many times its length a pattern with wildcards counts, which becomes an automaton.
-const WILDCARDS: usize = 8;
+const WILDCARD_WEIGHT: usize = 8;
 
 /// What came of compiling ignore files, with all that they were compiled from.
 pub(super) struct CompiledRules {
-    stamps: [Option<Stamp>; 3],
+    stamps: [Option<StatStamp>; 3],
     /// Whether the same stamps prove the same text.
     settled: bool,
     texts: [Option<Arc<[u8]>>; 3],
-    above: Option<Arc<Ignored>>,
-    outcome: Result<Arc<Ignored>, UnknownRules>,
+    above: Option<Arc<IgnoreRules>>,
+    outcome: Result<Arc<IgnoreRules>, UnreadableRules>,
 }
 
 impl CompiledRules {
-    fn outcome(&self) -> io::Result<Option<Arc<Ignored>>> {
-        self.outcome.clone().map(Some).map_err(UnknownRules::into_error)
+    fn outcome(&self) -> io::Result<Option<Arc<IgnoreRules>>> {
+        self.outcome.clone().map(Some).map_err(UnreadableRules::into_error)
     }
 
     fn weight(&self) -> usize {
@@ -59,34 +59,34 @@ impl CompiledRules {
 
 /// An ignore file is there, but its rules cannot be known.
 #[derive(Clone, Debug)]
-struct UnknownRules {
+struct UnreadableRules {
     /// Its path as in a URI.
     file: String,
     why: String,
 }
 
-impl UnknownRules {
+impl UnreadableRules {
     /// The error that hides a directory.
     fn into_error(self) -> io::Error {
         io::Error::new(io::ErrorKind::NotFound, self)
     }
 }
 
-impl fmt::Display for UnknownRules {
+impl fmt::Display for UnreadableRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the ignore file `{}` cannot be read: {}", self.file, self.why)
     }
 }
 
-impl std::error::Error for UnknownRules {}
+impl std::error::Error for UnreadableRules {}
 
 /// Whether a directory was not opened because its ignore files cannot be read.
-pub(super) fn hide_folder(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|cause| cause.is::<UnknownRules>())
+pub(super) fn hides_folder(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|cause| cause.is::<UnreadableRules>())
 }
 
 /// Whether two are the same rules because they were compiled as one.
-pub(super) fn are_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>) -> bool {
+pub(super) fn is_same_rules(one: Option<&Arc<IgnoreRules>>, other: Option<&Arc<IgnoreRules>>) -> bool {
     match (one, other) {
         (None, None) => true,
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -97,29 +97,34 @@ pub(super) fn are_same(one: Option<&Arc<Ignored>>, other: Option<&Arc<Ignored>>)
 impl Tree {
     /// What the ignore files of a directory and those above it say now. Fails with an error that
     /// [hides the directory](hide_folder) where one of them cannot be read.
-    pub(super) fn ignored(
+    pub(super) fn ignore_rules(
         &self,
-        place: &Place,
+        handle: &DirectoryHandle,
         path: &Path,
         key: &str,
-        above: Option<&Arc<Ignored>>,
-    ) -> io::Result<Option<Arc<Ignored>>> {
+        above: Option<&Arc<IgnoreRules>>,
+    ) -> io::Result<Option<Arc<IgnoreRules>>> {
         if !self.gitignore {
             return Ok(None);
         }
-        let [first, second] = Ignored::FILES;
+        let [first, second] = IgnoreRules::FILES;
         let seen = SystemTime::now();
         let files = [
-            self.open_rules(place, key, &[first])?,
-            self.open_rules(place, key, &[second])?,
+            self.open_ignore_file(handle, key, &[first])?,
+            self.open_ignore_file(handle, key, &[second])?,
             // Only the root has one. Where `.git` is a file or a link, it is elsewhere and not ours.
-            if key.is_empty() { self.open_rules(place, key, &[".git", "info", "exclude"])? } else { None },
+            if key.is_empty() {
+                self.open_ignore_file(handle, key, &[".git", "info", "exclude"])?
+            } else {
+                None
+            },
         ];
         if files.iter().all(Option::is_none) {
             return Ok(above.cloned());
         }
-        let stamps = files.each_ref().map(|file| file.as_ref().map(|file| Stamp::of(&file.metadata)));
-        let cached = || self.ignored.find(key).filter(|cached| are_same(cached.above.as_ref(), above));
+        let stamps = files.each_ref().map(|file| file.as_ref().map(|file| StatStamp::of(&file.metadata)));
+        let cached =
+            || self.compiled_rules.get(key).filter(|cached| is_same_rules(cached.above.as_ref(), above));
         if let Some(cached) = cached().filter(|cached| cached.settled && cached.stamps == stamps) {
             return cached.outcome();
         }
@@ -133,57 +138,64 @@ impl Tree {
             Some(cached) => cached.outcome.clone(),
             None => self
                 .compile(&files, &texts)
-                .map(|files| Arc::new(Ignored { path: path.to_owned(), above: above.cloned(), files })),
+                .map(|files| Arc::new(IgnoreRules { path: path.to_owned(), above: above.cloned(), files })),
         };
         let settled = stamps.iter().flatten().all(|stamp| stamp.settled(seen));
         let rules = Arc::new(CompiledRules { stamps, settled, texts, above: above.cloned(), outcome });
-        self.ignored.keep(key, rules.weight(), Arc::clone(&rules));
+        self.compiled_rules.insert(key, rules.weight(), Arc::clone(&rules));
         rules.outcome()
     }
 
     /// Opens an ignore file; `None` where there is none.
-    fn open_rules(&self, place: &Place, key: &str, path: &[&str]) -> io::Result<Option<RulesFile>> {
+    fn open_ignore_file(
+        &self,
+        handle: &DirectoryHandle,
+        key: &str,
+        path: &[&str],
+    ) -> io::Result<Option<IgnoreFile>> {
         let key = || format!("{key}{}", path.join("/"));
-        match place.open_own(path) {
-            Ok(OwnFile::Regular(file, metadata)) => Ok(Some(RulesFile { key: key(), file, metadata })),
-            Ok(OwnFile::Missing) => Ok(None),
-            Ok(OwnFile::Other) => Err(self.unknown_rules(key(), "it is not a regular file").into_error()),
+        match handle.open_control_file(path) {
+            Ok(ControlFile::Regular(file, metadata)) => Ok(Some(IgnoreFile { key: key(), file, metadata })),
+            Ok(ControlFile::Missing) => Ok(None),
+            Ok(ControlFile::Other) => {
+                Err(self.unreadable_rules(key(), "it is not a regular file").into_error())
+            }
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-                Err(self.unknown_rules(key(), cause).into_error())
+                Err(self.unreadable_rules(key(), cause).into_error())
             }
             Err(cause) => Err(cause),
         }
     }
 
     /// The text of an ignore file, if it is not too large.
-    fn text(&self, rules: &RulesFile) -> io::Result<Arc<[u8]>> {
+    fn text(&self, rules: &IgnoreFile) -> io::Result<Arc<[u8]>> {
         let mut text = Vec::new();
-        if rules.metadata.len() <= LARGEST {
-            (&rules.file).take(LARGEST + 1).read_to_end(&mut text)?;
+        if rules.metadata.len() <= MAX_FILE_SIZE {
+            (&rules.file).take(MAX_FILE_SIZE + 1).read_to_end(&mut text)?;
         }
-        if rules.metadata.len().max(text.len() as u64) > LARGEST {
-            let why = format_args!("it has more than {LARGEST} bytes");
-            return Err(self.unknown_rules(rules.key.clone(), why).into_error());
+        if rules.metadata.len().max(text.len() as u64) > MAX_FILE_SIZE {
+            let why = format_args!("it has more than {MAX_FILE_SIZE} bytes");
+            return Err(self.unreadable_rules(rules.key.clone(), why).into_error());
         }
         Ok(text.into())
     }
 
     fn compile(
         &self,
-        files: &[Option<RulesFile>; 3],
+        files: &[Option<IgnoreFile>; 3],
         texts: &[Option<Arc<[u8]>>; 3],
-    ) -> Result<[Gitignore; 3], UnknownRules> {
+    ) -> Result<[Gitignore; 3], UnreadableRules> {
         let mut compiled = [const { None }; 3];
         for ((file, text), compiled) in files.iter().zip(texts).zip(&mut compiled) {
             if let (Some(file), Some(text)) = (file, text) {
-                *compiled = Some(compile(text).map_err(|why| self.unknown_rules(file.key.clone(), why))?);
+                *compiled = Some(compile(text).map_err(|why| self.unreadable_rules(file.key.clone(), why))?);
             }
         }
         Ok(compiled.map(|file| file.unwrap_or_else(Gitignore::empty)))
     }
 
     /// Why a directory is hidden. The log says so once for each file.
-    fn unknown_rules(&self, file: String, why: impl fmt::Display) -> UnknownRules {
+    fn unreadable_rules(&self, file: String, why: impl fmt::Display) -> UnreadableRules {
         if self.is_first_warning(&file) {
             tracing::warn!(
                 path = file,
@@ -191,12 +203,12 @@ impl Tree {
                 "a folder is hidden because its ignore file cannot be read; hint: mend the file, or set `gitignore = false`"
             );
         }
-        UnknownRules { file, why: why.to_string() }
+        UnreadableRules { file, why: why.to_string() }
     }
 }
 
 /// An ignore file that is open.
-struct RulesFile {
+struct IgnoreFile {
     key: String,
     file: File,
     metadata: Metadata,
@@ -212,14 +224,14 @@ fn patterns(content: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// What an ignore file counts in the cache.
 fn weight(text: &[u8]) -> usize {
     let wild = patterns(text).filter(|line| line.iter().any(|byte| b"*?[".contains(byte)));
-    text.len() + wild.map(|line| line.len() * (WILDCARDS - 1)).sum::<usize>()
+    text.len() + wild.map(|line| line.len() * (WILDCARD_WEIGHT - 1)).sum::<usize>()
 }
 
 /// Compiles the content of an ignore file, or says why that is not possible.
 fn compile(content: &[u8]) -> Result<Gitignore, String> {
     let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
-    if patterns(content).nth(PATTERNS).is_some() {
-        return Err(format!("it has more than {PATTERNS} patterns"));
+    if patterns(content).nth(MAX_PATTERNS).is_some() {
+        return Err(format!("it has more than {MAX_PATTERNS} patterns"));
     }
     let mut builder = GitignoreBuilder::new(".");
     for (n, line) in content.split(|byte| *byte == b'\n').enumerate() {
@@ -289,7 +301,7 @@ fn as_glob(line: &str) -> Result<String, String> {
 mod tests {
     use super::super::Options;
     use super::super::root::{Root, is_missing};
-    use super::{PATTERNS, Tree, as_glob, compile, hide_folder};
+    use super::{MAX_PATTERNS, Tree, as_glob, compile, hides_folder};
     use std::path::Path;
     use std::sync::Barrier;
 
@@ -339,8 +351,8 @@ mod tests {
         let root = tree.root().unwrap();
         assert!(tree.is_first_warning("sub/.ignore"));
         for _ in 0..2 {
-            let entered = tree.enter(&root, "sub", "sub".as_ref()).err().unwrap();
-            assert!(hide_folder(&entered) && is_missing(&entered), "{entered:?}");
+            let entered = tree.open_child(&root, "sub", "sub".as_ref()).err().unwrap();
+            assert!(hides_folder(&entered) && is_missing(&entered), "{entered:?}");
             assert!(!tree.is_first_warning("sub/.gitignore"));
         }
     }
@@ -358,18 +370,18 @@ mod tests {
         let (folder, tree) = tree("*.log\n");
         let root = tree.root().unwrap();
         let barrier = Barrier::new(8);
-        let enter = || {
+        let open_child = || {
             barrier.wait();
-            tree.enter_itself(&root, "sub".as_ref()).unwrap()
+            tree.open_child_nofollow(&root, "sub".as_ref()).unwrap()
         };
         let entered: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(enter)).collect();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open_child)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert!(entered.iter().all(|folder| folder.way.shows_like(&entered[0].way)));
+        assert!(entered.iter().all(|folder| folder.logical.has_same_rules_as(&entered[0].logical)));
         std::fs::write(folder.path().join("sub/.gitignore"), "*.txt\n").unwrap();
-        let changed = tree.enter_itself(&root, "sub".as_ref()).unwrap();
-        assert!(!changed.way.shows_like(&entered[0].way));
+        let changed = tree.open_child_nofollow(&root, "sub".as_ref()).unwrap();
+        assert!(!changed.logical.has_same_rules_as(&entered[0].logical));
         assert!(
             tree.shows(&changed, "a.log".as_ref(), false) && !tree.shows(&changed, "a.txt".as_ref(), false)
         );
@@ -379,21 +391,21 @@ mod tests {
     fn a_failure_is_cached_until_the_text_changes() {
         let (folder, tree) = tree("[z-a]\n");
         let root = tree.root().unwrap();
-        let enter = || tree.enter_itself(&root, "sub".as_ref());
+        let open_child = || tree.open_child_nofollow(&root, "sub".as_ref());
         for _ in 0..2 {
-            assert!(hide_folder(&enter().err().unwrap()));
-            let cached = tree.ignored.find("sub/").expect("the failure");
+            assert!(hides_folder(&open_child().err().unwrap()));
+            let cached = tree.compiled_rules.get("sub/").expect("the failure");
             assert!(cached.outcome.is_err());
         }
         std::fs::write(folder.path().join("sub/.gitignore"), "[a-z]\n").unwrap();
-        assert!(enter().is_ok());
+        assert!(open_child().is_ok());
     }
 
     #[test]
     fn too_many_patterns_are_not_compiled() {
-        let comments = "# a comment\n\n".repeat(PATTERNS);
-        assert!(compile(format!("{comments}{}", "a\n".repeat(PATTERNS)).as_bytes()).is_ok());
-        let why = compile("a\n".repeat(PATTERNS + 1).as_bytes()).unwrap_err();
+        let comments = "# a comment\n\n".repeat(MAX_PATTERNS);
+        assert!(compile(format!("{comments}{}", "a\n".repeat(MAX_PATTERNS)).as_bytes()).is_ok());
+        let why = compile("a\n".repeat(MAX_PATTERNS + 1).as_bytes()).unwrap_err();
         assert_eq!(why, "it has more than 4096 patterns");
     }
 
@@ -410,10 +422,10 @@ mod tests {
         let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
         let root = tree.root().unwrap();
         for n in 0..40 {
-            tree.enter_itself(&root, n.to_string().as_ref()).unwrap();
+            tree.open_child_nofollow(&root, n.to_string().as_ref()).unwrap();
         }
-        let cached = (0..40).filter_map(|n| tree.ignored.find(&format!("{n}/")));
+        let cached = (0..40).filter_map(|n| tree.compiled_rules.get(&format!("{n}/")));
         let bytes: usize = cached.map(|rules| rules.weight()).sum();
-        assert!((1..=super::CACHED).contains(&bytes), "{bytes}");
+        assert!((1..=super::MAX_CACHED_TEXT).contains(&bytes), "{bytes}");
     }
 }

@@ -11,76 +11,76 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::name_list::{NameList, Names, UnsortedNames};
-use super::proof::Journal;
+use super::name_list::{NameList, UnsortedNames};
+use super::proof::NameJournal;
 use super::root::is_missing;
-use super::stamp::{Identity, Stamp};
-use super::symlink::{Near, Symlinks};
-use super::{Folder, LONGEST, NAMES, Tree, Way};
+use super::stamp::{FileId, StatStamp};
+use super::symlink::{ParentMemo, Symlinks};
+use super::{MAX_CACHED_NAMES, MAX_KEY_LENGTH, OpenFolder, Tree, TreePath};
 use super::{name, walk};
 
 /// From how many names on a directory has a journal. Smaller ones are read again in less than a millisecond.
-const LARGE: usize = 1024;
+const JOURNAL_THRESHOLD: usize = 1024;
 
 /// How often names are read again of which events say that they are up to date, in case that there are changes
 /// without events: not before this many times as long has passed as reading them takes.
-const REREAD: u32 = 20;
+const REREAD_FACTOR: u32 = 20;
 
 /// The names of one directory, for all who ask for them.
 #[derive(Default)]
-pub(super) struct Listing {
+pub(super) struct DirectoryListing {
     /// How many reads have begun.
     reads: AtomicU64,
     /// Locked by whoever reads.
-    latest: Mutex<Option<Read>>,
+    latest: Mutex<Option<ListingRead>>,
 }
 
 /// What a read of a directory gave.
-struct Read {
-    names: Names,
+struct ListingRead {
+    names: Arc<NameList>,
     /// Which read it was.
     number: u64,
     /// Of the directory before it was read or the names were brought up to date.
-    stamp: Stamp,
+    stamp: StatStamp,
     /// Whether the names are those of the directory for as long as it has this stamp.
     settled: bool,
     /// The ways to the directory, since they decide what is shown.
-    ways: Box<[Way]>,
+    paths: Box<[TreePath]>,
     /// When the names were last known to be right without relying on events.
     verified: Instant,
     /// How long reading took.
     cost: Duration,
     /// The names that changed since, where the system tells.
-    journal: Option<Arc<Journal>>,
+    journal: Option<Arc<NameJournal>>,
 }
 
-impl Read {
+impl ListingRead {
     /// Whether it was the same directory, with the same rules for what is shown in it.
-    fn is_of(&self, folder: &Folder) -> bool {
-        self.stamp.identity == folder.stamp.identity
-            && self.ways.len() == folder.ways().count()
-            && self.ways.iter().zip(folder.ways()).all(|(way, other)| way.shows_like(other))
+    fn matches(&self, folder: &OpenFolder) -> bool {
+        self.stamp.file_id == folder.stamp.file_id
+            && self.paths.len() == folder.paths().count()
+            && self.paths.iter().zip(folder.paths()).all(|(path, other)| path.has_same_rules_as(other))
     }
 }
 
 impl Tree {
     /// The names that are shown in a directory.
-    pub(crate) fn names(&self, folder: &Folder) -> io::Result<Names> {
+    pub(crate) fn names(&self, folder: &OpenFolder) -> io::Result<Arc<NameList>> {
         if let Some(names) = folder.names.get() {
             return Ok(Arc::clone(names));
         }
         let names = self.latest_names(folder)?;
-        if folder.chain.is_some() {
+        if folder.path_evidence.is_some() {
             let _ = folder.names.set(Arc::clone(&names));
         }
         Ok(names)
     }
 
-    fn latest_names(&self, folder: &Folder) -> io::Result<Names> {
-        let listing = self.listings.find_or_keep(&folder.way.key, 1, Arc::default);
+    fn latest_names(&self, folder: &OpenFolder) -> io::Result<Arc<NameList>> {
+        let listing = self.listings.get_or_insert_with(&folder.logical.key, 1, Arc::default);
         let began = listing.reads.load(Ordering::SeqCst);
         let mut latest = listing.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(read) = latest.as_mut().filter(|read| read.is_of(folder)) {
+        if let Some(read) = latest.as_mut().filter(|read| read.matches(folder)) {
             // It began after this was called, so it saw every change from before.
             if read.number > began {
                 return Ok(Arc::clone(&read.names));
@@ -91,31 +91,31 @@ impl Tree {
             }
         }
         // Where this fails, nothing is known.
-        let read = latest.take().filter(|read| read.is_of(folder));
-        let read = match read.map(|read| self.update(read, folder)).transpose()?.flatten() {
+        let read = latest.take().filter(|read| read.matches(folder));
+        let read = match read.map(|read| self.apply_journal(read, folder)).transpose()?.flatten() {
             Some(read) => read,
-            None => self.read(&listing, folder)?,
+            None => self.read_directory(&listing, folder)?,
         };
         let names = Arc::clone(&read.names);
         *latest = Some(read);
         // No single one may take the place of all others.
-        let weight = (names.len() + 1).min(NAMES / 2);
-        self.listings.keep(&folder.way.key, weight, Arc::clone(&listing));
+        let weight = (names.len() + 1).min(MAX_CACHED_NAMES / 2);
+        self.listings.insert(&folder.logical.key, weight, Arc::clone(&listing));
         Ok(names)
     }
 
     /// Brings names up to date with the names that changed; `None` where those are not all known.
-    fn update(&self, mut read: Read, folder: &Folder) -> io::Result<Option<Read>> {
-        if read.verified.elapsed() > self.trusted.max(read.cost * REREAD) {
+    fn apply_journal(&self, mut read: ListingRead, folder: &OpenFolder) -> io::Result<Option<ListingRead>> {
+        if read.verified.elapsed() > self.event_trust.max(read.cost * REREAD_FACTOR) {
             return Ok(None);
         }
         let Some(journal) = &read.journal else { return Ok(None) };
         // In this order: what changes meanwhile leaves another stamp and is in the journal the next time.
         let seen = SystemTime::now();
-        let stamp = Stamp::of(&folder.place.metadata()?);
-        let Some(changed) = self.vigil.drain().then(|| journal.take()).flatten() else { return Ok(None) };
+        let stamp = StatStamp::of(&folder.handle.metadata()?);
+        let Some(changed) = self.prover.drain().then(|| journal.take()).flatten() else { return Ok(None) };
         if !changed.is_empty() {
-            read.names = Arc::new(self.look_again(&read.names, &changed, folder)?);
+            read.names = Arc::new(self.restat(&read.names, &changed, folder)?);
         }
         read.settled = stamp.settled(seen);
         read.stamp = stamp;
@@ -123,55 +123,60 @@ impl Tree {
     }
 
     /// The names of a directory after a look at these.
-    fn look_again(
+    fn restat(
         &self,
         names: &NameList,
         changed: &HashSet<OsString>,
-        folder: &Folder,
+        folder: &OpenFolder,
     ) -> io::Result<NameList> {
         let mut edits = BTreeMap::new();
         for name in changed {
             let Some(segment) = name::to_segment(name) else { continue };
             edits.insert(format!("{segment}/"), false);
             edits.insert(segment, false);
-            let directory = match folder.place.stat(name) {
+            let directory = match folder.handle.stat(name) {
                 Ok(metadata) if metadata.is_dir() || metadata.is_file() => metadata.is_dir(),
                 Ok(_) => continue,
                 Err(cause) if is_missing(&cause) => continue,
                 Err(cause) => return Err(cause),
             };
-            edits.extend(self.key(folder, name, directory).map(|key| (key, true)));
+            edits.extend(self.visible_key(folder, name, directory).map(|key| (key, true)));
         }
         Ok(names.edited(&edits))
     }
 
     /// Reads all names.
-    fn read(&self, listing: &Listing, folder: &Folder) -> io::Result<Read> {
-        let journal = folder.chain.as_ref().and_then(|chain| chain.journal());
+    fn read_directory(&self, listing: &DirectoryListing, folder: &OpenFolder) -> io::Result<ListingRead> {
+        let journal = folder.path_evidence.as_ref().and_then(|path_evidence| path_evidence.journal());
         let number = listing.reads.fetch_add(1, Ordering::SeqCst) + 1;
         let (began, seen) = (Instant::now(), SystemTime::now());
         let (names, links) = self.read_names(folder)?;
         let cost = began.elapsed();
-        tracing::trace!(path = folder.way.key, names = names.len(), ?cost, "read the names in a directory");
-        Ok(Read {
-            journal: journal.filter(|_| names.len() >= LARGE),
+        tracing::trace!(
+            path = folder.logical.key,
+            names = names.len(),
+            ?cost,
+            "read the names in a directory"
+        );
+        Ok(ListingRead {
+            journal: journal.filter(|_| names.len() >= JOURNAL_THRESHOLD),
             names: Arc::new(names),
             number,
             // Where a link leads may change without a trace in the directory that holds the link.
             settled: folder.stamp.settled(seen) && !links,
             stamp: folder.stamp.clone(),
-            ways: folder.ways().cloned().collect(),
+            paths: folder.paths().cloned().collect(),
             verified: began,
             cost,
         })
     }
 
     /// The names, and whether links were followed for them.
-    fn read_names(&self, folder: &Folder) -> io::Result<(NameList, bool)> {
+    fn read_names(&self, folder: &OpenFolder) -> io::Result<(NameList, bool)> {
         let mut names = UnsortedNames::default();
         let mut links = false;
-        let mut near = Near::default();
-        for entry in folder.place.entries()? {
+        let mut memo = ParentMemo::default();
+        for entry in folder.handle.entries()? {
             let entry = entry?;
             let name = entry.file_name();
             let kind = match entry.file_type() {
@@ -186,22 +191,26 @@ impl Tree {
             } else {
                 // A link, or the system did not say.
                 links |= self.symlinks == Symlinks::Follow;
-                let seen = match self.target(folder, &name, &mut near) {
-                    Ok(Some(target)) => target.parent.place.stat(&target.name),
-                    Ok(None) => folder.place.stat(&name),
+                let seen = match self.symlink_target(folder, &name, &mut memo) {
+                    Ok(Some(target)) => target.parent.handle.stat(&target.name),
+                    Ok(None) => folder.handle.stat(&name),
                     Err(cause) => Err(cause),
                 };
                 match seen {
                     Ok(target) if target.is_file() => false,
-                    Ok(target) if target.is_dir() && !folder.trail.contains(&Identity::of(&target)) => true,
+                    Ok(target) if target.is_dir() && !folder.ancestry.contains(&FileId::of(&target)) => true,
                     Ok(_) => continue,
                     Err(cause) => {
-                        walk::pass_over(self, &format!("{}{}", folder.way.key, name.display()), cause)?;
+                        walk::skip_unreadable(
+                            self,
+                            &format!("{}{}", folder.logical.key, name.display()),
+                            cause,
+                        )?;
                         continue;
                     }
                 }
             };
-            if let Some(key) = self.key(folder, &name, directory) {
+            if let Some(key) = self.visible_key(folder, &name, directory) {
                 names.push(&key);
             }
         }
@@ -209,9 +218,9 @@ impl Tree {
     }
 
     /// The name of an entry as it stands in URIs, if it is shown.
-    fn key(&self, folder: &Folder, name: &OsStr, directory: bool) -> Option<String> {
+    fn visible_key(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> Option<String> {
         let mut key = name::to_segment(name)?;
-        if folder.way.key.len() + key.len() >= LONGEST || !self.shows(folder, name, directory) {
+        if folder.logical.key.len() + key.len() >= MAX_KEY_LENGTH || !self.shows(folder, name, directory) {
             return None;
         }
         if directory {
@@ -225,7 +234,7 @@ impl Tree {
 mod tests {
     use super::super::Options;
     use super::super::root::Root;
-    use super::{Arc, Duration, Instant, LARGE, Ordering, Tree};
+    use super::{Arc, Duration, Instant, JOURNAL_THRESHOLD, Ordering, Tree};
     use std::fs;
     use std::path::Path;
     use std::sync::Barrier;
@@ -233,7 +242,7 @@ mod tests {
     fn tree(path: &Path, config: &Options) -> Tree {
         let mut tree = Tree::open(config, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap();
         // However long a test takes.
-        tree.trusted = Duration::from_secs(3600);
+        tree.event_trust = Duration::from_secs(3600);
         tree
     }
 
@@ -247,11 +256,11 @@ mod tests {
 
     /// How often the names of the root were read.
     fn reads(tree: &Tree) -> u64 {
-        tree.listings.find("").map_or(0, |listing| listing.reads.load(Ordering::SeqCst))
+        tree.listings.get("").map_or(0, |listing| listing.reads.load(Ordering::SeqCst))
     }
 
     fn names(tree: &Tree) -> Vec<String> {
-        let names = tree.names(&tree.proven_root().unwrap()).unwrap();
+        let names = tree.names(&tree.watched_root().unwrap()).unwrap();
         names.iter().map(str::to_owned).collect()
     }
 
@@ -295,7 +304,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..MANY {
                 scope.spawn(|| {
-                    let root = tree.proven_root().unwrap();
+                    let root = tree.watched_root().unwrap();
                     together.wait();
                     assert_eq!(tree.names(&root).unwrap().len(), expected);
                 });
@@ -334,10 +343,10 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn changes_are_applied_name_by_name() {
-        let folder = folder(LARGE);
+        let folder = folder(JOURNAL_THRESHOLD);
         let tree = tree(folder.path(), &Options::default());
         let path = |name: &str| folder.path().join(name);
-        let mut expected: Vec<String> = (0..LARGE).map(|n| format!("{n:05}")).collect();
+        let mut expected: Vec<String> = (0..JOURNAL_THRESHOLD).map(|n| format!("{n:05}")).collect();
         assert_eq!(names(&tree), expected);
         let mut check = |what: &str, gone: &[&str], come: &[&str]| {
             expected.retain(|name| !gone.contains(&&**name));
@@ -380,29 +389,29 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn after_too_many_changes_all_names_are_read() {
-        let folder = folder(LARGE);
+        let folder = folder(JOURNAL_THRESHOLD);
         let tree = tree(folder.path(), &Options::default());
-        assert_eq!(names(&tree).len(), LARGE);
+        assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD);
         for n in 0..4_200 {
             fs::write(folder.path().join(format!("new-{n}")), "").unwrap();
         }
-        assert_eq!(names(&tree).len(), LARGE + 4_200);
+        assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD + 4_200);
         assert_eq!(reads(&tree), 2);
         fs::write(folder.path().join("one-more"), "").unwrap();
-        assert_eq!(names(&tree).len(), LARGE + 4_201);
+        assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD + 4_201);
         assert_eq!(reads(&tree), 2);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn names_that_only_events_prove_are_read_again_in_time() {
-        let folder = folder(LARGE);
+        let folder = folder(JOURNAL_THRESHOLD);
         let mut tree = tree(folder.path(), &Options::default());
-        tree.trusted = Duration::ZERO;
+        tree.event_trust = Duration::ZERO;
         let deadline = Instant::now() + Duration::from_secs(60);
         for n in 0.. {
             fs::write(folder.path().join("new"), "").unwrap();
-            assert_eq!(names(&tree).len(), LARGE + 1);
+            assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD + 1);
             fs::remove_file(folder.path().join("new")).unwrap();
             if reads(&tree) > 1 {
                 break;

@@ -27,56 +27,56 @@ use std::time::Duration;
 
 use libris_core::{Result, Uri};
 
-pub(crate) use cache::Cache;
+pub(crate) use cache::LruCache;
 pub(crate) use metadata::Metadata;
-pub(crate) use name_list::{Names, folded};
+pub(crate) use name_list::{NameList, case_folded};
 pub(crate) use options::Options;
 pub use options::Watching;
-pub(crate) use proof::Witness;
-pub(crate) use root::{Place, Root, is_missing};
-pub(crate) use stamp::Stamp;
+pub(crate) use proof::ProofBuilder;
+pub(crate) use root::{DirectoryHandle, Root, is_missing};
+pub(crate) use stamp::StatStamp;
 
-use filter::{Filter, Ignored};
-use ignore_files::{CompiledRules, are_same};
-use listing::Listing;
-use open_folders::Open;
-use proof::{Chain, Entries, Vigil};
-use root::{IGNORES_CASE, missing};
-use stamp::Identity;
-use stamp_table::Details;
-use symlink::{Near, Symlinks};
+use filter::{IgnoreRules, PathFilter};
+use ignore_files::{CompiledRules, is_same_rules};
+use listing::DirectoryListing;
+use open_folders::OpenFolders;
+use proof::{DirectoryEvidence, PathEvidence, Prover};
+use root::{CASE_INSENSITIVE, missing};
+use stamp::FileId;
+use stamp_table::StampTable;
+use symlink::{ParentMemo, Symlinks};
 
 /// How many names of directory entries are kept in memory.
-const NAMES: usize = 1_000_000;
+const MAX_CACHED_NAMES: usize = 1_000_000;
 
 /// Of how many places it is remembered that something was logged of them.
-const WARNED: usize = 10_000;
+const MAX_WARNED: usize = 10_000;
 
 /// How many directories are kept open.
-const OPEN: usize = 128;
+const MAX_OPEN_FOLDERS: usize = 128;
 
 /// How deep directories may be nested. A walk holds all of them open.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// How long the path of a resource may be, which leaves room for a mount and a query.
-const LONGEST: usize = Uri::LIMIT - 1024;
+const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
 
 /// The directories of a folder.
 pub(crate) struct Tree {
     root: Root,
     symlinks: Symlinks,
-    filter: Filter,
+    filter: PathFilter,
     gitignore: bool,
-    listings: Cache<Arc<Listing>>,
+    listings: LruCache<Arc<DirectoryListing>>,
     /// For how long at least names are trusted that are proven by events alone.
-    trusted: Duration,
-    ignored: Cache<Arc<CompiledRules>>,
+    event_trust: Duration,
+    compiled_rules: LruCache<Arc<CompiledRules>>,
     /// Held while ignore files are compiled.
     compiling: Mutex<()>,
-    details: Cache<Arc<Details>>,
+    stamp_tables: LruCache<Arc<StampTable>>,
     /// Directories that are open and proven to be what a path leads to.
-    open: Arc<Open>,
-    pub(crate) vigil: Vigil,
+    open_folders: Arc<OpenFolders>,
+    pub(crate) prover: Prover,
     /// How the watcher detects changes, and how often it polls.
     watching: Watching,
     poll: Duration,
@@ -84,51 +84,51 @@ pub(crate) struct Tree {
 }
 
 /// A directory that is open, with all that is needed to judge what is in it.
-pub(crate) struct Folder {
-    pub(crate) place: Place,
-    pub(crate) way: Way,
+pub(crate) struct OpenFolder {
+    pub(crate) handle: DirectoryHandle,
+    pub(crate) logical: TreePath,
     /// The way without links, where there are some on the other.
-    real: Option<Way>,
-    pub(crate) stamp: Stamp,
+    physical: Option<TreePath>,
+    pub(crate) stamp: StatStamp,
     /// It and those above it.
-    trail: Vec<Identity>,
+    ancestry: Vec<FileId>,
     /// That it is still what its path leads to, where that can be proven.
-    chain: Option<Arc<Chain>>,
+    path_evidence: Option<Arc<PathEvidence>>,
     /// That what is known of it and what is in it is still so, where there is a chain.
-    entries: Option<Entries>,
+    names_evidence: Option<DirectoryEvidence>,
     /// What is in it, once somebody asked. Only a folder with a chain keeps it.
-    names: OnceLock<Names>,
+    names: OnceLock<Arc<NameList>>,
 }
 
 /// A way from the root to a directory.
 #[derive(Clone, Default)]
-pub(crate) struct Way {
+pub(crate) struct TreePath {
     /// The path as in a URI: empty for the root, otherwise with a slash at the end.
     pub(crate) key: String,
     /// The path of names.
     pub(crate) path: PathBuf,
     /// What the ignore files on it say.
-    ignored: Option<Arc<Ignored>>,
+    ignore_rules: Option<Arc<IgnoreRules>>,
 }
 
-impl Way {
+impl TreePath {
     /// Whether the same is shown at its end.
-    fn shows_like(&self, other: &Self) -> bool {
-        self.path == other.path && are_same(self.ignored.as_ref(), other.ignored.as_ref())
+    fn has_same_rules_as(&self, other: &Self) -> bool {
+        self.path == other.path && is_same_rules(self.ignore_rules.as_ref(), other.ignore_rules.as_ref())
     }
 }
 
-impl Folder {
+impl OpenFolder {
     /// The ways to it: what is in it is shown only if it is on both.
-    fn ways(&self) -> impl Iterator<Item = &Way> {
-        [&self.way].into_iter().chain(&self.real)
+    fn paths(&self) -> impl Iterator<Item = &TreePath> {
+        [&self.logical].into_iter().chain(&self.physical)
     }
 }
 
 /// What is at a path.
-pub(crate) enum Found {
-    Folder(Arc<Folder>),
-    File(Arc<Folder>, OsString),
+pub(crate) enum Resolved {
+    Folder(Arc<OpenFolder>),
+    File(Arc<OpenFolder>, OsString),
 }
 
 impl Tree {
@@ -136,19 +136,19 @@ impl Tree {
         Ok(Self {
             root,
             symlinks: Symlinks::of(options.symlinks),
-            filter: Filter::new(options)?,
+            filter: PathFilter::new(options)?,
             gitignore: options.gitignore,
-            listings: Cache::new(NAMES),
-            trusted: proof::LONGEST,
-            ignored: Cache::new(ignore_files::CACHED),
+            listings: LruCache::new(MAX_CACHED_NAMES),
+            event_trust: proof::MAX_AGE,
+            compiled_rules: LruCache::new(ignore_files::MAX_CACHED_TEXT),
             compiling: Mutex::default(),
-            details: Cache::new(NAMES),
-            open: Arc::new(Open::new(OPEN)),
+            stamp_tables: LruCache::new(MAX_CACHED_NAMES),
+            open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
             // Where a link leads may change without a trace in any directory on the way to it.
-            vigil: if options.symlinks || options.watch == Watching::Poll {
-                Vigil::none()
+            prover: if options.symlinks || options.watch == Watching::Poll {
+                Prover::disabled()
             } else {
-                Vigil::new()
+                Prover::new()
             },
             watching: options.watch,
             poll: options.poll,
@@ -157,59 +157,75 @@ impl Tree {
     }
 
     /// The root as it is now.
-    fn root(&self) -> io::Result<Folder> {
-        self.top(self.root.place()?, None)
+    fn root(&self) -> io::Result<OpenFolder> {
+        self.root_folder(self.root.handle()?, None)
     }
 
     /// The root that was opened before.
-    fn top(&self, place: Place, chain: Option<Arc<Chain>>) -> io::Result<Folder> {
-        let entries = chain.as_ref().map(|chain| chain.entries());
-        let (metadata, trail) = self.admit(&place, "", &[])?;
-        let way = Way { ignored: self.ignored(&place, Path::new(""), "", None)?, ..Way::default() };
-        let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real: None, trail, chain, entries, names: OnceLock::new() })
+    fn root_folder(
+        &self,
+        handle: DirectoryHandle,
+        path_evidence: Option<Arc<PathEvidence>>,
+    ) -> io::Result<OpenFolder> {
+        let names_evidence = path_evidence.as_ref().map(|path_evidence| path_evidence.names_evidence());
+        let (metadata, ancestry) = self.check_directory(&handle, "", &[])?;
+        let logical = TreePath {
+            ignore_rules: self.ignore_rules(&handle, Path::new(""), "", None)?,
+            ..TreePath::default()
+        };
+        let stamp = StatStamp::of(&metadata);
+        Ok(OpenFolder {
+            stamp,
+            handle,
+            logical,
+            physical: None,
+            ancestry,
+            path_evidence,
+            names_evidence,
+            names: OnceLock::new(),
+        })
     }
 
     /// Which directory the root is now.
-    fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity::of(&self.root.place()?.metadata()?))
+    fn root_id(&self) -> io::Result<FileId> {
+        Ok(FileId::of(&self.root.handle()?.metadata()?))
     }
 
     /// What is at a path such as `guide/start.md` below the root, written as in a URI.
-    pub(crate) fn find(&self, root: Arc<Folder>, path: &str) -> io::Result<Found> {
+    pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<Resolved> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
             None => (path, false),
         };
         if path.is_empty() {
-            return if slash { Err(missing()) } else { Ok(Found::Folder(root)) };
+            return if slash { Err(missing()) } else { Ok(Resolved::Folder(root)) };
         }
         // Those that are open are found at once, however deep.
-        let kept = root.chain.as_ref().and_then(|_| self.kept_parent(path));
-        let (mut folder, rest) = kept.unwrap_or((root, path));
+        let cached = root.path_evidence.as_ref().and_then(|_| self.cached_parent(path));
+        let (mut folder, rest) = cached.unwrap_or((root, path));
         let mut segments = rest.split('/').peekable();
         while let Some(segment) = segments.next() {
             let (name, directory) = self.entry(&folder, segment)?;
             if directory {
-                folder = self.enter(&folder, segment, &name)?;
+                folder = self.open_child(&folder, segment, &name)?;
             } else if segments.peek().is_none() && !slash {
-                return Ok(Found::File(folder, name));
+                return Ok(Resolved::File(folder, name));
             } else {
                 return Err(missing());
             }
         }
-        Ok(Found::Folder(folder))
+        Ok(Resolved::Folder(folder))
     }
 
     /// What a segment stands for in a directory that shows it, and whether that is a directory.
-    pub(crate) fn entry(&self, folder: &Folder, segment: &str) -> io::Result<(OsString, bool)> {
-        let name = name::of_segment(segment).ok_or_else(missing)?;
-        let metadata = self.at(folder, &name, Place::stat)?;
+    pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
+        let name = name::from_segment(segment).ok_or_else(missing)?;
+        let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
         let directory = metadata.is_dir();
         if !(directory || metadata.is_file())
-            || folder.way.key.len() + segment.len() >= LONGEST
+            || folder.logical.key.len() + segment.len() >= MAX_KEY_LENGTH
             || !self.shows(folder, &name, directory)
-            || !self.is_spelled_so(folder, segment, directory)?
+            || !self.has_exact_name(folder, segment, directory)?
         {
             return Err(missing());
         }
@@ -217,86 +233,117 @@ impl Tree {
     }
 
     /// The directory of this name, whether or not the name is shown.
-    fn enter(&self, folder: &Folder, segment: &str, name: &OsStr) -> io::Result<Arc<Folder>> {
-        if folder.chain.is_some()
-            && let Some(kept) = self.kept(&format!("{}{segment}/", folder.way.key))
+    fn open_child(&self, folder: &OpenFolder, segment: &str, name: &OsStr) -> io::Result<Arc<OpenFolder>> {
+        if folder.path_evidence.is_some()
+            && let Some(cached) = self.cached_folder(&format!("{}{segment}/", folder.logical.key))
         {
-            return Ok(kept);
+            return Ok(cached);
         }
-        let entered = match self.target(folder, name, &mut Near::default())? {
+        let entered = match self.symlink_target(folder, name, &mut ParentMemo::default())? {
             None => {
-                let real = folder.real.as_ref().map(|real| (real, name));
-                self.folder(folder.place.enter(name)?, folder, (segment, name), real)
+                let physical = folder.physical.as_ref().map(|physical| (physical, name));
+                self.open_folder(folder.handle.open_child(name)?, folder, (segment, name), physical)
             }
             Some(target) => {
-                let place = target.parent.place.enter(&target.name)?;
-                self.folder(place, folder, (segment, name), Some((&target.parent.way, &target.name)))
+                let handle = target.parent.handle.open_child(&target.name)?;
+                self.open_folder(
+                    handle,
+                    folder,
+                    (segment, name),
+                    Some((&target.parent.logical, &target.name)),
+                )
             }
         };
-        Ok(self.keep(entered?))
+        Ok(self.cache_folder(entered?))
     }
 
     /// The directory of this name, which must not be a link.
-    fn enter_itself(&self, folder: &Folder, name: &OsStr) -> io::Result<Folder> {
+    fn open_child_nofollow(&self, folder: &OpenFolder, name: &OsStr) -> io::Result<OpenFolder> {
         let segment = name::to_segment(name).ok_or_else(missing)?;
-        self.folder(folder.place.enter(name)?, folder, (&segment, name), None)
+        self.open_folder(folder.handle.open_child(name)?, folder, (&segment, name), None)
     }
 
     /// The directory that is open as `place`, which stands in `above` under a name and, where a
     /// link led to it, really somewhere else.
-    fn folder(
+    fn open_folder(
         &self,
-        place: Place,
-        above: &Folder,
+        handle: DirectoryHandle,
+        above: &OpenFolder,
         (segment, name): (&str, &OsStr),
-        real: Option<(&Way, &OsStr)>,
-    ) -> io::Result<Folder> {
+        physical: Option<(&TreePath, &OsStr)>,
+    ) -> io::Result<OpenFolder> {
         // Before anything is looked at that it is to prove.
-        let chain = above.chain.as_ref().and_then(|chain| self.vigil.go_on(chain, &place));
-        let entries = chain.as_ref().map(|chain| chain.entries());
-        let (metadata, trail) = self.admit(&place, &format!("{}{segment}/", above.way.key), &above.trail)?;
-        let way = self.way(&place, &above.way, segment, name)?;
-        let real = match real {
+        let path_evidence = above
+            .path_evidence
+            .as_ref()
+            .and_then(|path_evidence| self.prover.watch_child(path_evidence, &handle));
+        let names_evidence = path_evidence.as_ref().map(|path_evidence| path_evidence.names_evidence());
+        let (metadata, ancestry) =
+            self.check_directory(&handle, &format!("{}{segment}/", above.logical.key), &above.ancestry)?;
+        let logical = self.tree_path(&handle, &above.logical, segment, name)?;
+        let physical = match physical {
             Some((above, name)) => {
                 let segment = name::to_segment(name).ok_or_else(missing)?;
-                Some(self.way(&place, above, &segment, name)?)
+                Some(self.tree_path(&handle, above, &segment, name)?)
             }
             None => None,
         };
-        let stamp = Stamp::of(&metadata);
-        Ok(Folder { stamp, place, way, real, trail, chain, entries, names: OnceLock::new() })
+        let stamp = StatStamp::of(&metadata);
+        Ok(OpenFolder {
+            stamp,
+            handle,
+            logical,
+            physical,
+            ancestry,
+            path_evidence,
+            names_evidence,
+            names: OnceLock::new(),
+        })
     }
 
-    fn way(&self, place: &Place, above: &Way, segment: &str, name: &OsStr) -> io::Result<Way> {
+    fn tree_path(
+        &self,
+        handle: &DirectoryHandle,
+        above: &TreePath,
+        segment: &str,
+        name: &OsStr,
+    ) -> io::Result<TreePath> {
         let key = format!("{}{segment}/", above.key);
         let path = above.path.join(name);
-        let ignored = self.ignored(place, &path, &key, above.ignored.as_ref())?;
-        Ok(Way { key, path, ignored })
+        let ignore_rules = self.ignore_rules(handle, &path, &key, above.ignore_rules.as_ref())?;
+        Ok(TreePath { key, path, ignore_rules })
     }
 
     /// What is known of a directory that may be gone into, and the trail to it.
-    fn admit(&self, place: &Place, key: &str, above: &[Identity]) -> io::Result<(Metadata, Vec<Identity>)> {
-        place.check()?;
-        let metadata = place.metadata()?;
-        let identity = Identity::of(&metadata);
+    fn check_directory(
+        &self,
+        handle: &DirectoryHandle,
+        key: &str,
+        above: &[FileId],
+    ) -> io::Result<(Metadata, Vec<FileId>)> {
+        handle.check_listable()?;
+        let metadata = handle.metadata()?;
+        let file_id = FileId::of(&metadata);
         // A link may lead to a directory that it is in.
-        if above.contains(&identity) {
+        if above.contains(&file_id) {
             return Err(missing());
         }
-        if above.len() >= DEPTH {
-            self.warn(key, &io::Error::other(format!("directories are nested more than {DEPTH} deep")));
+        if above.len() >= MAX_DEPTH {
+            self.warn(key, &io::Error::other(format!("directories are nested more than {MAX_DEPTH} deep")));
             return Err(missing());
         }
-        Ok((metadata, above.iter().copied().chain([identity]).collect()))
+        Ok((metadata, above.iter().copied().chain([file_id]).collect()))
     }
 
-    fn shows(&self, folder: &Folder, name: &OsStr, directory: bool) -> bool {
-        folder.ways().all(|way| self.filter.shows(&way.path.join(name), directory, way.ignored.as_deref()))
+    fn shows(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> bool {
+        folder
+            .paths()
+            .all(|path| self.filter.shows(&path.path.join(name), directory, path.ignore_rules.as_deref()))
     }
 
     /// Whether an entry has exactly this name, where the file system would also take another for it.
-    fn is_spelled_so(&self, folder: &Folder, segment: &str, directory: bool) -> io::Result<bool> {
-        if !IGNORES_CASE {
+    fn has_exact_name(&self, folder: &OpenFolder, segment: &str, directory: bool) -> io::Result<bool> {
+        if !CASE_INSENSITIVE {
             return Ok(true);
         }
         let key = if directory { format!("{segment}/") } else { segment.to_owned() };
@@ -313,7 +360,7 @@ impl Tree {
     /// Whether nothing was logged of a place yet.
     fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.len() >= WARNED {
+        if warned.len() >= MAX_WARNED {
             warned.clear();
         }
         warned.insert(key.to_owned())
@@ -322,8 +369,8 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::walk::{Pace, Walk};
-    use super::{Arc, DEPTH, Options, Root, Tree};
+    use super::walk::{Blocking, TreeWalk};
+    use super::{Arc, MAX_DEPTH, Options, Root, Tree};
     use std::path::Path;
 
     fn tree(path: &Path) -> Tree {
@@ -334,18 +381,18 @@ mod tests {
     fn what_is_nested_too_deep_is_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = |depth: usize| "d/".repeat(depth);
-        std::fs::create_dir_all(folder.path().join(path(DEPTH + 1))).unwrap();
+        std::fs::create_dir_all(folder.path().join(path(MAX_DEPTH + 1))).unwrap();
         let tree = tree(folder.path());
         for _ in 0..2 {
             let root = tree.root().unwrap();
             let names = tree.names(&root).unwrap();
-            let mut walk = Walk::everything(&tree, Arc::new(root), names, Pace::Patient);
+            let mut walk = TreeWalk::from_start(&tree, Arc::new(root), names, Blocking::Allowed);
             let mut met = 0;
-            while walk.step().unwrap().is_some() {
+            while walk.next_item().unwrap().is_some() {
                 met += 1;
             }
-            assert_eq!(met, DEPTH);
+            assert_eq!(met, MAX_DEPTH);
         }
-        assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(DEPTH)]);
+        assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(MAX_DEPTH)]);
     }
 }

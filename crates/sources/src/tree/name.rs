@@ -11,7 +11,7 @@ pub(crate) fn to_segment(name: &OsStr) -> Option<String> {
 }
 
 /// The file name that a segment of a URI stands for; `None` where it stands for none.
-pub(crate) fn of_segment(segment: &str) -> Option<OsString> {
+pub(crate) fn from_segment(segment: &str) -> Option<OsString> {
     let decoded = Uri::decode_segment(segment)?;
     if decoded.contains(&0) || decoded.contains(&b'/') {
         return None;
@@ -49,20 +49,20 @@ fn from_bytes(bytes: Vec<u8>) -> Option<OsString> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_segment, to_segment};
+    use super::{from_segment, to_segment};
 
     #[test]
     fn names_round_trip() {
         for name in ["a b", "100%", "a#b?c;d:e", "日本", "new\nline", ".hidden", "a.", "~", "*"] {
             let segment = to_segment(name.as_ref()).unwrap();
-            assert_eq!(of_segment(&segment).unwrap(), name, "{segment}");
+            assert_eq!(from_segment(&segment).unwrap(), name, "{segment}");
         }
     }
 
     #[test]
     fn what_leads_elsewhere_is_no_name() {
         for segment in ["", ".", "..", "%2e%2E", "a%2Fb", "%2F", "a%00", "%", "%zz", "..%2f"] {
-            assert_eq!(of_segment(segment), None, "{segment}");
+            assert_eq!(from_segment(segment), None, "{segment}");
         }
     }
 }

@@ -7,10 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use libris_core::Uri;
 
 /// How many names a chunk has at most. Full ones are split in half.
-const CHUNK: usize = 1024;
-
-/// The names in a directory as one caller saw them.
-pub(crate) type Names = Arc<NameList>;
+const CHUNK_SIZE: usize = 1024;
 
 /// Sorted names, as they stand in URIs; those of directories end with a slash.
 ///
@@ -18,23 +15,23 @@ pub(crate) type Names = Arc<NameList>;
 #[derive(Debug, Default)]
 pub(crate) struct NameList {
     /// None of them is empty.
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<NameChunk>>,
     /// How many names come before each chunk.
     starts: Vec<usize>,
     len: usize,
     /// The places of the names, ordered by [`folded`].
-    order: OnceLock<Box<[u32]>>,
+    case_folded_order: OnceLock<Box<[u32]>>,
 }
 
 /// Some sorted names, one after the other.
 #[derive(Debug, Default)]
-struct Chunk {
+struct NameChunk {
     text: Box<str>,
     /// Where each of them ends.
     ends: Box<[u32]>,
 }
 
-impl Chunk {
+impl NameChunk {
     fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in names {
@@ -73,14 +70,14 @@ impl Chunk {
 }
 
 impl NameList {
-    fn from_chunks(chunks: Vec<Arc<Chunk>>) -> Self {
+    fn from_chunks(chunks: Vec<Arc<NameChunk>>) -> Self {
         let mut len = 0;
         let mut starts = Vec::with_capacity(chunks.len());
         for chunk in &chunks {
             starts.push(len);
             len += chunk.len();
         }
-        Self { chunks, starts, len, order: OnceLock::new() }
+        Self { chunks, starts, len, case_folded_order: OnceLock::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -105,7 +102,7 @@ impl NameList {
 
     /// How many names come first for which something is true, if it is true of no name after those.
     pub(crate) fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
-        let begins_before = |chunk: &Arc<Chunk>| chunk.get(0).is_some_and(&is_before);
+        let begins_before = |chunk: &Arc<NameChunk>| chunk.get(0).is_some_and(&is_before);
         match self.chunks.partition_point(begins_before).checked_sub(1) {
             Some(chunk) => self.starts[chunk] + self.chunks[chunk].partition_point(is_before),
             None => 0,
@@ -127,41 +124,42 @@ impl NameList {
             let after = chunks.partition_point(|chunk| chunk.get(0).is_some_and(|first| first <= &**name));
             let at = after.saturating_sub(1);
             let Some(chunk) = chunks.get(at) else {
-                chunks.extend(there.then(|| Arc::new(Chunk::new([&**name]))));
+                chunks.extend(there.then(|| Arc::new(NameChunk::new([&**name]))));
                 continue;
             };
-            let place = chunk.partition_point(|other| other < &**name);
-            let was_there = chunk.get(place) == Some(name);
+            let position = chunk.partition_point(|other| other < &**name);
+            let was_there = chunk.get(position) == Some(name);
             if was_there == there {
                 continue;
             }
-            let before = chunk.iter().take(place);
-            let after = chunk.iter().skip(place + usize::from(was_there));
+            let before = chunk.iter().take(position);
+            let after = chunk.iter().skip(position + usize::from(was_there));
             let names: Vec<_> = before.chain(there.then_some(&**name)).chain(after).collect();
-            let size = if names.len() > CHUNK { names.len().div_ceil(2) } else { CHUNK };
+            let size = if names.len() > CHUNK_SIZE { names.len().div_ceil(2) } else { CHUNK_SIZE };
             let edited: Vec<_> =
-                names.chunks(size).map(|names| Arc::new(Chunk::new(names.iter().copied()))).collect();
+                names.chunks(size).map(|names| Arc::new(NameChunk::new(names.iter().copied()))).collect();
             chunks.splice(at..=at, edited);
         }
         Self::from_chunks(chunks)
     }
 
     /// The places of the names, ordered by [`folded`]. Whoever asks while it is made waits for it.
-    pub(crate) fn order(&self) -> &[u32] {
-        self.order.get_or_init(|| {
+    pub(crate) fn case_folded_order(&self) -> &[u32] {
+        self.case_folded_order.get_or_init(|| {
             /// Of the lists of all directories, one is ordered at a time: the folded names of a large one
             /// take several times as much memory as the list itself.
             static ORDERING: Mutex<()> = Mutex::new(());
             let _ordering = ORDERING.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut places: Vec<u32> = (0..u32::try_from(self.len).unwrap_or(u32::MAX)).collect();
-            places.sort_by_cached_key(|&place| folded(self.get(place as usize).unwrap_or_default()));
-            places.into()
+            let mut positions: Vec<u32> = (0..u32::try_from(self.len).unwrap_or(u32::MAX)).collect();
+            positions
+                .sort_by_cached_key(|&position| case_folded(self.get(position as usize).unwrap_or_default()));
+            positions.into()
         })
     }
 }
 
 /// A name from a listing as it is compared with what somebody types.
-pub(crate) fn folded(key: &str) -> String {
+pub(crate) fn case_folded(key: &str) -> String {
     let name = Uri::decode_segment(key).unwrap_or_default();
     String::from_utf8_lossy(&name).to_lowercase()
 }
@@ -185,7 +183,8 @@ impl UnsortedNames {
         let name = |&(start, end): &(usize, usize)| &self.text[start..end];
         self.spans.sort_unstable_by(|one, other| name(one).cmp(name(other)));
         // Half full, so that there is room for more.
-        let chunks = self.spans.chunks(CHUNK / 2).map(|spans| Arc::new(Chunk::new(spans.iter().map(name))));
+        let chunks =
+            self.spans.chunks(CHUNK_SIZE / 2).map(|spans| Arc::new(NameChunk::new(spans.iter().map(name))));
         NameList::from_chunks(chunks.collect())
     }
 }
@@ -264,7 +263,8 @@ mod tests {
     #[test]
     fn the_order_ignores_case() {
         let names = list(["b", "A", "c", "B%20", "a/"]);
-        let ordered: Vec<_> = names.order().iter().filter_map(|at| names.get(*at as usize)).collect();
+        let ordered: Vec<_> =
+            names.case_folded_order().iter().filter_map(|at| names.get(*at as usize)).collect();
         assert_eq!(ordered, ["A", "a/", "b", "B%20", "c"]);
     }
 }

@@ -7,43 +7,44 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::cache::Cache;
-use super::name_list::Names;
-use super::proof::{Entries, LONGEST};
-use super::stamp::{Identity, Stamp};
-use super::stamp_table::Details;
-use super::{Folder, NAMES, Tree};
+use super::cache::LruCache;
+use super::name_list::NameList;
+use super::proof::{DirectoryEvidence, MAX_AGE};
+use super::stamp::{FileId, StatStamp};
+use super::stamp_table::StampTable;
+use super::{MAX_CACHED_NAMES, OpenFolder, Tree};
 
 /// Directories that are open.
-pub(super) struct Open {
-    folders: Cache<Arc<Folder>>,
+pub(super) struct OpenFolders {
+    folders: LruCache<Arc<OpenFolder>>,
     /// Whether somebody sees to it that they are closed.
-    watched: AtomicBool,
+    closing: AtomicBool,
 }
 
-impl Open {
+impl OpenFolders {
     pub(super) fn new(most: usize) -> Self {
-        Self { folders: Cache::new(most), watched: AtomicBool::new(false) }
+        Self { folders: LruCache::new(most), closing: AtomicBool::new(false) }
     }
 
     /// Closes directories once they are no longer trusted: an open one keeps its file system from being
     /// unmounted, whether or not anybody asks for it again.
-    fn close_in_time(self: &Arc<Self>) {
-        if self.watched.swap(true, Ordering::SeqCst) {
+    fn start_closing(self: &Arc<Self>) {
+        if self.closing.swap(true, Ordering::SeqCst) {
             return;
         }
         let open = Arc::downgrade(self);
         let closing = move || {
             loop {
-                std::thread::sleep(LONGEST);
+                std::thread::sleep(MAX_AGE);
                 let Some(open) = open.upgrade() else { return };
-                let recent = |folder: &Arc<Folder>| folder.chain.as_ref().is_some_and(|it| it.is_recent());
+                let recent =
+                    |folder: &Arc<OpenFolder>| folder.path_evidence.as_ref().is_some_and(|it| it.is_recent());
                 if open.folders.retain(recent) {
                     continue;
                 }
-                open.watched.store(false, Ordering::SeqCst);
+                open.closing.store(false, Ordering::SeqCst);
                 // One may have come just before that.
-                if !open.folders.retain(recent) || open.watched.swap(true, Ordering::SeqCst) {
+                if !open.folders.retain(recent) || open.closing.swap(true, Ordering::SeqCst) {
                     return;
                 }
             }
@@ -51,84 +52,89 @@ impl Open {
         let started = std::thread::Builder::new().name("libris-close".into()).spawn(closing);
         if let Err(cause) = started {
             tracing::debug!(%cause, "directories stay open until they are asked for again");
-            self.watched.store(false, Ordering::SeqCst);
+            self.closing.store(false, Ordering::SeqCst);
         }
     }
 }
 
 impl Tree {
     /// The root as it is now, for an answer that is to be proven.
-    pub(crate) fn proven_root(&self) -> io::Result<Arc<Folder>> {
-        if let Some(root) = self.kept("") {
+    pub(crate) fn watched_root(&self) -> io::Result<Arc<OpenFolder>> {
+        if let Some(root) = self.cached_folder("") {
             return Ok(root);
         }
-        let place = self.root.place()?;
-        let identity = Identity::of(&place.metadata()?);
-        let chain = self.vigil.begin(self.root.path(), &place, identity);
+        let handle = self.root.handle()?;
+        let file_id = FileId::of(&handle.metadata()?);
+        let path_evidence = self.prover.watch_root(self.root.path(), &handle, file_id);
         // It was found before it was watched.
-        let found = self.root.place()?;
-        let chain = chain.filter(|_| found.is(&place));
-        Ok(self.keep(self.top(found, chain)?))
+        let found = self.root.handle()?;
+        let path_evidence = path_evidence.filter(|_| found.is_same_handle(&handle));
+        Ok(self.cache_folder(self.root_folder(found, path_evidence)?))
     }
 
     /// The directory of a key, if it is open and still what its path leads to.
-    pub(crate) fn kept(&self, key: &str) -> Option<Arc<Folder>> {
-        let folder = self.open.folders.find(key)?;
-        let chain = folder.chain.as_ref().filter(|chain| self.vigil.holds(chain));
-        let Some(chain) = chain else {
-            self.open.folders.forget(key);
+    pub(crate) fn cached_folder(&self, key: &str) -> Option<Arc<OpenFolder>> {
+        let folder = self.open_folders.folders.get(key)?;
+        let path_evidence =
+            folder.path_evidence.as_ref().filter(|path_evidence| self.prover.holds(path_evidence));
+        let Some(path_evidence) = path_evidence else {
+            self.open_folders.folders.remove(key);
             return None;
         };
-        if folder.entries.as_ref().is_some_and(Entries::are_so) {
+        if folder.names_evidence.as_ref().is_some_and(DirectoryEvidence::holds) {
             return Some(folder);
         }
-        let entries = Some(chain.entries());
-        let stamp = Stamp::of(&folder.place.metadata().ok()?);
-        Some(self.keep(Folder {
-            place: folder.place.clone(),
-            way: folder.way.clone(),
-            real: None,
+        let names_evidence = Some(path_evidence.names_evidence());
+        let stamp = StatStamp::of(&folder.handle.metadata().ok()?);
+        Some(self.cache_folder(OpenFolder {
+            handle: folder.handle.clone(),
+            logical: folder.logical.clone(),
+            physical: None,
             stamp,
-            trail: folder.trail.clone(),
-            chain: folder.chain.clone(),
-            entries,
+            ancestry: folder.ancestry.clone(),
+            path_evidence: folder.path_evidence.clone(),
+            names_evidence,
             names: OnceLock::new(),
         }))
     }
 
     /// The directory that a path is in and the last segment of the path, if the directory is open and still
     /// what its own path leads to.
-    pub(crate) fn kept_parent<'p>(&self, path: &'p str) -> Option<(Arc<Folder>, &'p str)> {
+    pub(crate) fn cached_parent<'p>(&self, path: &'p str) -> Option<(Arc<OpenFolder>, &'p str)> {
         let (parent, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
-        Some((self.kept(parent)?, name))
+        Some((self.cached_folder(parent)?, name))
     }
 
     /// Keeps a directory open if it can be proven that it is still what its path leads to.
-    pub(super) fn keep(&self, folder: Folder) -> Arc<Folder> {
+    pub(super) fn cache_folder(&self, folder: OpenFolder) -> Arc<OpenFolder> {
         let folder = Arc::new(folder);
-        if folder.chain.is_some() {
-            self.open.folders.keep(&folder.way.key, 1, Arc::clone(&folder));
-            self.open.close_in_time();
+        if folder.path_evidence.is_some() {
+            self.open_folders.folders.insert(&folder.logical.key, 1, Arc::clone(&folder));
+            self.open_folders.start_closing();
         }
         folder
     }
 
     /// The names that are shown in a directory, if they are at hand.
-    pub(crate) fn names_at_hand(folder: &Folder) -> Option<Names> {
+    pub(crate) fn cached_names(folder: &OpenFolder) -> Option<Arc<NameList>> {
         folder.names.get().cloned()
     }
 
     /// What is known of the files of these names in a directory, where that can be proven.
-    pub(super) fn details(&self, folder: &Folder, names: &Names) -> Option<Arc<Details>> {
-        let chain = folder.chain.as_ref()?;
-        if let Some(kept) = self.details.find(&folder.way.key)
-            && self.vigil.holds(chain)
-            && kept.are_so(names)
+    pub(super) fn stamp_table(&self, folder: &OpenFolder, names: &Arc<NameList>) -> Option<Arc<StampTable>> {
+        let path_evidence = folder.path_evidence.as_ref()?;
+        if let Some(cached) = self.stamp_tables.get(&folder.logical.key)
+            && self.prover.holds(path_evidence)
+            && cached.holds_for(names)
         {
-            return Some(kept);
+            return Some(cached);
         }
-        let details = Details::new(chain, names);
-        self.details.keep(&folder.way.key, (names.len() + 1).min(NAMES / 2), Arc::clone(&details));
-        Some(details)
+        let table = StampTable::new(path_evidence, names);
+        self.stamp_tables.insert(
+            &folder.logical.key,
+            (names.len() + 1).min(MAX_CACHED_NAMES / 2),
+            Arc::clone(&table),
+        );
+        Some(table)
     }
 }

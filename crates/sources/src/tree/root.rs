@@ -15,10 +15,10 @@ use cap_std::fs::{Dir, File, OpenOptions};
 
 use super::metadata::{self, Metadata};
 use super::root_path::RootPath;
-use super::stamp::Stamp;
+use super::stamp::StatStamp;
 
 /// Whether file systems of this platform are wont to take a name for another that differs in case.
-pub(super) const IGNORES_CASE: bool = cfg!(any(windows, target_vendor = "apple"));
+pub(super) const CASE_INSENSITIVE: bool = cfg!(any(windows, target_vendor = "apple"));
 
 /// The folder that is served.
 pub(crate) struct Root {
@@ -28,13 +28,13 @@ pub(crate) struct Root {
 
 /// A directory below the root that is open. Nothing in it is followed where it is a link.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct DirectoryHandle {
     root: Arc<Dir>,
     dir: Arc<Dir>,
 }
 
 /// What has the name of a file of the source's own concern.
-pub(super) enum OwnFile {
+pub(super) enum ControlFile {
     Missing,
     Regular(File, Metadata),
     /// A directory, a link, a pipe or the like.
@@ -42,23 +42,23 @@ pub(super) enum OwnFile {
 }
 
 /// A file that was found by its path from the root, of which only the stamp is asked again.
-pub(crate) struct Spot {
+pub(crate) struct PathFromRoot {
     root: Arc<Dir>,
     path: PathBuf,
 }
 
-impl Spot {
+impl PathFromRoot {
     /// The stamp of what is there now. Links before the last name are followed, so none may be on the way.
     #[cfg(target_os = "linux")]
-    pub(super) fn stamp(&self) -> io::Result<Stamp> {
+    pub(super) fn stamp(&self) -> io::Result<StatStamp> {
         use rustix::fs::{AtFlags, statat};
-        Ok(Stamp::of_stat(&statat(&*self.root, &self.path, AtFlags::SYMLINK_NOFOLLOW)?))
+        Ok(StatStamp::of_stat(&statat(&*self.root, &self.path, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     /// The stamp of what is there now.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn stamp(&self) -> io::Result<Stamp> {
-        Ok(Stamp::of(&self.root.symlink_metadata(&self.path)?))
+    pub(super) fn stamp(&self) -> io::Result<StatStamp> {
+        Ok(StatStamp::of(&self.root.symlink_metadata(&self.path)?))
     }
 }
 
@@ -69,17 +69,17 @@ impl Root {
 
     /// Opens the folder at an absolute path.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let (path, dir) = RootPath::open_first(path)?;
+        let (path, dir) = RootPath::open(path)?;
         Ok(Self { path, dir: Mutex::new(Arc::new(dir)) })
     }
 
-    pub(crate) fn place(&self) -> io::Result<Place> {
+    pub(crate) fn handle(&self) -> io::Result<DirectoryHandle> {
         let mut dir = self.dir.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder that was deleted and made anew, as build output is, is another one to the system.
         if !self.is_at_path(&dir)? {
-            *dir = Arc::new(self.path.open_again()?);
+            *dir = Arc::new(self.path.reopen()?);
         }
-        Ok(Place { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
+        Ok(DirectoryHandle { root: Arc::clone(&dir), dir: Arc::clone(&dir) })
     }
 
     /// Whether the directory that is open is still the one at the path. Links are followed here, which can
@@ -102,31 +102,31 @@ impl Root {
     }
 }
 
-impl Place {
+impl DirectoryHandle {
     /// The root that this directory is below.
     pub(super) fn root(&self) -> Self {
         Self { root: Arc::clone(&self.root), dir: Arc::clone(&self.root) }
     }
 
     /// The directory of this name. The name must be a single one.
-    pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
+    pub(super) fn open_child(&self, name: &OsStr) -> io::Result<Self> {
         let dir = self.dir.open_dir_nofollow(name)?;
         Ok(Self { root: Arc::clone(&self.root), dir: Arc::new(dir) })
     }
 
     /// Where a path from the root leads when all links on it are followed, again from the root. What is
     /// there by then must be opened without following any more.
-    pub(super) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+    pub(super) fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.root.canonicalize(path)
     }
 
     /// The file of this path from the root.
-    pub(crate) fn spot(&self, path: PathBuf) -> Spot {
-        Spot { root: Arc::clone(&self.root), path }
+    pub(crate) fn path_from_root(&self, path: PathBuf) -> PathFromRoot {
+        PathFromRoot { root: Arc::clone(&self.root), path }
     }
 
     /// Whether two are the same directory because they were opened as one.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_same_handle(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.dir, &other.dir)
     }
 
@@ -146,8 +146,8 @@ impl Place {
     }
 
     /// Fails where the regular file of this name could not be opened for want of a right.
-    pub(super) fn check_file(&self, name: &OsStr, metadata: &Metadata) -> io::Result<()> {
-        if is_for_all(metadata) || may(&self.dir, name, Right::Read) {
+    pub(super) fn check_readable(&self, name: &OsStr, metadata: &Metadata) -> io::Result<()> {
+        if is_world_readable(metadata) || has_permission(&self.dir, name, Permission::Read) {
             Ok(())
         } else {
             self.open(name).map(drop)
@@ -155,9 +155,9 @@ impl Place {
     }
 
     /// Fails where this directory could not be listed, or not entered, for want of a right.
-    pub(super) fn check(&self) -> io::Result<()> {
+    pub(super) fn check_listable(&self) -> io::Result<()> {
         let itself = OsStr::new(".");
-        if may(&self.dir, itself, Right::ReadAndEnter) {
+        if has_permission(&self.dir, itself, Permission::ReadAndEnter) {
             return Ok(());
         }
         self.dir.entries()?;
@@ -165,30 +165,30 @@ impl Place {
     }
 
     /// Opens a file of the source's own concern, below this directory; links are not followed.
-    pub(super) fn open_own(&self, path: &[&str]) -> io::Result<OwnFile> {
-        let Some((name, folders)) = path.split_last() else { return Ok(OwnFile::Missing) };
-        let dir = match self.enter_own(folders) {
-            Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
+    pub(super) fn open_control_file(&self, path: &[&str]) -> io::Result<ControlFile> {
+        let Some((name, folders)) = path.split_last() else { return Ok(ControlFile::Missing) };
+        let dir = match self.open_control_directory(folders) {
+            Err(cause) if is_missing(&cause) => return Ok(ControlFile::Missing),
             dir => dir?,
         };
         match metadata::of_entry(&dir, name.as_ref()) {
             Ok(metadata) if metadata.is_file() => {}
-            Ok(_) => return Ok(OwnFile::Other),
-            Err(cause) if is_missing(&cause) => return Ok(OwnFile::Missing),
+            Ok(_) => return Ok(ControlFile::Other),
+            Err(cause) if is_missing(&cause) => return Ok(ControlFile::Missing),
             Err(cause) => return Err(cause),
         }
         match open_regular(&dir, name.as_ref()) {
-            Ok(Some((file, metadata))) => Ok(OwnFile::Regular(file, metadata)),
-            Ok(None) => Ok(OwnFile::Other),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(OwnFile::Missing),
+            Ok(Some((file, metadata))) => Ok(ControlFile::Regular(file, metadata)),
+            Ok(None) => Ok(ControlFile::Other),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(ControlFile::Missing),
             // Something else has taken its place.
-            Err(cause) if is_missing(&cause) => Ok(OwnFile::Other),
+            Err(cause) if is_missing(&cause) => Ok(ControlFile::Other),
             Err(cause) => Err(cause),
         }
     }
 
     /// Opens a directory of the source's own concern, below this one; links are not followed.
-    pub(super) fn enter_own(&self, path: &[&str]) -> io::Result<Arc<Dir>> {
+    pub(super) fn open_control_directory(&self, path: &[&str]) -> io::Result<Arc<Dir>> {
         let mut dir = Arc::clone(&self.dir);
         for folder in path {
             dir = Arc::new(dir.open_dir_nofollow(folder)?);
@@ -197,8 +197,8 @@ impl Place {
     }
 
     /// Whether an entry has exactly this name, where the file system would also take another for it.
-    pub(super) fn spells(&self, name: &OsStr) -> io::Result<bool> {
-        if !IGNORES_CASE {
+    pub(super) fn has_exact_name(&self, name: &OsStr) -> io::Result<bool> {
+        if !CASE_INSENSITIVE {
             return Ok(true);
         }
         for entry in self.entries()? {
@@ -216,7 +216,7 @@ impl Place {
 }
 
 #[cfg(target_os = "linux")]
-impl std::os::fd::AsFd for Place {
+impl std::os::fd::AsFd for DirectoryHandle {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.dir.as_fd()
     }
@@ -224,38 +224,38 @@ impl std::os::fd::AsFd for Place {
 
 /// What a right is asked for.
 #[derive(Clone, Copy)]
-enum Right {
+enum Permission {
     Read,
     ReadAndEnter,
 }
 
 /// Whether everybody may read a file, as most may.
 #[cfg(unix)]
-fn is_for_all(metadata: &Metadata) -> bool {
+fn is_world_readable(metadata: &Metadata) -> bool {
     #[cfg(not(target_os = "linux"))]
     use cap_std::fs::MetadataExt;
     metadata.mode() & 0o444 == 0o444
 }
 
 #[cfg(not(unix))]
-fn is_for_all(_metadata: &Metadata) -> bool {
+fn is_world_readable(_metadata: &Metadata) -> bool {
     false
 }
 
 /// Whether the system says that we have a right. Where it says no, it may have forgotten what we are
 /// capable of beyond the rights of our user: trying is the only way to know.
 #[cfg(unix)]
-fn may(dir: &Dir, name: &OsStr, right: Right) -> bool {
+fn has_permission(dir: &Dir, name: &OsStr, permission: Permission) -> bool {
     use rustix::fs::{Access, AtFlags, accessat};
-    let access = match right {
-        Right::Read => Access::READ_OK,
-        Right::ReadAndEnter => Access::READ_OK | Access::EXEC_OK,
+    let access = match permission {
+        Permission::Read => Access::READ_OK,
+        Permission::ReadAndEnter => Access::READ_OK | Access::EXEC_OK,
     };
     accessat(dir, name, access, AtFlags::empty()).is_ok()
 }
 
 #[cfg(not(unix))]
-fn may(_dir: &Dir, _name: &OsStr, _right: Right) -> bool {
+fn has_permission(_dir: &Dir, _name: &OsStr, _right: Permission) -> bool {
     false
 }
 

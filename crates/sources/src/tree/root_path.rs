@@ -19,14 +19,14 @@ pub(super) struct RootPath {
 }
 
 /// Whether the parts of a path may be links.
-enum Links<'a> {
+enum ComponentSymlinks<'a> {
     /// They may. Tells for each whether it is one.
-    Learn(&'a mut Vec<bool>),
+    Record(&'a mut Vec<bool>),
     /// Only those that were.
-    Known(&'a [bool]),
+    Recorded(&'a [bool]),
 }
 
-impl Links<'_> {
+impl ComponentSymlinks<'_> {
     /// Opens a part: `nofollow` fails with `ENOTDIR` or `ELOOP` where it is a link, `follow` does not.
     #[cfg(unix)]
     fn open<T>(
@@ -37,14 +37,16 @@ impl Links<'_> {
     ) -> io::Result<T> {
         use rustix::io::Errno;
         let (opened, link) = match self {
-            Links::Known(links) if links.get(part).is_some_and(|link| *link) => (follow()?, true),
-            Links::Known(_) => (nofollow()?, false),
-            Links::Learn(_) => match nofollow() {
+            ComponentSymlinks::Recorded(links) if links.get(part).is_some_and(|link| *link) => {
+                (follow()?, true)
+            }
+            ComponentSymlinks::Recorded(_) => (nofollow()?, false),
+            ComponentSymlinks::Record(_) => match nofollow() {
                 Err(Errno::NOTDIR | Errno::LOOP) => (follow()?, true),
                 opened => (opened?, false),
             },
         };
-        if let Links::Learn(links) = self {
+        if let ComponentSymlinks::Record(links) = self {
             links.push(link);
         }
         Ok(opened)
@@ -53,15 +55,15 @@ impl Links<'_> {
 
 impl RootPath {
     /// Opens the directory at a path that must be absolute, following all links on it.
-    pub(super) fn open_first(path: &Path) -> io::Result<(Self, Dir)> {
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Dir)> {
         let mut links = Vec::new();
-        let dir = open(path, Links::Learn(&mut links))?;
+        let dir = open_components(path, ComponentSymlinks::Record(&mut links))?;
         Ok((Self { path: path.to_owned(), links }, dir))
     }
 
     /// Opens the directory that is at the path now. Fails where a part has become a link since the first time.
-    pub(super) fn open_again(&self) -> io::Result<Dir> {
-        open(&self.path, Links::Known(&self.links))
+    pub(super) fn reopen(&self) -> io::Result<Dir> {
+        open_components(&self.path, ComponentSymlinks::Recorded(&self.links))
     }
 
     pub(super) fn as_path(&self) -> &Path {
@@ -71,7 +73,7 @@ impl RootPath {
 
 /// Opens part by part, each relative to the one before.
 #[cfg(target_os = "linux")]
-fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
+fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     use std::path::Component;
 
@@ -92,7 +94,7 @@ fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
 
 /// Opens in one call that does not follow the last part.
 #[cfg(all(unix, not(target_os = "linux")))]
-fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
+fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags};
 
     // Without the slash at the end, at which the system would follow a link by itself.
@@ -105,14 +107,14 @@ fn open(path: &Path, mut links: Links<'_>) -> io::Result<Dir> {
 
 /// Looks before and after, since here the system has no call that does both.
 #[cfg(not(unix))]
-fn open(path: &Path, links: Links<'_>) -> io::Result<Dir> {
+fn open_components(path: &Path, links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     let is_link = || std::fs::symlink_metadata(path).map(|metadata| metadata.is_symlink());
     let refused = match links {
-        Links::Learn(links) => {
+        ComponentSymlinks::Record(links) => {
             links.push(is_link()?);
             false
         }
-        Links::Known(links) => links == [false],
+        ComponentSymlinks::Recorded(links) => links == [false],
     };
     let missing = || Err(super::root::missing());
     if refused && is_link()? {
@@ -141,20 +143,20 @@ mod tests {
             dir.entries().unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
         };
         symlink("one/docs", &link).unwrap();
-        let (linked, dir) = RootPath::open_first(&link).unwrap();
+        let (linked, dir) = RootPath::open(&link).unwrap();
         assert_eq!(names(dir), ["one"]);
         // With a slash at the end, too.
-        let (plain, dir) = RootPath::open_first(&docs.join("")).unwrap();
+        let (plain, dir) = RootPath::open(&docs.join("")).unwrap();
         assert_eq!(names(dir), ["one"]);
         fs::remove_file(&link).unwrap();
         symlink("two/docs", &link).unwrap();
-        assert_eq!(names(linked.open_again().unwrap()), ["two"]);
+        assert_eq!(names(linked.reopen().unwrap()), ["two"]);
         fs::rename(&docs, folder.join("moved")).unwrap();
-        assert_eq!(plain.open_again().err().unwrap().kind(), std::io::ErrorKind::NotFound);
+        assert_eq!(plain.reopen().err().unwrap().kind(), std::io::ErrorKind::NotFound);
         symlink(folder.join("two/docs"), &docs).unwrap();
-        assert!(plain.open_again().is_err());
+        assert!(plain.reopen().is_err());
         fs::remove_file(&docs).unwrap();
         fs::rename(folder.join("two/docs"), &docs).unwrap();
-        assert_eq!(names(plain.open_again().unwrap()), ["two"]);
+        assert_eq!(names(plain.reopen().unwrap()), ["two"]);
     }
 }

@@ -13,8 +13,8 @@ const FINE_TICK: Duration = Duration::from_millis(50);
 
 /// What changes when a file or the entries of a directory change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(super) identity: Identity,
+pub(crate) struct StatStamp {
+    pub(super) file_id: FileId,
     pub(crate) size: u64,
     pub(crate) modified: Option<SystemTime>,
     changed: Option<SystemTime>,
@@ -22,12 +22,12 @@ pub(crate) struct Stamp {
 
 /// What no two files or directories share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileId {
     pub(super) device: u64,
     node: u64,
 }
 
-impl Identity {
+impl FileId {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         #[cfg(not(target_os = "linux"))]
         use cap_fs_ext::MetadataExt;
@@ -48,7 +48,7 @@ impl Identity {
     }
 }
 
-impl Stamp {
+impl StatStamp {
     #[cfg(target_os = "linux")]
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self::of_stat(metadata.stat())
@@ -57,7 +57,7 @@ impl Stamp {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
-            identity: Identity::of(metadata),
+            file_id: FileId::of(metadata),
             size: metadata.len(),
             modified: metadata.modified().ok().map(|time| time.into_std()),
             changed: changed(metadata),
@@ -67,7 +67,7 @@ impl Stamp {
     #[cfg(target_os = "linux")]
     pub(super) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         Self {
-            identity: Identity { device: stat.st_dev, node: stat.st_ino },
+            file_id: FileId { device: stat.st_dev, node: stat.st_ino },
             size: u64::try_from(stat.st_size).unwrap_or_default(),
             modified: time(stat.st_mtime, stat.st_mtime_nsec),
             changed: time(stat.st_ctime, stat.st_ctime_nsec),

@@ -3,45 +3,50 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use super::name_list::Names;
-use super::proof::{Chain, Entries, LONGEST};
-use super::stamp::Stamp;
+use super::name_list::NameList;
+use super::proof::{DirectoryEvidence, MAX_AGE, PathEvidence};
+use super::stamp::StatStamp;
 
 /// Of how many files at a time there is room for the stamps, once one of them is set.
-const BLOCK: usize = 128;
+const BLOCK_SIZE: usize = 128;
 
-type Block = Box<[OnceLock<Stamp>]>;
+type StampBlock = Box<[OnceLock<StatStamp>]>;
 
 /// The stamps of the files in a directory, in the order of their names, as far as they were looked at.
-pub(super) struct Details {
+pub(super) struct StampTable {
     /// That none of them has changed since the first was looked at.
-    files: Entries,
+    files: DirectoryEvidence,
     began: Instant,
-    names: Names,
-    blocks: Box<[OnceLock<Block>]>,
+    names: Arc<NameList>,
+    blocks: Box<[OnceLock<StampBlock>]>,
 }
 
-impl Details {
+impl StampTable {
     /// Nothing is known yet of the files of these names in the directory of this chain.
-    pub(super) fn new(chain: &Chain, names: &Names) -> Arc<Self> {
-        let blocks = empty(names.len().div_ceil(BLOCK));
-        Arc::new(Self { files: chain.files(), began: Instant::now(), names: Arc::clone(names), blocks })
+    pub(super) fn new(path_evidence: &PathEvidence, names: &Arc<NameList>) -> Arc<Self> {
+        let blocks = empty(names.len().div_ceil(BLOCK_SIZE));
+        Arc::new(Self {
+            files: path_evidence.files_evidence(),
+            began: Instant::now(),
+            names: Arc::clone(names),
+            blocks,
+        })
     }
 
     /// Whether what is known is still so, and of these names. True only of a directory whose chain holds.
-    pub(super) fn are_so(&self, names: &Names) -> bool {
-        Arc::ptr_eq(&self.names, names) && self.files.are_so() && self.began.elapsed() < LONGEST
+    pub(super) fn holds_for(&self, names: &Arc<NameList>) -> bool {
+        Arc::ptr_eq(&self.names, names) && self.files.holds() && self.began.elapsed() < MAX_AGE
     }
 
-    pub(super) fn get(&self, name: usize) -> Option<&Stamp> {
-        self.blocks.get(name / BLOCK)?.get()?.get(name % BLOCK)?.get()
+    pub(super) fn get(&self, name: usize) -> Option<&StatStamp> {
+        self.blocks.get(name / BLOCK_SIZE)?.get()?.get(name % BLOCK_SIZE)?.get()
     }
 
-    pub(super) fn set(&self, name: usize, stamp: &Stamp) {
-        let Some(block) = self.blocks.get(name / BLOCK) else { return };
-        let size = BLOCK.min(self.names.len() - name / BLOCK * BLOCK);
-        if let Some(place) = block.get_or_init(|| empty(size)).get(name % BLOCK) {
-            let _ = place.set(stamp.clone());
+    pub(super) fn set(&self, name: usize, stamp: &StatStamp) {
+        let Some(block) = self.blocks.get(name / BLOCK_SIZE) else { return };
+        let size = BLOCK_SIZE.min(self.names.len() - name / BLOCK_SIZE * BLOCK_SIZE);
+        if let Some(slot) = block.get_or_init(|| empty(size)).get(name % BLOCK_SIZE) {
+            let _ = slot.set(stamp.clone());
         }
     }
 }

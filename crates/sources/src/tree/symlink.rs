@@ -9,8 +9,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::root::{Place, missing};
-use super::{Folder, Tree};
+use super::root::{DirectoryHandle, missing};
+use super::{OpenFolder, Tree};
 
 /// Whether symbolic links within the root are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,74 +26,74 @@ impl Symlinks {
 }
 
 /// What a link stands for.
-pub(super) struct Target {
+pub(super) struct SymlinkTarget {
     /// The directory that it is in.
-    pub(super) parent: Rc<Folder>,
+    pub(super) parent: Rc<OpenFolder>,
     pub(super) name: OsString,
 }
 
 /// The directory that the last link led into: links that stand together often lead into the same.
 #[derive(Default)]
-pub(super) struct Near(Option<(PathBuf, Rc<Folder>)>);
+pub(super) struct ParentMemo(Option<(PathBuf, Rc<OpenFolder>)>);
 
 impl Tree {
     /// Does something with an entry of a directory, or with what it stands for where it is a link that
     /// is followed.
-    pub(crate) fn at<T>(
+    pub(crate) fn with_target<T>(
         &self,
-        folder: &Folder,
+        folder: &OpenFolder,
         name: &OsStr,
-        work: impl FnOnce(&Place, &OsStr) -> io::Result<T>,
+        work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
     ) -> io::Result<T> {
-        match self.target(folder, name, &mut Near::default())? {
-            Some(target) => work(&target.parent.place, &target.name),
-            None => work(&folder.place, name),
+        match self.symlink_target(folder, name, &mut ParentMemo::default())? {
+            Some(target) => work(&target.parent.handle, &target.name),
+            None => work(&folder.handle, name),
         }
     }
 
     /// What a link stands for; not found where that is not shown. `None` where the name is not that of a
     /// link to be followed.
-    pub(super) fn target(
+    pub(super) fn symlink_target(
         &self,
-        folder: &Folder,
+        folder: &OpenFolder,
         name: &OsStr,
-        near: &mut Near,
-    ) -> io::Result<Option<Target>> {
-        if self.symlinks == Symlinks::Refuse || !folder.place.stat(name)?.is_symlink() {
+        memo: &mut ParentMemo,
+    ) -> io::Result<Option<SymlinkTarget>> {
+        if self.symlinks == Symlinks::Refuse || !folder.handle.stat(name)?.is_symlink() {
             return Ok(None);
         }
-        let here = folder.real.as_ref().unwrap_or(&folder.way);
-        let path = folder.place.resolve(&here.path.join(name))?;
+        let here = folder.physical.as_ref().unwrap_or(&folder.logical);
+        let path = folder.handle.canonicalize(&here.path.join(name))?;
         // The root has no name, and every link to it is in what it leads to.
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(missing()) };
-        let parent = match &near.0 {
+        let parent = match &memo.0 {
             Some((path, parent)) if path == above => Rc::clone(parent),
             _ => {
-                let parent = Rc::new(self.descend(folder.place.root(), above)?);
-                near.0 = Some((above.to_owned(), Rc::clone(&parent)));
+                let parent = Rc::new(self.open_nofollow(folder.handle.root(), above)?);
+                memo.0 = Some((above.to_owned(), Rc::clone(&parent)));
                 parent
             }
         };
-        self.judge(&parent, name)?;
-        Ok(Some(Target { parent, name: name.to_owned() }))
+        self.check_visible(&parent, name)?;
+        Ok(Some(SymlinkTarget { parent, name: name.to_owned() }))
     }
 
     /// The directory at a path from the root that has no links on it.
-    fn descend(&self, root: Place, path: &Path) -> io::Result<Folder> {
-        let mut folder = self.top(root, None)?;
+    fn open_nofollow(&self, root: DirectoryHandle, path: &Path) -> io::Result<OpenFolder> {
+        let mut folder = self.root_folder(root, None)?;
         for name in path {
-            self.judge(&folder, name)?;
-            folder = self.enter_itself(&folder, name)?;
+            self.check_visible(&folder, name)?;
+            folder = self.open_child_nofollow(&folder, name)?;
         }
         Ok(folder)
     }
 
     /// Fails where an entry is not shown, or is itself a link.
-    fn judge(&self, folder: &Folder, name: &OsStr) -> io::Result<()> {
-        let metadata = folder.place.stat(name)?;
+    fn check_visible(&self, folder: &OpenFolder, name: &OsStr) -> io::Result<()> {
+        let metadata = folder.handle.stat(name)?;
         let shown = (metadata.is_dir() || metadata.is_file())
             && self.shows(folder, name, metadata.is_dir())
-            && folder.place.spells(name)?;
+            && folder.handle.has_exact_name(name)?;
         if shown { Ok(()) } else { Err(missing()) }
     }
 }

@@ -7,110 +7,115 @@ use std::sync::Arc;
 #[cfg(not(target_os = "linux"))]
 use cap_fs_ext::MetadataExt;
 
-use super::name_list::Names;
-use super::proof::Witness;
+use super::name_list::NameList;
+use super::proof::ProofBuilder;
 use super::root::is_missing;
-use super::stamp::Stamp;
-use super::stamp_table::Details;
-use super::{Folder, Tree};
+use super::stamp::StatStamp;
+use super::stamp_table::StampTable;
+use super::{OpenFolder, Tree};
 use super::{ignore_files, name};
 
 /// A walk that has the directories open that lead to where it is.
-pub(crate) struct Walk<'a> {
+pub(crate) struct TreeWalk<'a> {
     tree: &'a Tree,
-    stack: Vec<Level>,
+    stack: Vec<WalkLevel>,
     /// Whether the root itself is still to come.
     root: bool,
-    pace: Pace,
+    blocking: Blocking,
     /// What all that was met rests on.
-    witness: Witness,
+    proof: ProofBuilder,
 }
 
-struct Level {
-    folder: Arc<Folder>,
-    names: Names,
+struct WalkLevel {
+    folder: Arc<OpenFolder>,
+    names: Arc<NameList>,
     next: usize,
-    details: Option<Arc<Details>>,
+    stamps: Option<Arc<StampTable>>,
 }
 
-impl Level {
-    fn new(tree: &Tree, folder: Arc<Folder>, names: Names) -> Self {
-        let details = tree.details(&folder, &names);
-        Self { folder, names, next: 0, details }
+impl WalkLevel {
+    fn new(tree: &Tree, folder: Arc<OpenFolder>, names: Arc<NameList>) -> Self {
+        let stamps = tree.stamp_table(&folder, &names);
+        Self { folder, names, next: 0, stamps }
     }
 
     /// The file of the name at a place.
-    fn leaf(&self, tree: &Tree, at: usize, pace: Pace) -> io::Result<Option<Leaf>> {
+    fn file_entry(&self, tree: &Tree, at: usize, blocking: Blocking) -> io::Result<Option<FileEntry>> {
         let Some(key) = self.names.get(at) else { return Ok(None) };
-        if let Some(stamp) = self.details.as_ref().and_then(|details| details.get(at)) {
-            let Some(name) = name::of_segment(key) else { return Ok(None) };
-            let key = format!("{}{key}", self.folder.way.key);
-            return Ok(Some(Leaf { name, key, stamp: stamp.clone(), shared: false }));
+        if let Some(stamp) = self.stamps.as_ref().and_then(|stamps| stamps.get(at)) {
+            let Some(name) = name::from_segment(key) else { return Ok(None) };
+            let key = format!("{}{key}", self.folder.logical.key);
+            return Ok(Some(FileEntry { name, key, stamp: stamp.clone(), hard_linked: false }));
         }
-        pace.wait()?;
-        let leaf = leaf(tree, &self.folder, key)?;
-        if let (Some(details), Some(leaf)) = (&self.details, &leaf)
-            && !leaf.shared
+        blocking.check()?;
+        let entry = file_entry(tree, &self.folder, key)?;
+        if let (Some(stamps), Some(entry)) = (&self.stamps, &entry)
+            && !entry.hard_linked
         {
-            details.set(at, &leaf.stamp);
+            stamps.set(at, &entry.stamp);
         }
-        Ok(leaf)
+        Ok(entry)
     }
 }
 
 /// Whether a walk may wait for the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum Blocking {
     /// It takes the time it needs.
-    Patient,
+    Allowed,
     /// It fails with [`io::ErrorKind::WouldBlock`] where not all is at hand.
-    Now,
+    Refused,
 }
 
-impl Pace {
+impl Blocking {
     /// Fails where there is no time.
-    pub(crate) fn wait(self) -> io::Result<()> {
+    pub(crate) fn check(self) -> io::Result<()> {
         match self {
-            Self::Patient => Ok(()),
-            Self::Now => Err(io::ErrorKind::WouldBlock.into()),
+            Self::Allowed => Ok(()),
+            Self::Refused => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }
 
 /// What a walk meets.
-pub(crate) enum Step<'a> {
-    Folder(&'a Folder),
+pub(crate) enum WalkItem<'a> {
+    Folder(&'a OpenFolder),
     /// With the directory that it is in.
-    File(&'a Folder, Box<Leaf>),
+    File(&'a OpenFolder, Box<FileEntry>),
 }
 
 /// A file as it was found in a directory.
-pub(crate) struct Leaf {
+pub(crate) struct FileEntry {
     pub(crate) name: OsString,
     /// Its path as in its URI.
     pub(crate) key: String,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: StatStamp,
     /// Whether it has another name, under which it may change without the directory being told.
-    pub(crate) shared: bool,
+    pub(crate) hard_linked: bool,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TreeWalk<'a> {
     /// A walk over everything, the root first.
-    pub(crate) fn everything(tree: &'a Tree, root: Arc<Folder>, names: Names, pace: Pace) -> Self {
-        let mut witness = Witness::new(&tree.vigil);
-        witness.directory(&root);
-        Self { tree, stack: vec![Level::new(tree, root, names)], root: true, pace, witness }
+    pub(crate) fn from_start(
+        tree: &'a Tree,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
+        blocking: Blocking,
+    ) -> Self {
+        let mut proof = ProofBuilder::new(&tree.prover);
+        proof.add_directory(&root);
+        Self { tree, stack: vec![WalkLevel::new(tree, root, names)], root: true, blocking, proof }
     }
 
     /// A walk over what comes after `path`, whether or not something is there.
     pub(crate) fn after(
         tree: &'a Tree,
-        root: Arc<Folder>,
-        names: Names,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
         path: &str,
-        pace: Pace,
+        blocking: Blocking,
     ) -> io::Result<Self> {
-        let mut walk = Self { root: false, ..Self::everything(tree, root, names, pace) };
+        let mut walk = Self { root: false, ..Self::from_start(tree, root, names, blocking) };
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
             level.next = level.names.partition_point(|name| name <= rest);
@@ -128,9 +133,9 @@ impl<'a> Walk<'a> {
     }
 
     /// The next file or directory. What vanishes meanwhile is passed over.
-    pub(crate) fn step(&mut self) -> io::Result<Option<Step<'_>>> {
+    pub(crate) fn next_item(&mut self) -> io::Result<Option<WalkItem<'_>>> {
         if std::mem::take(&mut self.root) {
-            return Ok(self.stack.first().map(|level| Step::Folder(&level.folder)));
+            return Ok(self.stack.first().map(|level| WalkItem::Folder(&level.folder)));
         }
         loop {
             let Some(level) = self.stack.last_mut() else { return Ok(None) };
@@ -142,101 +147,106 @@ impl<'a> Walk<'a> {
             level.next += 1;
             if let Some(key) = directory {
                 if self.descend(&key)? {
-                    return Ok(self.stack.last().map(|level| Step::Folder(&level.folder)));
+                    return Ok(self.stack.last().map(|level| WalkItem::Folder(&level.folder)));
                 }
-            } else if let Some(leaf) = level.leaf(self.tree, level.next - 1, self.pace)? {
-                if leaf.shared {
-                    self.witness.give_up();
+            } else if let Some(entry) = level.file_entry(self.tree, level.next - 1, self.blocking)? {
+                if entry.hard_linked {
+                    self.proof.invalidate();
                 }
-                return Ok(self.stack.last().map(|level| Step::File(&level.folder, Box::new(leaf))));
+                return Ok(self.stack.last().map(|level| WalkItem::File(&level.folder, Box::new(entry))));
             }
         }
     }
 
     /// What all that was met rests on.
-    pub(crate) fn into_witness(self) -> Witness {
-        self.witness
+    pub(crate) fn into_proof(self) -> ProofBuilder {
+        self.proof
     }
 
     fn descend(&mut self, key: &str) -> io::Result<bool> {
         let Some(level) = self.stack.last() else { return Ok(false) };
-        let (folder, names) = match self.pace {
-            Pace::Patient => {
-                let witness = Some(&mut self.witness);
-                let Some(folder) = directory(self.tree, &level.folder, key, witness)? else {
+        let (folder, names) = match self.blocking {
+            Blocking::Allowed => {
+                let proof = Some(&mut self.proof);
+                let Some(folder) = open_listed_folder(self.tree, &level.folder, key, proof)? else {
                     return Ok(false);
                 };
-                self.witness.directory(&folder);
+                self.proof.add_directory(&folder);
                 match self.tree.names(&folder) {
                     Ok(names) => (folder, names),
-                    Err(cause) => return pass_over(self.tree, &folder.way.key, cause).map(|()| false),
+                    Err(cause) => {
+                        return skip_unreadable(self.tree, &folder.logical.key, cause).map(|()| false);
+                    }
                 }
             }
-            Pace::Now => {
+            Blocking::Refused => {
                 let late = || io::Error::from(io::ErrorKind::WouldBlock);
-                let folder = self.tree.kept(&format!("{}{key}", level.folder.way.key)).ok_or_else(late)?;
-                self.witness.directory(&folder);
-                let names = Tree::names_at_hand(&folder).ok_or_else(late)?;
+                let folder = self
+                    .tree
+                    .cached_folder(&format!("{}{key}", level.folder.logical.key))
+                    .ok_or_else(late)?;
+                self.proof.add_directory(&folder);
+                let names = Tree::cached_names(&folder).ok_or_else(late)?;
                 (folder, names)
             }
         };
-        self.stack.push(Level::new(self.tree, folder, names));
+        self.stack.push(WalkLevel::new(self.tree, folder, names));
         Ok(true)
     }
 }
 
 /// The file of a name from a listing, if it is still one and can be read.
-pub(crate) fn leaf(tree: &Tree, folder: &Folder, key: &str) -> io::Result<Option<Leaf>> {
-    let Some(name) = name::of_segment(key) else { return Ok(None) };
-    let key = format!("{}{key}", folder.way.key);
-    let seen = tree.at(folder, &name, |place, name| {
-        let metadata = place.stat(name)?;
+pub(crate) fn file_entry(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<Option<FileEntry>> {
+    let Some(name) = name::from_segment(key) else { return Ok(None) };
+    let key = format!("{}{key}", folder.logical.key);
+    let seen = tree.with_target(folder, &name, |handle, name| {
+        let metadata = handle.stat(name)?;
         if metadata.is_file() {
-            place.check_file(name, &metadata)?;
+            handle.check_readable(name, &metadata)?;
         }
         Ok(metadata)
     });
     match seen {
         Ok(metadata) if metadata.is_file() => {
-            let shared = metadata.nlink() > 1;
-            Ok(Some(Leaf { name, key, stamp: Stamp::of(&metadata), shared }))
+            let hard_linked = metadata.nlink() > 1;
+            Ok(Some(FileEntry { name, key, stamp: StatStamp::of(&metadata), hard_linked }))
         }
         Ok(_) => Ok(None),
-        Err(cause) => pass_over(tree, &key, cause).map(|()| None),
+        Err(cause) => skip_unreadable(tree, &key, cause).map(|()| None),
     }
 }
 
 /// The directory of a name from a listing, if it is still one and can be read. What is proven by `witness`
 /// rests on that.
-pub(crate) fn directory(
+pub(crate) fn open_listed_folder(
     tree: &Tree,
-    folder: &Folder,
+    folder: &OpenFolder,
     key: &str,
-    witness: Option<&mut Witness>,
-) -> io::Result<Option<Arc<Folder>>> {
+    proof: Option<&mut ProofBuilder>,
+) -> io::Result<Option<Arc<OpenFolder>>> {
     let segment = key.trim_end_matches('/');
-    let Some(name) = name::of_segment(segment) else { return Ok(None) };
-    let cause = match tree.enter(folder, segment, &name) {
+    let Some(name) = name::from_segment(segment) else { return Ok(None) };
+    let cause = match tree.open_child(folder, segment, &name) {
         Ok(folder) => return Ok(Some(folder)),
         Err(cause) => cause,
     };
     // No event of the directory that it is in tells when its ignore file can be read again.
-    if let Some(witness) = witness.filter(|_| ignore_files::hide_folder(&cause)) {
-        witness.give_up();
+    if let Some(proof) = proof.filter(|_| ignore_files::hides_folder(&cause)) {
+        proof.invalidate();
     }
-    pass_over(tree, &format!("{}{key}", folder.way.key), cause).map(|()| None)
+    skip_unreadable(tree, &format!("{}{key}", folder.logical.key), cause).map(|()| None)
 }
 
 /// Whether what a name from a listing stands for is still there and can be read.
-pub(crate) fn is_there(tree: &Tree, folder: &Folder, key: &str) -> io::Result<bool> {
+pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<bool> {
     Ok(match key.ends_with('/') {
-        true => directory(tree, folder, key, None)?.is_some(),
-        false => leaf(tree, folder, key)?.is_some(),
+        true => open_listed_folder(tree, folder, key, None)?.is_some(),
+        false => file_entry(tree, folder, key)?.is_some(),
     })
 }
 
 /// Lets a walk go on over what is gone or not ours to read; everything else is an error.
-pub(crate) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
+pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {
         return Ok(());
     }
@@ -251,7 +261,7 @@ pub(crate) fn pass_over(tree: &Tree, key: &str, cause: io::Error) -> io::Result<
 mod tests {
     use super::super::Options;
     use super::super::root::Root;
-    use super::{Pace, Tree, Walk};
+    use super::{Blocking, Tree, TreeWalk};
 
     #[test]
     fn names_of_before_a_change_prove_nothing() {
@@ -261,14 +271,14 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let tree = Tree::open(&Options::default(), Root::open(&path).unwrap()).unwrap();
         let prove = |change: bool| {
-            let root = tree.proven_root().unwrap();
+            let root = tree.watched_root().unwrap();
             let names = tree.names(&root).unwrap();
             if change {
                 std::fs::write(path.join("new"), "").unwrap();
                 // Somebody else asks, and so hears of it first.
-                tree.proven_root().unwrap();
+                tree.watched_root().unwrap();
             }
-            Walk::everything(&tree, root, names, Pace::Patient).into_witness().prove()
+            TreeWalk::from_start(&tree, root, names, Blocking::Allowed).into_proof().build()
         };
         assert!(prove(false).is_some_and(|proof| proof.holds()));
         assert!(prove(true).is_none());

@@ -12,9 +12,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::super::filter::Ignored;
-use super::super::root::{Place, is_missing};
-use super::{Depth, Mark, Seen};
+use super::super::filter::IgnoreRules;
+use super::super::root::{DirectoryHandle, is_missing};
+use super::{ChangeScope, Generations, ObservedGeneration};
 use crate::remote::is_remote;
 
 /// What to hear of a directory. What is closed after it was written was told by the writing.
@@ -48,32 +48,32 @@ const SHARE: usize = 4;
 const BUFFER: usize = 64 * 1024;
 
 /// Directories that are watched, and the events that were not looked at yet.
-pub(super) struct Queue {
+pub(super) struct GenerationTracker {
     inotify: OwnedFd,
     limit: usize,
     /// Whether events were taken out whose marks are not set yet.
     draining: AtomicBool,
-    marks: Mutex<Marks>,
+    table: Mutex<WatchTable>,
 }
 
-struct Marks {
-    by_watch: HashMap<i32, Watch>,
+struct WatchTable {
+    by_watch: HashMap<i32, WatchedDirectory>,
     buffer: Box<[MaybeUninit<u8>]>,
 }
 
-struct Watch {
-    mark: Arc<Mark>,
+struct WatchedDirectory {
+    generations: Arc<Generations>,
     /// Whether its file system tells what changes, once that was asked.
-    tells: Option<bool>,
+    reports_changes: Option<bool>,
     /// The one name that matters in it, where others do not.
     only: Option<&'static [u8]>,
 }
 
-impl Queue {
+impl GenerationTracker {
     /// The queue of this process; `None` where the system has none for us.
     pub(super) fn shared() -> Option<&'static Self> {
-        static SHARED: LazyLock<Option<Queue>> = LazyLock::new(|| {
-            Queue::open()
+        static SHARED: LazyLock<Option<GenerationTracker>> = LazyLock::new(|| {
+            GenerationTracker::open()
                 .inspect_err(|cause| tracing::debug!(%cause, "answers about folders cannot be kept"))
                 .ok()
         });
@@ -89,7 +89,7 @@ impl Queue {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             limit: WATCHES.min(allowed / SHARE),
             draining: AtomicBool::new(false),
-            marks: Mutex::new(Marks {
+            table: Mutex::new(WatchTable {
                 by_watch: HashMap::new(),
                 buffer: vec![MaybeUninit::uninit(); BUFFER].into(),
             }),
@@ -97,30 +97,30 @@ impl Queue {
     }
 
     /// Watches a directory; `None` where that is not possible.
-    pub(super) fn mark(&self, place: &Place) -> Option<Seen> {
-        self.watch(place.as_fd(), CHANGES, None)
+    pub(super) fn watch_directory(&self, handle: &DirectoryHandle) -> Option<ObservedGeneration> {
+        self.watch(handle.as_fd(), CHANGES, None)
     }
 
     /// Watches where the root says what else is ignored, or waits for that to appear. `None` where that is
     /// not possible.
-    pub(super) fn mark_excludes(&self, root: &Place) -> Option<Vec<Seen>> {
-        let mut marks = Vec::new();
+    pub(super) fn watch_git_excludes(&self, root: &DirectoryHandle) -> Option<Vec<ObservedGeneration>> {
+        let mut table = Vec::new();
         // Much comes and goes in `.git`, and of it only this matters.
         for (path, events, only) in
             [(&[".git"][..], COMINGS, Some(&b"info"[..])), (&[".git", "info"], CHANGES, None)]
         {
-            match root.enter_own(path) {
-                Ok(directory) => marks.push(self.watch(directory.as_fd(), events, only)?),
+            match root.open_control_directory(path) {
+                Ok(directory) => table.push(self.watch(directory.as_fd(), events, only)?),
                 Err(cause) if is_missing(&cause) => break,
                 Err(_) => return None,
             }
         }
-        Some(marks)
+        Some(table)
     }
 
     /// Watches the directories above a path; `None` where links on it could lead elsewhere unseen, or where
     /// one of them cannot be watched.
-    pub(super) fn mark_above(&self, path: &Path) -> Option<Vec<Seen>> {
+    pub(super) fn watch_ancestors(&self, path: &Path) -> Option<Vec<ObservedGeneration>> {
         if path.canonicalize().ok()? != path {
             return None;
         }
@@ -134,7 +134,7 @@ impl Queue {
     }
 
     /// Brings all marks up to date. Every change that ended before this was called shows in them.
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn catch_up(&self) -> bool {
         match rustix::io::ioctl_fionread(&self.inotify) {
             // Whoever takes events out says so before.
             Ok(0) if !self.draining.load(Ordering::SeqCst) => true,
@@ -155,11 +155,11 @@ impl Queue {
         directory: BorrowedFd<'_>,
         events: WatchFlags,
         only: Option<&'static [u8]>,
-    ) -> Option<Seen> {
+    ) -> Option<ObservedGeneration> {
         // The directory that was opened, wherever its path leads by now.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let tells = || !is_remote(directory);
-        self.add(Path::new(&path), events, only, Some(&tells))
+        let reports_changes = || !is_remote(directory);
+        self.add(Path::new(&path), events, only, Some(&reports_changes))
     }
 
     /// Watches what is at a path. `tells` is asked once whether its file system tells what changes, unless
@@ -169,38 +169,38 @@ impl Queue {
         path: &Path,
         events: WatchFlags,
         only: Option<&'static [u8]>,
-        tells: Option<&dyn Fn() -> bool>,
-    ) -> Option<Seen> {
-        let mut marks = self.lock();
-        if marks.by_watch.len() >= self.limit {
-            marks.forget(&self.inotify);
+        reports_changes: Option<&dyn Fn() -> bool>,
+    ) -> Option<ObservedGeneration> {
+        let mut table = self.lock();
+        if table.by_watch.len() >= self.limit {
+            table.remove_all(&self.inotify);
         }
         let number = inotify::add_watch(&self.inotify, path, events | WatchFlags::MASK_ADD).ok()?;
-        let new = || Watch { mark: Arc::default(), tells: None, only };
-        let watch = marks.by_watch.entry(number).or_insert_with(new);
+        let new = || WatchedDirectory { generations: Arc::default(), reports_changes: None, only };
+        let watch = table.by_watch.entry(number).or_insert_with(new);
         // Of one that is watched for several reasons, everything matters.
         watch.only = watch.only.filter(|_| only.is_some());
-        if let Some(tells) = tells
-            && !*watch.tells.get_or_insert_with(tells)
+        if let Some(reports_changes) = reports_changes
+            && !*watch.reports_changes.get_or_insert_with(reports_changes)
         {
             return None;
         }
-        Some(Seen::now(&watch.mark, Depth::Way))
+        Some(ObservedGeneration::now(&watch.generations, ChangeScope::Structure))
     }
 
     fn drain(&self) {
-        let mut marks = self.lock();
+        let mut table = self.lock();
         self.draining.store(true, Ordering::SeqCst);
-        marks.drain(&self.inotify);
+        table.drain(&self.inotify);
         self.draining.store(false, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, WatchTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Marks {
+impl WatchTable {
     fn drain(&mut self, inotify: &OwnedFd) {
         let mut reader = inotify::Reader::new(inotify, &mut self.buffer);
         loop {
@@ -208,33 +208,33 @@ impl Marks {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR) => continue,
-                Err(_) => return lose(&self.by_watch),
+                Err(_) => return invalidate_all(&self.by_watch),
             };
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                lose(&self.by_watch);
+                invalidate_all(&self.by_watch);
                 continue;
             }
             let Some(watch) = self.by_watch.get(&event.wd()) else { continue };
             let matters = |only| event.file_name().is_none_or(|name| name.to_bytes() == only);
             if watch.only.is_none_or(matters) {
                 if let Some(name) = event.file_name().filter(|_| events.intersects(NAMES)) {
-                    watch.mark.journals.note(OsStr::from_bytes(name.to_bytes()));
+                    watch.generations.journals.record(OsStr::from_bytes(name.to_bytes()));
                 }
-                watch.mark.set(depth(&event));
+                watch.generations.set(scope(&event));
             }
             if events.contains(ReadFlags::IGNORED) {
-                watch.mark.journals.end();
+                watch.generations.journals.close();
                 self.by_watch.remove(&event.wd());
             }
         }
     }
 
     /// Lets go of all watches. Whatever rests on them must be looked at again.
-    fn forget(&mut self, inotify: &OwnedFd) {
+    fn remove_all(&mut self, inotify: &OwnedFd) {
         for (number, watch) in self.by_watch.drain() {
-            watch.mark.journals.end();
-            watch.mark.set(Depth::Way);
+            watch.generations.journals.close();
+            watch.generations.set(ChangeScope::Structure);
             // It fails where the directory is gone, and the watch with it.
             let _ = inotify::remove_watch(inotify, number);
         }
@@ -242,22 +242,22 @@ impl Marks {
 }
 
 /// Events were lost: anything may have changed.
-fn lose(watches: &HashMap<i32, Watch>) {
+fn invalidate_all(watches: &HashMap<i32, WatchedDirectory>) {
     for watch in watches.values() {
-        watch.mark.journals.lose();
-        watch.mark.set(Depth::Way);
+        watch.generations.journals.mark_incomplete();
+        watch.generations.set(ChangeScope::Structure);
     }
 }
 
-fn depth(event: &inotify::Event<'_>) -> Depth {
+fn scope(event: &inotify::Event<'_>) -> ChangeScope {
     let events = event.events();
-    let Some(name) = event.file_name() else { return Depth::Way };
-    let rules = || Ignored::FILES.iter().any(|file| file.as_bytes() == name.to_bytes());
+    let Some(name) = event.file_name() else { return ChangeScope::Structure };
+    let rules = || IgnoreRules::FILES.iter().any(|file| file.as_bytes() == name.to_bytes());
     if events.contains(ReadFlags::ISDIR) || rules() {
-        Depth::Way
+        ChangeScope::Structure
     } else if events.intersects(NAMES) {
-        Depth::Names
+        ChangeScope::Names
     } else {
-        Depth::Files
+        ChangeScope::Files
     }
 }

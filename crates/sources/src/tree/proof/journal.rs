@@ -6,143 +6,143 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// How many changed names a journal holds. Beyond, reading all names costs less.
-const NAMES: usize = 4_096;
+const MAX_NAMES: usize = 4_096;
 
 /// How many changed names all journals of the process hold.
-const ALL_NAMES: usize = 65_536;
+const MAX_TOTAL_NAMES: usize = 65_536;
 
 /// How many those are now.
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static TOTAL_NAMES: AtomicUsize = AtomicUsize::new(0);
 
 /// The names of entries that came, went or were replaced since they were last taken.
 #[derive(Debug, Default)]
-pub(in super::super) struct Journal {
-    changed: Mutex<Changed>,
+pub(in super::super) struct NameJournal {
+    changed: Mutex<JournalNames>,
 }
 
 #[derive(Debug, Default)]
-struct Changed {
+struct JournalNames {
     names: HashSet<OsString>,
     /// Whether some are missing, from then on.
-    lost: bool,
+    incomplete: bool,
 }
 
-impl Journal {
+impl NameJournal {
     /// Takes the names that changed; `None` where some may be missing. Complete only when the event queue
     /// was drained just before.
     pub(in super::super) fn take(&self) -> Option<HashSet<OsString>> {
         let mut changed = self.lock();
         let names = std::mem::take(&mut changed.names);
-        HELD.fetch_sub(names.len(), Ordering::Relaxed);
-        (!changed.lost).then_some(names)
+        TOTAL_NAMES.fetch_sub(names.len(), Ordering::Relaxed);
+        (!changed.incomplete).then_some(names)
     }
 
-    fn note(&self, name: &OsStr) {
+    fn record(&self, name: &OsStr) {
         let mut changed = self.lock();
-        if changed.lost || changed.names.contains(name) {
+        if changed.incomplete || changed.names.contains(name) {
             return;
         }
-        if changed.names.len() >= NAMES || HELD.load(Ordering::Relaxed) >= ALL_NAMES {
+        if changed.names.len() >= MAX_NAMES || TOTAL_NAMES.load(Ordering::Relaxed) >= MAX_TOTAL_NAMES {
             drop(changed);
-            return self.lose();
+            return self.mark_incomplete();
         }
         changed.names.insert(name.to_owned());
-        HELD.fetch_add(1, Ordering::Relaxed);
+        TOTAL_NAMES.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn lose(&self) {
+    fn mark_incomplete(&self) {
         let mut changed = self.lock();
-        changed.lost = true;
+        changed.incomplete = true;
         let names = std::mem::take(&mut changed.names);
-        HELD.fetch_sub(names.len(), Ordering::Relaxed);
+        TOTAL_NAMES.fetch_sub(names.len(), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Changed> {
+    fn lock(&self) -> MutexGuard<'_, JournalNames> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Journal {
+impl Drop for NameJournal {
     fn drop(&mut self) {
-        self.lose();
+        self.mark_incomplete();
     }
 }
 
 /// The journals of one directory that is watched.
 #[derive(Debug, Default)]
-pub(super) struct Journals {
-    open: Mutex<Open>,
+pub(super) struct NameJournals {
+    set: Mutex<JournalSet>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    journals: Vec<Weak<Journal>>,
+struct JournalSet {
+    journals: Vec<Weak<NameJournal>>,
     /// Whether the watch has ended, so that nothing more would be written.
-    ended: bool,
+    closed: bool,
 }
 
-impl Journals {
+impl NameJournals {
     /// A journal of all that changes from now on; `None` where nothing would be written to it.
-    pub(super) fn begin(&self) -> Option<Arc<Journal>> {
-        let mut open = self.lock();
-        if open.ended {
+    pub(super) fn open(&self) -> Option<Arc<NameJournal>> {
+        let mut set = self.lock();
+        if set.closed {
             return None;
         }
-        let journal = Arc::<Journal>::default();
-        open.journals.retain(|journal| journal.strong_count() > 0);
-        open.journals.push(Arc::downgrade(&journal));
+        let journal = Arc::<NameJournal>::default();
+        set.journals.retain(|journal| journal.strong_count() > 0);
+        set.journals.push(Arc::downgrade(&journal));
         Some(journal)
     }
 
-    pub(super) fn note(&self, name: &OsStr) {
-        self.each(|journal| journal.note(name));
+    pub(super) fn record(&self, name: &OsStr) {
+        self.each(|journal| journal.record(name));
     }
 
     /// Events were lost.
-    pub(super) fn lose(&self) {
-        self.each(Journal::lose);
+    pub(super) fn mark_incomplete(&self) {
+        self.each(NameJournal::mark_incomplete);
     }
 
     /// The watch has ended.
-    pub(super) fn end(&self) {
-        self.lock().ended = true;
-        self.lose();
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.mark_incomplete();
     }
 
-    fn each(&self, work: impl Fn(&Journal)) {
+    fn each(&self, work: impl Fn(&NameJournal)) {
         self.lock().journals.iter().filter_map(Weak::upgrade).for_each(|journal| work(&journal));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, JournalSet> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Journals, NAMES};
+    use super::{MAX_NAMES, NameJournals};
 
     #[test]
     fn a_journal_that_is_full_is_lost() {
-        let journals = Journals::default();
-        let journal = journals.begin().unwrap();
-        for n in 0..NAMES {
-            journals.note(n.to_string().as_ref());
-            journals.note("again".as_ref());
+        let journals = NameJournals::default();
+        let journal = journals.open().unwrap();
+        for n in 0..MAX_NAMES {
+            journals.record(n.to_string().as_ref());
+            journals.record("again".as_ref());
             if n % 1000 == 999 {
                 assert_eq!(journal.take().unwrap().len(), 1001);
             }
         }
         assert!(journal.take().is_some());
-        for n in 0..=NAMES {
-            journals.note(n.to_string().as_ref());
+        for n in 0..=MAX_NAMES {
+            journals.record(n.to_string().as_ref());
         }
         assert!(journal.take().is_none());
-        journals.note("more".as_ref());
+        journals.record("more".as_ref());
         assert!(journal.take().is_none());
-        let other = journals.begin().unwrap();
+        let other = journals.open().unwrap();
         assert!(other.take().unwrap().is_empty());
-        journals.end();
-        assert!(other.take().is_none() && journals.begin().is_none());
+        journals.close();
+        assert!(other.take().is_none() && journals.open().is_none());
     }
 }

@@ -2,30 +2,30 @@
 
 use std::path::Path;
 
-use super::super::root::Place;
-use super::Seen;
+use super::super::root::DirectoryHandle;
+use super::ObservedGeneration;
 
 /// There is none.
-pub(super) enum Queue {}
+pub(super) enum GenerationTracker {}
 
-impl Queue {
+impl GenerationTracker {
     pub(super) fn shared() -> Option<&'static Self> {
         None
     }
 
-    pub(super) fn mark(&self, _place: &Place) -> Option<Seen> {
+    pub(super) fn watch_directory(&self, _place: &DirectoryHandle) -> Option<ObservedGeneration> {
         match *self {}
     }
 
-    pub(super) fn mark_excludes(&self, _root: &Place) -> Option<Vec<Seen>> {
+    pub(super) fn watch_git_excludes(&self, _root: &DirectoryHandle) -> Option<Vec<ObservedGeneration>> {
         match *self {}
     }
 
-    pub(super) fn mark_above(&self, _path: &Path) -> Option<Vec<Seen>> {
+    pub(super) fn watch_ancestors(&self, _path: &Path) -> Option<Vec<ObservedGeneration>> {
         match *self {}
     }
 
-    pub(super) fn is_calm(&self) -> bool {
+    pub(super) fn catch_up(&self) -> bool {
         match *self {}
     }
 }

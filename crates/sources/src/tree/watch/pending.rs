@@ -9,20 +9,20 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use libris_core::{Change, Uri};
 
-use super::events::Bell;
+use super::events::WakeHandle;
 
 /// How many resources may have untold changes. Beyond, whoever listens had better look at everything.
-const LIMIT: usize = 100_000;
+const MAX_RESOURCES: usize = 100_000;
 
 /// What is owed to the one who listens.
 #[derive(Default)]
-pub(super) struct Outbox {
-    owed: Mutex<Owed>,
+pub(super) struct PendingChanges {
+    changes: Mutex<ChangeSet>,
 }
 
 #[derive(Default)]
-struct Owed {
-    changes: BTreeMap<Uri, News>,
+struct ChangeSet {
+    changes: BTreeMap<Uri, PendingChange>,
     /// Whose turn it was last: the next one is after it, so that nobody's is never.
     last: Option<Uri>,
     lost: bool,
@@ -32,7 +32,7 @@ struct Owed {
 
 /// What is new about one resource, taken together.
 #[derive(Default)]
-struct News {
+struct PendingChange {
     presence: Option<Presence>,
     updated: bool,
     described: bool,
@@ -44,21 +44,21 @@ enum Presence {
     Removed,
 }
 
-impl Outbox {
+impl PendingChanges {
     pub(super) fn put(&self, change: Change) {
-        let mut owed = self.lock();
-        if owed.lost {
+        let mut changes = self.lock();
+        if changes.lost {
             return;
         }
-        owed.put(change);
-        if owed.changes.len() > LIMIT {
-            owed.lost = true;
-            owed.changes.clear();
+        changes.put(change);
+        if changes.changes.len() > MAX_RESOURCES {
+            changes.lost = true;
+            changes.changes.clear();
         }
     }
 
     /// Tells the one who listens that there may be something.
-    pub(super) fn send(&self) {
+    pub(super) fn wake(&self) {
         let waker = self.lock().waker.take();
         if let Some(waker) = waker {
             waker.wake();
@@ -73,24 +73,29 @@ impl Outbox {
         self.lock().closed = true;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ChangeSet> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Owed {
+impl ChangeSet {
     fn put(&mut self, change: Change) {
-        let (uri, change): (_, fn(&mut News)) = match change {
-            Change::Updated(uri) => (uri, |news| news.updated = true),
-            Change::Described(uri) => (uri, |news| news.described = true),
-            Change::Added(uri) => (uri, News::add),
+        let (uri, change): (_, fn(&mut PendingChange)) = match change {
+            Change::Updated(uri) => (uri, |pending| pending.updated = true),
+            Change::Described(uri) => (uri, |pending| pending.described = true),
+            Change::Added(uri) => (uri, PendingChange::add),
             Change::Removed(uri) => {
                 // What came and went in between was never there.
-                if matches!(self.changes.get(&uri), Some(News { presence: Some(Presence::Added), .. })) {
+                if matches!(
+                    self.changes.get(&uri),
+                    Some(PendingChange { presence: Some(Presence::Added), .. })
+                ) {
                     self.changes.remove(&uri);
                     return;
                 }
-                (uri, |news| *news = News { presence: Some(Presence::Removed), ..News::default() })
+                (uri, |pending| {
+                    *pending = PendingChange { presence: Some(Presence::Removed), ..PendingChange::default() }
+                })
             }
             _ => {
                 self.lost = true;
@@ -110,23 +115,23 @@ impl Owed {
         let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.changes.range::<Uri, _>((after, Bound::Unbounded)).next();
         let uri = next.or_else(|| self.changes.first_key_value())?.0.clone();
-        let news = self.changes.get_mut(&uri)?;
-        if news.presence.is_none() && news.updated && news.described {
-            news.updated = false;
+        let pending = self.changes.get_mut(&uri)?;
+        if pending.presence.is_none() && pending.updated && pending.described {
+            pending.updated = false;
             return Some(Change::Updated(uri));
         }
-        let news = self.changes.remove(&uri)?;
+        let pending = self.changes.remove(&uri)?;
         self.last = Some(uri.clone());
-        Some(match news {
-            News { presence: Some(Presence::Added), .. } => Change::Added(uri),
-            News { presence: Some(Presence::Removed), .. } => Change::Removed(uri),
-            News { updated: true, .. } => Change::Updated(uri),
+        Some(match pending {
+            PendingChange { presence: Some(Presence::Added), .. } => Change::Added(uri),
+            PendingChange { presence: Some(Presence::Removed), .. } => Change::Removed(uri),
+            PendingChange { updated: true, .. } => Change::Updated(uri),
             _ => Change::Described(uri),
         })
     }
 }
 
-impl News {
+impl PendingChange {
     fn add(&mut self) {
         *self = match self.presence {
             // It was there when the listener last heard of it, and is there again.
@@ -137,36 +142,36 @@ impl News {
 }
 
 /// The changes of a folder. Dropping it ends the watch.
-pub(crate) struct Changes {
-    outbox: Arc<Outbox>,
-    bell: Bell,
+pub(crate) struct ChangeStream {
+    pending: Arc<PendingChanges>,
+    wake_handle: WakeHandle,
 }
 
-impl Changes {
-    pub(super) fn new(outbox: Arc<Outbox>, bell: Bell) -> Self {
-        Self { outbox, bell }
+impl ChangeStream {
+    pub(super) fn new(pending: Arc<PendingChanges>, wake_handle: WakeHandle) -> Self {
+        Self { pending, wake_handle }
     }
 }
 
-impl Stream for Changes {
+impl Stream for ChangeStream {
     type Item = Change;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
-        let mut owed = self.outbox.lock();
-        if let Some(change) = owed.take() {
+        let mut changes = self.pending.lock();
+        if let Some(change) = changes.take() {
             return Poll::Ready(Some(change));
         }
-        if owed.closed {
+        if changes.closed {
             return Poll::Ready(None);
         }
-        owed.waker = Some(context.waker().clone());
+        changes.waker = Some(context.waker().clone());
         Poll::Pending
     }
 }
 
-impl Drop for Changes {
+impl Drop for ChangeStream {
     fn drop(&mut self) {
-        self.outbox.close();
-        self.bell.ring();
+        self.pending.close();
+        self.wake_handle.wake();
     }
 }

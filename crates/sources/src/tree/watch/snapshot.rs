@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::super::stamp::Stamp;
+use super::super::stamp::StatStamp;
 
 /// A directory that is shown.
-pub(super) struct Directory {
-    pub(super) stamp: Stamp,
+pub(super) struct SnapshotDirectory {
+    pub(super) stamp: StatStamp,
     /// By name as it stands in URIs; those of directories end with a slash.
-    pub(super) entries: BTreeMap<Box<str>, Node>,
+    pub(super) entries: BTreeMap<Box<str>, SnapshotEntry>,
 }
 
-pub(super) enum Node {
-    File(Stamp),
-    Directory(Box<Directory>),
+pub(super) enum SnapshotEntry {
+    File(StatStamp),
+    Directory(Box<SnapshotDirectory>),
 }
 
-impl Directory {
+impl SnapshotDirectory {
     /// The directory of a key such as `guide/deep/`, which is taken from this one.
     pub(super) fn find(&mut self, key: &str) -> Option<&mut Self> {
         let mut directory = self;
         for name in key.split_inclusive('/') {
             match directory.entries.get_mut(name) {
-                Some(Node::Directory(below)) => directory = below,
+                Some(SnapshotEntry::Directory(below)) => directory = below,
                 _ => return None,
             }
         }
@@ -32,10 +32,10 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
-    use super::Node;
+    use super::SnapshotEntry;
 
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<(Box<str>, Node)>() <= 80);
+        assert!(size_of::<(Box<str>, SnapshotEntry)>() <= 80);
     }
 }

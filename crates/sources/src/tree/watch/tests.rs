@@ -8,27 +8,31 @@ use futures_util::{FutureExt, StreamExt};
 use libris_core::{Change, Uri};
 
 use super::super::{Options, Root, Tree};
-use super::pending::{Changes, Outbox};
-use super::snapshot::{Directory, Node};
-use super::{Bell, Hints, Watcher};
+use super::pending::{ChangeStream, PendingChanges};
+use super::snapshot::{SnapshotDirectory, SnapshotEntry};
+use super::{EventSource, TreeWatcher, WakeHandle};
 
-struct Bench {
+struct Watched {
     folder: tempfile::TempDir,
-    watcher: Watcher,
-    changes: Changes,
+    watcher: TreeWatcher,
+    changes: ChangeStream,
 }
 
-impl Bench {
+impl Watched {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("d/old"), "").unwrap();
         let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
         let root_uri = Uri::parse("file:///m/").unwrap();
-        let bell = Bell::new().unwrap();
-        let outbox = Arc::<Outbox>::default();
-        let changes = Changes::new(Arc::clone(&outbox), bell.clone());
-        Self { folder, watcher: Watcher::open(Arc::new(tree), root_uri, "m", outbox, bell), changes }
+        let wake_handle = WakeHandle::new().unwrap();
+        let pending = Arc::<PendingChanges>::default();
+        let changes = ChangeStream::new(Arc::clone(&pending), wake_handle.clone());
+        Self {
+            folder,
+            watcher: TreeWatcher::open(Arc::new(tree), root_uri, "m", pending, wake_handle),
+            changes,
+        }
     }
 
     fn path(&self, path: &str) -> std::path::PathBuf {
@@ -36,20 +40,21 @@ impl Bench {
     }
 
     /// Everything that is told now.
-    fn told(&mut self) -> Vec<String> {
-        self.watcher.turn();
-        while !self.watcher.dirt.is_empty() {
-            self.watcher.turn();
+    fn emitted(&mut self) -> Vec<String> {
+        self.watcher.run_once();
+        while !self.watcher.dirty.is_empty() {
+            self.watcher.run_once();
         }
-        let told = std::iter::from_fn(|| self.changes.next().now_or_never().flatten());
-        told.map(|change| match change {
-            Change::Added(uri) => format!("+ {}", &uri.as_str()[10..]),
-            Change::Removed(uri) => format!("- {}", &uri.as_str()[10..]),
-            Change::Updated(uri) => format!("~ {}", &uri.as_str()[10..]),
-            Change::Described(uri) => format!("i {}", &uri.as_str()[10..]),
-            other => format!("{other:?}"),
-        })
-        .collect()
+        let emitted = std::iter::from_fn(|| self.changes.next().now_or_never().flatten());
+        emitted
+            .map(|change| match change {
+                Change::Added(uri) => format!("+ {}", &uri.as_str()[10..]),
+                Change::Removed(uri) => format!("- {}", &uri.as_str()[10..]),
+                Change::Updated(uri) => format!("~ {}", &uri.as_str()[10..]),
+                Change::Described(uri) => format!("i {}", &uri.as_str()[10..]),
+                other => format!("{other:?}"),
+            })
+            .collect()
     }
 
     fn known(&self) -> Vec<String> {
@@ -59,12 +64,12 @@ impl Bench {
     }
 }
 
-fn collect(key: &str, directory: &Directory, into: &mut Vec<String>) {
+fn collect(key: &str, directory: &SnapshotDirectory, into: &mut Vec<String>) {
     for (name, node) in &directory.entries {
         let key = format!("{key}{name}");
         match node {
-            Node::File(_) => into.push(key),
-            Node::Directory(below) => collect(&key, below, into),
+            SnapshotEntry::File(_) => into.push(key),
+            SnapshotEntry::Directory(below) => collect(&key, below, into),
         }
     }
 }
@@ -75,52 +80,52 @@ fn queue_length() -> usize {
 
 #[test]
 fn an_overflow_tells_the_true_difference() {
-    let mut bench = Bench::new();
-    let busy = [bench.path("d/busy-1"), bench.path("d/busy-2")];
+    let mut watched = Watched::new();
+    let busy = [watched.path("d/busy-1"), watched.path("d/busy-2")];
     // By turns, since the system takes two events for one where they are the same.
     for n in 0..queue_length() {
         fs::write(&busy[n % 2], "").unwrap();
     }
     // All of this falls beyond what the queue holds.
-    fs::remove_file(bench.path("d/old")).unwrap();
-    fs::create_dir_all(bench.path("new/deep")).unwrap();
-    fs::write(bench.path("new/deep/file"), "").unwrap();
-    let mut told = bench.told();
-    told.retain(|line| !line.starts_with(['~', 'i']));
-    assert_eq!(told, ["+ d/busy-1", "+ d/busy-2", "- d/old", "+ new/", "+ new/deep/", "+ new/deep/file"]);
-    assert_eq!(bench.known(), ["d/busy-1", "d/busy-2", "new/deep/file"]);
+    fs::remove_file(watched.path("d/old")).unwrap();
+    fs::create_dir_all(watched.path("new/deep")).unwrap();
+    fs::write(watched.path("new/deep/file"), "").unwrap();
+    let mut emitted = watched.emitted();
+    emitted.retain(|line| !line.starts_with(['~', 'i']));
+    assert_eq!(emitted, ["+ d/busy-1", "+ d/busy-2", "- d/old", "+ new/", "+ new/deep/", "+ new/deep/file"]);
+    assert_eq!(watched.known(), ["d/busy-1", "d/busy-2", "new/deep/file"]);
     // What came while nobody heard is watched all the same, and what did not change is not told.
-    bench.told();
-    fs::write(bench.path("new/deep/more"), "").unwrap();
-    assert_eq!(bench.told(), ["~ new/deep/", "i new/deep/", "+ new/deep/more"]);
+    watched.emitted();
+    fs::write(watched.path("new/deep/more"), "").unwrap();
+    assert_eq!(watched.emitted(), ["~ new/deep/", "i new/deep/", "+ new/deep/more"]);
 }
 
 #[test]
 fn without_watches_there_is_polling() {
-    let mut bench = Bench::new();
+    let mut watched = Watched::new();
     // As when the limit is reached halfway.
-    bench.watcher.hints = Hints::none(Bell::new().unwrap());
-    fs::write(bench.path("d/new"), "").unwrap();
-    bench.watcher.poll_at = std::time::Instant::now();
-    assert!(bench.told().contains(&"+ d/new".into()));
-    assert_eq!(bench.known(), ["d/new", "d/old"]);
+    watched.watcher.events = EventSource::polling(WakeHandle::new().unwrap());
+    fs::write(watched.path("d/new"), "").unwrap();
+    watched.watcher.poll_at = std::time::Instant::now();
+    assert!(watched.emitted().contains(&"+ d/new".into()));
+    assert_eq!(watched.known(), ["d/new", "d/old"]);
 }
 
 #[test]
 fn a_listener_who_falls_behind_is_told_to_look() {
-    let mut bench = Bench::new();
+    let mut watched = Watched::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     for n in 0..200_000 {
-        bench.watcher.outbox.put(Change::Added(uri(n)));
+        watched.watcher.pending.put(Change::Added(uri(n)));
     }
-    assert_eq!(bench.told(), ["Lost"]);
-    bench.watcher.outbox.put(Change::Added(uri(7)));
-    assert_eq!(bench.told(), ["+ 7"]);
+    assert_eq!(watched.emitted(), ["Lost"]);
+    watched.watcher.pending.put(Change::Added(uri(7)));
+    assert_eq!(watched.emitted(), ["+ 7"]);
 }
 
 #[test]
 fn changes_of_one_resource_are_taken_together() {
-    let mut bench = Bench::new();
+    let mut watched = Watched::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     let all = [
         Change::Added(uri(1)),
@@ -135,13 +140,13 @@ fn changes_of_one_resource_are_taken_together() {
         Change::Updated(uri(5)),
         Change::Updated(uri(5)),
     ];
-    all.into_iter().for_each(|change| bench.watcher.outbox.put(change));
-    assert_eq!(bench.told(), ["+ 1", "~ 2", "i 2", "- 4", "~ 5"]);
+    all.into_iter().for_each(|change| watched.watcher.pending.put(change));
+    assert_eq!(watched.emitted(), ["+ 1", "~ 2", "i 2", "- 4", "~ 5"]);
 }
 
 #[test]
 fn a_watch_that_ends_ends_its_stream() {
-    let Bench { watcher, mut changes, folder } = Bench::new();
+    let Watched { watcher, mut changes, folder } = Watched::new();
     drop(watcher);
     assert_eq!(changes.next().now_or_never(), Some(None));
     assert!(Path::exists(folder.path()));

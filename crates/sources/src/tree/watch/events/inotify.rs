@@ -19,10 +19,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::super::dirty::{Dirt, Touch};
+use super::super::dirty::{DirtySet, EntryEvent};
 use crate::remote::is_remote;
-use crate::tree::root::{Place, is_missing};
-use crate::tree::{Folder, Tree};
+use crate::tree::root::{DirectoryHandle, is_missing};
+use crate::tree::{OpenFolder, Tree};
 
 /// What to hear of a directory. Not what is merely opened or read.
 const CHANGES: WatchFlags = WatchFlags::CREATE
@@ -49,30 +49,30 @@ const BUFFER: usize = 64 * 1024;
 
 /// Wakes the one who waits for hints.
 #[derive(Clone)]
-pub(in super::super) struct Bell {
+pub(in super::super) struct WakeHandle {
     event: Arc<OwnedFd>,
 }
 
-impl Bell {
+impl WakeHandle {
     pub(in super::super) fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self { event: Arc::new(event) })
     }
 
-    pub(in super::super) fn ring(&self) {
+    pub(in super::super) fn wake(&self) {
         // It can fail only where it rings already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 }
 
 /// What the system says.
-pub(in super::super) struct Hints {
-    bell: Bell,
-    queue: Option<Queue>,
+pub(in super::super) struct EventSource {
+    wake_handle: WakeHandle,
+    queue: Option<DirectoryWatches>,
     mount: String,
 }
 
-struct Queue {
+struct DirectoryWatches {
     inotify: OwnedFd,
     watches: HashMap<Arc<str>, i32>,
     /// Two of them may be one directory, where links are followed.
@@ -84,7 +84,7 @@ struct Queue {
 }
 
 /// Why there are no hints.
-enum Blind {
+enum Unwatchable {
     Watches,
     Instances,
     Remote,
@@ -92,7 +92,7 @@ enum Blind {
     Failed(Errno),
 }
 
-impl fmt::Display for Blind {
+impl fmt::Display for Unwatchable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Watches => "no more watches are allowed; hint: raise `fs.inotify.max_user_watches`",
@@ -104,37 +104,37 @@ impl fmt::Display for Blind {
     }
 }
 
-impl Hints {
-    pub(in super::super) fn open(bell: Bell, tree: &Tree, mount: &str) -> Self {
-        let mut hints = Self { bell, queue: None, mount: mount.to_owned() };
-        match Queue::open(tree.gitignore) {
-            Ok(queue) => hints.queue = Some(queue),
-            Err(why) => hints.go_blind(&why),
+impl EventSource {
+    pub(in super::super) fn open(wake_handle: WakeHandle, tree: &Tree, mount: &str) -> Self {
+        let mut events = Self { wake_handle, queue: None, mount: mount.to_owned() };
+        match DirectoryWatches::open(tree.gitignore) {
+            Ok(queue) => events.queue = Some(queue),
+            Err(why) => events.fall_back_to_polling(&why),
         }
-        hints
+        events
     }
 
     /// No hints at all.
-    pub(in super::super) fn none(bell: Bell) -> Self {
-        Self { bell, queue: None, mount: String::new() }
+    pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
+        Self { wake_handle, queue: None, mount: String::new() }
     }
 
     /// Whether there are no hints, so that one must look from time to time.
-    pub(in super::super) fn is_blind(&self) -> bool {
+    pub(in super::super) fn needs_polling(&self) -> bool {
         self.queue.is_none()
     }
 
     /// Watches a directory. Returns whether it was not watched before.
-    pub(in super::super) fn add(&mut self, folder: &Folder) -> io::Result<bool> {
+    pub(in super::super) fn add(&mut self, folder: &OpenFolder) -> io::Result<bool> {
         let Some(queue) = &mut self.queue else { return Ok(false) };
         match queue.add(folder) {
             Ok(new) => Ok(new),
             // Too many open files is a state that passes: it is tried again.
-            Err(Blind::Failed(errno @ (Errno::ACCESS | Errno::NOENT | Errno::MFILE | Errno::NFILE))) => {
-                Err(errno.into())
-            }
+            Err(Unwatchable::Failed(
+                errno @ (Errno::ACCESS | Errno::NOENT | Errno::MFILE | Errno::NFILE),
+            )) => Err(errno.into()),
             Err(why) => {
-                self.go_blind(&why);
+                self.fall_back_to_polling(&why);
                 Ok(false)
             }
         }
@@ -151,40 +151,40 @@ impl Hints {
     }
 
     /// Waits for a hint or the bell. Returns whether there are hints.
-    pub(in super::super) fn wait(&mut self, patience: Duration) -> bool {
-        let bell = PollFd::new(&*self.bell.event, PollFlags::IN);
-        let timeout = Timespec::try_from(patience).ok();
+    pub(in super::super) fn wait(&mut self, timeout: Duration) -> bool {
+        let wake_handle = PollFd::new(&*self.wake_handle.event, PollFlags::IN);
+        let timeout = Timespec::try_from(timeout).ok();
         let ready = match &self.queue {
             Some(queue) => {
-                let mut both = [PollFd::new(&queue.inotify, PollFlags::IN), bell];
+                let mut both = [PollFd::new(&queue.inotify, PollFlags::IN), wake_handle];
                 poll(&mut both, timeout.as_ref()).map(|_| !both[0].revents().is_empty())
             }
-            None => poll(&mut [bell], timeout.as_ref()).map(|_| false),
+            None => poll(&mut [wake_handle], timeout.as_ref()).map(|_| false),
         };
         ready.unwrap_or(false)
     }
 
     /// Takes the hints that there are. Returns whether those were all.
-    pub(in super::super) fn drain(&mut self, dirt: &mut Dirt) -> bool {
-        self.queue.as_mut().is_none_or(|queue| queue.drain(dirt))
+    pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
+        self.queue.as_mut().is_none_or(|queue| queue.drain(dirty))
     }
 
-    fn go_blind(&mut self, why: &Blind) {
+    fn fall_back_to_polling(&mut self, why: &Unwatchable) {
         self.queue = None;
         let mount = &self.mount;
         tracing::warn!(mount, %why, "the folder cannot be watched and is looked through every `poll` instead");
     }
 }
 
-impl Queue {
-    fn open(gitignore: bool) -> Result<Self, Blind> {
+impl DirectoryWatches {
+    fn open(gitignore: bool) -> Result<Self, Unwatchable> {
         if !Path::new("/proc/self/fd").is_dir() {
-            return Err(Blind::Proc);
+            return Err(Unwatchable::Proc);
         }
         let inotify = match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
             Ok(inotify) => inotify,
-            Err(Errno::MFILE) => return Err(Blind::Instances),
-            Err(errno) => return Err(Blind::Failed(errno)),
+            Err(Errno::MFILE) => return Err(Unwatchable::Instances),
+            Err(errno) => return Err(Unwatchable::Failed(errno)),
         };
         Ok(Self {
             inotify,
@@ -196,41 +196,46 @@ impl Queue {
         })
     }
 
-    fn add(&mut self, folder: &Folder) -> Result<bool, Blind> {
-        let device = folder.stamp.identity.device;
+    fn add(&mut self, folder: &OpenFolder) -> Result<bool, Unwatchable> {
+        let device = folder.stamp.file_id.device;
         if !self.devices.contains(&device) {
-            if is_remote(folder.place.as_fd()) {
-                return Err(Blind::Remote);
+            if is_remote(folder.handle.as_fd()) {
+                return Err(Unwatchable::Remote);
             }
             self.devices.push(device);
         }
-        let new = self.watch(&folder.way.key, folder.place.as_fd(), CHANGES)?;
-        Ok((folder.way.key.is_empty() && self.gitignore && self.watch_excludes(folder)?) | new)
+        let new = self.watch(&folder.logical.key, folder.handle.as_fd(), CHANGES)?;
+        Ok((folder.logical.key.is_empty() && self.gitignore && self.watch_excludes(folder)?) | new)
     }
 
     /// Watches `.git/info`, or waits for it in `.git`.
-    fn watch_excludes(&mut self, root: &Folder) -> Result<bool, Blind> {
+    fn watch_excludes(&mut self, root: &OpenFolder) -> Result<bool, Unwatchable> {
         let mut new = false;
         // Twice, for what comes just before the watch for it.
         for _ in 0..2 {
-            if let Some(info) = enter(&root.place, &[".git", "info"])? {
+            if let Some(info) = open_child(&root.handle, &[".git", "info"])? {
                 self.remove(GIT);
                 return Ok(self.watch(GIT_INFO, info.as_fd(), CHANGES)? | new);
             }
             self.remove(GIT_INFO);
-            let Some(git) = enter(&root.place, &[".git"])? else { break };
+            let Some(git) = open_child(&root.handle, &[".git"])? else { break };
             new |= self.watch(GIT, git.as_fd(), ARRIVALS)?;
         }
         Ok(new)
     }
 
-    fn watch(&mut self, key: &str, directory: BorrowedFd<'_>, events: WatchFlags) -> Result<bool, Blind> {
+    fn watch(
+        &mut self,
+        key: &str,
+        directory: BorrowedFd<'_>,
+        events: WatchFlags,
+    ) -> Result<bool, Unwatchable> {
         // The directory that was opened, wherever its path leads by now.
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let watch = match inotify::add_watch(&self.inotify, path, events) {
             Ok(watch) => watch,
-            Err(Errno::NOSPC | Errno::NOMEM) => return Err(Blind::Watches),
-            Err(errno) => return Err(Blind::Failed(errno)),
+            Err(Errno::NOSPC | Errno::NOMEM) => return Err(Unwatchable::Watches),
+            Err(errno) => return Err(Unwatchable::Failed(errno)),
         };
         if self.watches.get(key) == Some(&watch) {
             return Ok(false);
@@ -253,7 +258,7 @@ impl Queue {
         }
     }
 
-    fn drain(&mut self, dirt: &mut Dirt) -> bool {
+    fn drain(&mut self, dirty: &mut DirtySet) -> bool {
         let mut reader = inotify::Reader::new(&self.inotify, &mut self.buffer);
         let mut taken = 0;
         while taken < EVENTS || !reader.is_buffer_empty() {
@@ -264,27 +269,27 @@ impl Queue {
                 Err(Errno::INTR) => continue,
                 Err(errno) => {
                     tracing::warn!(%errno, "hints about a folder could not be read");
-                    dirt.lose();
+                    dirty.mark_lost();
                     return true;
                 }
             };
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                dirt.lose();
+                dirty.mark_lost();
                 continue;
             }
-            let touch = touch(events);
+            let entry_event = entry_event(events);
             if events.contains(ReadFlags::IGNORED) {
                 for key in self.keys.remove(&event.wd()).into_iter().flatten() {
                     self.watches.remove(&key);
-                    dirt.directory(&key, touch);
+                    dirty.mark_directory(&key, entry_event);
                 }
                 continue;
             }
             for key in self.keys.get(&event.wd()).into_iter().flatten() {
                 match event.file_name() {
-                    Some(name) => dirt.entry(key, OsStr::from_bytes(name.to_bytes()), touch),
-                    None => dirt.directory(key, touch),
+                    Some(name) => dirty.mark_entry(key, OsStr::from_bytes(name.to_bytes()), entry_event),
+                    None => dirty.mark_directory(key, entry_event),
                 }
             }
         }
@@ -293,21 +298,21 @@ impl Queue {
 }
 
 /// A directory of the source's own concern; `None` where there is none.
-fn enter(root: &Place, path: &[&str]) -> Result<Option<Arc<Dir>>, Blind> {
-    match root.enter_own(path) {
+fn open_child(root: &DirectoryHandle, path: &[&str]) -> Result<Option<Arc<Dir>>, Unwatchable> {
+    match root.open_control_directory(path) {
         Ok(directory) => Ok(Some(directory)),
         Err(cause) if is_missing(&cause) => Ok(None),
-        Err(cause) => Err(Blind::Failed(Errno::from_io_error(&cause).unwrap_or(Errno::IO))),
+        Err(cause) => Err(Unwatchable::Failed(Errno::from_io_error(&cause).unwrap_or(Errno::IO))),
     }
 }
 
-fn touch(events: ReadFlags) -> Touch {
+fn entry_event(events: ReadFlags) -> EntryEvent {
     if events.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::IGNORED) {
-        Touch::Replaced
+        EntryEvent::Replaced
     } else if events.intersects(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
-        Touch::Changed
+        EntryEvent::Modified
     } else {
         // What is closed after it was written was told by the writing.
-        Touch::Seen
+        EntryEvent::Touched
     }
 }

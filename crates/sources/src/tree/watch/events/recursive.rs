@@ -8,57 +8,57 @@ use std::time::Duration;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::super::dirty::{Dirt, Touch};
+use super::super::dirty::{DirtySet, EntryEvent};
 use crate::tree::name;
-use crate::tree::stamp::Identity;
-use crate::tree::{Folder, Tree};
+use crate::tree::stamp::FileId;
+use crate::tree::{OpenFolder, Tree};
 
 /// Wakes the one who waits for hints.
 #[derive(Clone, Default)]
-pub(in super::super) struct Bell {
-    shared: Arc<Shared>,
+pub(in super::super) struct WakeHandle {
+    shared: Arc<WakeShared>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct WakeShared {
+    state: Mutex<WakeState>,
     ready: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    dirt: Dirt,
-    rung: bool,
+struct WakeState {
+    dirty: DirtySet,
+    woken: bool,
 }
 
-impl Bell {
+impl WakeHandle {
     pub(in super::super) fn new() -> io::Result<Self> {
         Ok(Self::default())
     }
 
-    pub(in super::super) fn ring(&self) {
-        self.lock().rung = true;
+    pub(in super::super) fn wake(&self) {
+        self.lock().woken = true;
         self.shared.ready.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WakeState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, root: &Path, event: notify::Result<notify::Event>) {
+    fn receive(&self, root: &Path, event: notify::Result<notify::Event>) {
         {
-            let dirt = &mut self.lock().dirt;
+            let dirty = &mut self.lock().dirty;
             match event {
-                Ok(event) if event.need_rescan() => dirt.lose(),
+                Ok(event) if event.need_rescan() => dirty.mark_lost(),
                 Ok(event) => {
-                    let Some(touch) = touch(event.kind) else { return };
+                    let Some(entry_event) = entry_event(event.kind) else { return };
                     for path in &event.paths {
-                        mark(dirt, root, path, touch);
+                        mark(dirty, root, path, entry_event);
                     }
                 }
                 Err(cause) => {
                     tracing::debug!(%cause, "hints about a folder were lost");
-                    dirt.lose();
+                    dirty.mark_lost();
                 }
             }
         }
@@ -67,46 +67,52 @@ impl Bell {
 }
 
 /// What the system says.
-pub(in super::super) struct Hints {
-    bell: Bell,
+pub(in super::super) struct EventSource {
+    wake_handle: WakeHandle,
     path: PathBuf,
     mount: String,
-    blind: bool,
+    polling: bool,
     /// With the root that it watches.
-    watcher: Option<(Identity, RecommendedWatcher)>,
+    watcher: Option<(FileId, RecommendedWatcher)>,
 }
 
-impl Hints {
-    pub(in super::super) fn open(bell: Bell, tree: &Tree, mount: &str) -> Self {
-        Self { bell, path: tree.root.path().to_owned(), mount: mount.to_owned(), blind: false, watcher: None }
+impl EventSource {
+    pub(in super::super) fn open(wake_handle: WakeHandle, tree: &Tree, mount: &str) -> Self {
+        Self {
+            wake_handle,
+            path: tree.root.path().to_owned(),
+            mount: mount.to_owned(),
+            polling: false,
+            watcher: None,
+        }
     }
 
     /// No hints at all.
-    pub(in super::super) fn none(bell: Bell) -> Self {
-        Self { bell, path: PathBuf::new(), mount: String::new(), blind: true, watcher: None }
+    pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
+        Self { wake_handle, path: PathBuf::new(), mount: String::new(), polling: true, watcher: None }
     }
 
     /// Whether there are no hints, so that one must look from time to time.
-    pub(in super::super) fn is_blind(&self) -> bool {
-        self.blind
+    pub(in super::super) fn needs_polling(&self) -> bool {
+        self.polling
     }
 
     /// Watches a directory. Returns whether it was not watched before.
-    pub(in super::super) fn add(&mut self, folder: &Folder) -> io::Result<bool> {
-        let identity = folder.stamp.identity;
-        let known = matches!(&self.watcher, Some((root, _)) if *root == identity);
-        if self.blind || known || !folder.way.key.is_empty() {
+    pub(in super::super) fn add(&mut self, folder: &OpenFolder) -> io::Result<bool> {
+        let file_id = folder.stamp.file_id;
+        let known = matches!(&self.watcher, Some((root, _)) if *root == file_id);
+        if self.polling || known || !folder.logical.key.is_empty() {
             return Ok(false);
         }
         // What it has been told of another root says nothing of this one.
         self.watcher = None;
         match self.watch() {
             Ok(watcher) => {
-                self.watcher = Some((identity, watcher));
+                self.watcher = Some((file_id, watcher));
                 Ok(true)
             }
             Err(cause) => {
-                self.blind = true;
+                self.polling = true;
                 let (mount, why) = (&self.mount, cause);
                 tracing::warn!(mount, %why, "the folder cannot be watched and is looked through every `poll` instead");
                 Ok(false)
@@ -117,8 +123,8 @@ impl Hints {
     fn watch(&self) -> notify::Result<RecommendedWatcher> {
         // Events name what was really watched, as in `/private/var` for `/var`.
         let root = self.path.canonicalize()?;
-        let (bell, prefix) = (self.bell.clone(), root.clone());
-        let mut watcher = notify::recommended_watcher(move |event| bell.hear(&prefix, event))?;
+        let (wake_handle, prefix) = (self.wake_handle.clone(), root.clone());
+        let mut watcher = notify::recommended_watcher(move |event| wake_handle.receive(&prefix, event))?;
         watcher.watch(&root, RecursiveMode::Recursive)?;
         Ok(watcher)
     }
@@ -130,22 +136,22 @@ impl Hints {
     }
 
     /// Waits for a hint or the bell. Returns whether there are hints.
-    pub(in super::super) fn wait(&mut self, patience: Duration) -> bool {
-        let idle = |state: &mut State| !state.rung && state.dirt.is_empty();
-        let waited = self.bell.shared.ready.wait_timeout_while(self.bell.lock(), patience, idle);
-        !waited.unwrap_or_else(PoisonError::into_inner).0.dirt.is_empty()
+    pub(in super::super) fn wait(&mut self, timeout: Duration) -> bool {
+        let idle = |state: &mut WakeState| !state.woken && state.dirty.is_empty();
+        let waited = self.wake_handle.shared.ready.wait_timeout_while(self.wake_handle.lock(), timeout, idle);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.dirty.is_empty()
     }
 
     /// Takes the hints that there are. Returns whether those were all.
-    pub(in super::super) fn drain(&mut self, dirt: &mut Dirt) -> bool {
-        dirt.merge(std::mem::take(&mut self.bell.lock().dirt));
+    pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
+        dirty.merge(std::mem::take(&mut self.wake_handle.lock().dirty));
         true
     }
 }
 
-fn mark(dirt: &mut Dirt, root: &Path, path: &Path, touch: Touch) {
+fn mark(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent) {
     let Ok(path) = path.strip_prefix(root) else { return };
-    let Some(name) = path.file_name() else { return dirt.directory("", touch) };
+    let Some(name) = path.file_name() else { return dirty.mark_directory("", entry_event) };
     let mut key = String::new();
     for part in path.parent().into_iter().flat_map(Path::components) {
         let Component::Normal(part) = part else { return };
@@ -153,15 +159,17 @@ fn mark(dirt: &mut Dirt, root: &Path, path: &Path, touch: Touch) {
         key.push_str(&segment);
         key.push('/');
     }
-    dirt.entry(&key, name, touch);
+    dirty.mark_entry(&key, name, entry_event);
 }
 
 /// What an event says; `None` for what is merely read.
-fn touch(kind: EventKind) -> Option<Touch> {
+fn entry_event(kind: EventKind) -> Option<EntryEvent> {
     match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => Some(Touch::Seen),
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => {
+            Some(EntryEvent::Touched)
+        }
         EventKind::Access(_) => None,
-        EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => Some(Touch::Changed),
-        _ => Some(Touch::Replaced),
+        EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => Some(EntryEvent::Modified),
+        _ => Some(EntryEvent::Replaced),
     }
 }
