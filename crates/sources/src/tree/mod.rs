@@ -3,6 +3,8 @@
 mod cache;
 mod filter;
 mod ignore_files;
+#[cfg(target_os = "linux")]
+mod inotify;
 mod listing;
 mod metadata;
 pub(crate) mod name;

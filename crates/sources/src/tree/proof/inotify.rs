@@ -1,80 +1,79 @@
-//! The queue on Linux: one for the whole process, since a user may have few of them.
+//! The generation counters of directories, kept up to date from inotify events.
+//!
+//! The whole process shares one inotify instance, because the system limits their number per user
+//! (`fs.inotify.max_user_instances`).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::io::Errno;
+use rustix::fs::inotify::{Event, ReadFlags, WatchFlags};
 
 use super::super::filter::IgnoreRules;
+use super::super::inotify::{CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, Received, WatchDescriptor};
 use super::super::root::{DirectoryHandle, is_missing};
 use super::{ChangeScope, Generations, ObservedGeneration};
 use crate::remote::is_remote;
 
-/// What to hear of a directory. What is closed after it was written was told by the writing.
-const CHANGES: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::MODIFY)
-    .union(WatchFlags::ATTRIB)
-    .union(MOVES);
+/// The events for a directory of the tree. `CLOSE_WRITE` is not among them: the writes before it caused `MODIFY`.
+const DIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS.union(CONTENT_EVENTS).union(MOVE_EVENTS);
 
-/// What to hear of a directory in which one other matters.
-const COMINGS: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::ONLYDIR);
+/// The events for a directory of which only one subdirectory matters.
+const SUBDIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS.union(WatchFlags::ONLYDIR);
 
-/// What to hear of a directory above the root.
-const MOVES: WatchFlags = WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ONLYDIR);
+/// The events for a directory above the root, which matters only for the path of the root.
+const MOVE_EVENTS: WatchFlags =
+    WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ONLYDIR);
 
-/// What makes another thing of a name.
-const NAMES: ReadFlags =
+/// The events after which a name stands for another file, or for none.
+const RENAMING: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 
-/// The most directories that are watched, and the part of what the user may watch in all: the watches of
-/// subscribers must not go short.
-const WATCHES: usize = 16_384;
-const SHARE: usize = 4;
+/// The most watches of this instance, absolutely and as a fraction (one in `USER_SHARE`) of what the system allows the
+/// user (`fs.inotify.max_user_watches`): the watchers behind subscriptions need watches too.
+const MAX_WATCHES: usize = 16_384;
+const USER_SHARE: usize = 4;
 
-const BUFFER: usize = 64 * 1024;
-
-/// Directories that are watched, and the events that were not looked at yet.
+/// The watched directories of the process with their generation counters.
 pub(super) struct GenerationTracker {
-    inotify: OwnedFd,
-    limit: usize,
-    /// Whether events were taken out whose marks are not set yet.
+    inotify: Inotify,
+    max_watches: usize,
+    /// Whether a thread has read events that it has not yet applied to the counters.
     draining: AtomicBool,
     table: Mutex<WatchTable>,
 }
 
 struct WatchTable {
-    by_watch: HashMap<i32, WatchedDirectory>,
-    buffer: Box<[MaybeUninit<u8>]>,
+    directories: HashMap<WatchDescriptor, WatchedDirectory>,
+    buffer: EventBuffer,
 }
 
 struct WatchedDirectory {
     generations: Arc<Generations>,
-    /// Whether its file system tells what changes, once that was asked.
+    /// Whether its file system reports all changes, if that was checked: a remote one does not.
     reports_changes: Option<bool>,
-    /// The one name that matters in it, where others do not.
-    only: Option<&'static [u8]>,
+    /// The only name whose events count; `None` if all do.
+    only_name: Option<&'static [u8]>,
+}
+
+/// The directory on which to put a watch.
+enum WatchTarget<'a> {
+    /// A directory whose content matters. Its file system must report changes.
+    Handle(BorrowedFd<'a>),
+    /// A directory of which only moves and deletions matter.
+    Path(&'a Path),
 }
 
 impl GenerationTracker {
-    /// The queue of this process; `None` where the system has none for us.
+    /// The tracker of this process; `None` if inotify is not available.
     pub(super) fn shared() -> Option<&'static Self> {
         static SHARED: LazyLock<Option<GenerationTracker>> = LazyLock::new(|| {
             GenerationTracker::open()
-                .inspect_err(|cause| tracing::debug!(%cause, "answers about folders cannot be kept"))
+                .inspect_err(|cause| tracing::debug!(%cause, "responses about folders cannot be cached"))
                 .ok()
         });
         SHARED.as_ref()
@@ -86,63 +85,65 @@ impl GenerationTracker {
             .and_then(|number| number.trim().parse().ok())
             .unwrap_or(0);
         Ok(Self {
-            inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
-            limit: WATCHES.min(allowed / SHARE),
+            inotify: Inotify::open()?,
+            max_watches: MAX_WATCHES.min(allowed / USER_SHARE),
             draining: AtomicBool::new(false),
-            table: Mutex::new(WatchTable {
-                by_watch: HashMap::new(),
-                buffer: vec![MaybeUninit::uninit(); BUFFER].into(),
-            }),
+            table: Mutex::new(WatchTable { directories: HashMap::new(), buffer: EventBuffer::new() }),
         })
     }
 
-    /// Watches a directory; `None` where that is not possible.
+    /// Watches a directory of the tree; `None` if it cannot be watched.
     pub(super) fn watch_directory(&self, handle: &DirectoryHandle) -> Option<ObservedGeneration> {
-        self.watch(handle.as_fd(), CHANGES, None)
+        self.watch(WatchTarget::Handle(handle.as_fd()), DIRECTORY_EVENTS, None)
     }
 
-    /// Watches where the root says what else is ignored, or waits for that to appear. `None` where that is
-    /// not possible.
+    /// Watches `.git/info`, in which `exclude` may be, and `.git`, in which `info` may appear; `None` if one of them
+    /// cannot be watched.
     pub(super) fn watch_git_excludes(&self, root: &DirectoryHandle) -> Option<Vec<ObservedGeneration>> {
-        let mut table = Vec::new();
-        // Much comes and goes in `.git`, and of it only this matters.
-        for (path, events, only) in
-            [(&[".git"][..], COMINGS, Some(&b"info"[..])), (&[".git", "info"], CHANGES, None)]
-        {
+        let mut observed = Vec::new();
+        // Git creates and deletes many files in `.git`; only `info` concerns the ignore rules.
+        for (path, events, only_name) in [
+            (&[".git"][..], SUBDIRECTORY_EVENTS, Some(&b"info"[..])),
+            (&[".git", "info"], DIRECTORY_EVENTS, None),
+        ] {
             match root.open_control_directory(path) {
-                Ok(directory) => table.push(self.watch(directory.as_fd(), events, only)?),
+                Ok(directory) => {
+                    observed.push(self.watch(WatchTarget::Handle(directory.as_fd()), events, only_name)?);
+                }
                 Err(cause) if is_missing(&cause) => break,
                 Err(_) => return None,
             }
         }
-        Some(table)
+        Some(observed)
     }
 
-    /// Watches the directories above a path; `None` where links on it could lead elsewhere unseen, or where
-    /// one of them cannot be watched.
+    /// Watches the ancestors of a path; `None` if one of them cannot be watched, or if the path has symbolic links,
+    /// which can be replaced without an event in an ancestor.
     pub(super) fn watch_ancestors(&self, path: &Path) -> Option<Vec<ObservedGeneration>> {
         if path.canonicalize().ok()? != path {
             return None;
         }
-        // A directory that is open does not tell itself that it was removed.
-        let mut events = MOVES | WatchFlags::DELETE;
-        let mut above = Vec::new();
+        // While a directory is open, its deletion causes no `DELETE_SELF`, but a `DELETE` in its parent.
+        let mut events = MOVE_EVENTS | WatchFlags::DELETE;
+        let mut observed = Vec::new();
         for path in path.ancestors().skip(1) {
-            above.push(self.add(path, std::mem::replace(&mut events, MOVES), None, None)?);
+            let events = std::mem::replace(&mut events, MOVE_EVENTS);
+            observed.push(self.watch(WatchTarget::Path(path), events, None)?);
         }
-        Some(above)
+        Some(observed)
     }
 
-    /// Brings all marks up to date. Every change that ended before this was called shows in them.
+    /// Applies all queued events, so that the counters reflect every change that ended before this call. Returns
+    /// whether that was possible.
     pub(super) fn catch_up(&self) -> bool {
-        match rustix::io::ioctl_fionread(&self.inotify) {
-            // Whoever takes events out says so before.
-            Ok(0) if !self.draining.load(Ordering::SeqCst) => true,
-            Ok(0) => {
+        match self.inotify.has_queued_events() {
+            // A thread that reads events sets `draining` before it does so.
+            Ok(false) if !self.draining.load(Ordering::SeqCst) => true,
+            Ok(false) => {
                 drop(self.lock());
                 true
             }
-            Ok(_) => {
+            Ok(true) => {
                 self.drain();
                 true
             }
@@ -152,40 +153,29 @@ impl GenerationTracker {
 
     fn watch(
         &self,
-        directory: BorrowedFd<'_>,
+        target: WatchTarget<'_>,
         events: WatchFlags,
-        only: Option<&'static [u8]>,
-    ) -> Option<ObservedGeneration> {
-        // The directory that was opened, wherever its path leads by now.
-        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let reports_changes = || !is_remote(directory);
-        self.add(Path::new(&path), events, only, Some(&reports_changes))
-    }
-
-    /// Watches what is at a path. `tells` is asked once whether its file system tells what changes, unless
-    /// nothing but its moving matters.
-    fn add(
-        &self,
-        path: &Path,
-        events: WatchFlags,
-        only: Option<&'static [u8]>,
-        reports_changes: Option<&dyn Fn() -> bool>,
+        only_name: Option<&'static [u8]>,
     ) -> Option<ObservedGeneration> {
         let mut table = self.lock();
-        if table.by_watch.len() >= self.limit {
+        if table.directories.len() >= self.max_watches {
             table.remove_all(&self.inotify);
         }
-        let number = inotify::add_watch(&self.inotify, path, events | WatchFlags::MASK_ADD).ok()?;
-        let new = || WatchedDirectory { generations: Arc::default(), reports_changes: None, only };
-        let watch = table.by_watch.entry(number).or_insert_with(new);
-        // Of one that is watched for several reasons, everything matters.
-        watch.only = watch.only.filter(|_| only.is_some());
-        if let Some(reports_changes) = reports_changes
-            && !*watch.reports_changes.get_or_insert_with(reports_changes)
+        // The same directory may be watched for several reasons: its events add up.
+        let events = events | WatchFlags::MASK_ADD;
+        let watch = match target {
+            WatchTarget::Handle(directory) => self.inotify.watch_handle(directory, events),
+            WatchTarget::Path(path) => self.inotify.watch_path(path, events),
+        };
+        let new = || WatchedDirectory { generations: Arc::default(), reports_changes: None, only_name };
+        let watched = table.directories.entry(watch.ok()?).or_insert_with(new);
+        watched.only_name = watched.only_name.filter(|_| only_name.is_some());
+        if let WatchTarget::Handle(directory) = target
+            && !*watched.reports_changes.get_or_insert_with(|| !is_remote(directory))
         {
             return None;
         }
-        Some(ObservedGeneration::now(&watch.generations, ChangeScope::Structure))
+        Some(ObservedGeneration::now(&watched.generations, ChangeScope::Structure))
     }
 
     fn drain(&self) {
@@ -201,61 +191,58 @@ impl GenerationTracker {
 }
 
 impl WatchTable {
-    fn drain(&mut self, inotify: &OwnedFd) {
-        let mut reader = inotify::Reader::new(inotify, &mut self.buffer);
-        loop {
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(Errno::AGAIN) => return,
-                Err(Errno::INTR) => continue,
-                Err(_) => return invalidate_all(&self.by_watch),
-            };
-            let events = event.events();
-            if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                invalidate_all(&self.by_watch);
-                continue;
-            }
-            let Some(watch) = self.by_watch.get(&event.wd()) else { continue };
-            let matters = |only| event.file_name().is_none_or(|name| name.to_bytes() == only);
-            if watch.only.is_none_or(matters) {
-                if let Some(name) = event.file_name().filter(|_| events.intersects(NAMES)) {
-                    watch.generations.journals.record(OsStr::from_bytes(name.to_bytes()));
-                }
-                watch.generations.set(scope(&event));
-            }
-            if events.contains(ReadFlags::IGNORED) {
-                watch.generations.journals.close();
-                self.by_watch.remove(&event.wd());
-            }
-        }
+    fn drain(&mut self, inotify: &Inotify) {
+        let Self { directories, buffer } = self;
+        inotify.read_events(buffer, usize::MAX, |received| match received {
+            Received::Event(event) => apply(directories, event),
+            Received::Lost(_) => invalidate_all(directories),
+        });
     }
 
-    /// Lets go of all watches. Whatever rests on them must be looked at again.
-    fn remove_all(&mut self, inotify: &OwnedFd) {
-        for (number, watch) in self.by_watch.drain() {
-            watch.generations.journals.close();
-            watch.generations.set(ChangeScope::Structure);
-            // It fails where the directory is gone, and the watch with it.
-            let _ = inotify::remove_watch(inotify, number);
+    /// Removes all watches and invalidates all evidence that rests on them.
+    fn remove_all(&mut self, inotify: &Inotify) {
+        for (watch, watched) in self.directories.drain() {
+            watched.generations.journals.close();
+            watched.generations.advance(ChangeScope::Structure);
+            inotify.remove_watch(watch);
         }
     }
 }
 
-/// Events were lost: anything may have changed.
-fn invalidate_all(watches: &HashMap<i32, WatchedDirectory>) {
-    for watch in watches.values() {
-        watch.generations.journals.mark_incomplete();
-        watch.generations.set(ChangeScope::Structure);
+/// Advances the counters of the directory that an event is about, and records changed names in its journals.
+fn apply(directories: &mut HashMap<WatchDescriptor, WatchedDirectory>, event: &Event<'_>) {
+    let events = event.events();
+    let Some(watched) = directories.get(&event.wd()) else { return };
+    let counts = |only| event.file_name().is_none_or(|name| name.to_bytes() == only);
+    if watched.only_name.is_none_or(counts) {
+        if let Some(name) = event.file_name().filter(|_| events.intersects(RENAMING)) {
+            watched.generations.journals.record(OsStr::from_bytes(name.to_bytes()));
+        }
+        watched.generations.advance(scope(event));
+    }
+    // The kernel has removed the watch.
+    if events.contains(ReadFlags::IGNORED) {
+        watched.generations.journals.close();
+        directories.remove(&event.wd());
     }
 }
 
-fn scope(event: &inotify::Event<'_>) -> ChangeScope {
+/// Invalidates all evidence after events were lost.
+fn invalidate_all(directories: &HashMap<WatchDescriptor, WatchedDirectory>) {
+    for watched in directories.values() {
+        watched.generations.journals.mark_incomplete();
+        watched.generations.advance(ChangeScope::Structure);
+    }
+}
+
+/// What an event in a directory invalidates.
+fn scope(event: &Event<'_>) -> ChangeScope {
     let events = event.events();
     let Some(name) = event.file_name() else { return ChangeScope::Structure };
-    let rules = || IgnoreRules::FILES.iter().any(|file| file.as_bytes() == name.to_bytes());
-    if events.contains(ReadFlags::ISDIR) || rules() {
+    let is_ignore_file = || IgnoreRules::FILES.iter().any(|file| file.as_bytes() == name.to_bytes());
+    if events.contains(ReadFlags::ISDIR) || is_ignore_file() {
         ChangeScope::Structure
-    } else if events.intersects(NAMES) {
+    } else if events.intersects(RENAMING) {
         ChangeScope::Names
     } else {
         ChangeScope::Files

@@ -1,12 +1,17 @@
-//! Knowing that nothing has changed, so that an answer given before can be given again.
+//! Proofs that a response about the tree is still valid, so that it can be served from a cache.
 //!
-//! The system queues an event in the same call that changes a directory. So when the queue is empty,
-//! every directory that is under watch is as it was when it was marked: one question to the system
-//! proves a whole page. What the queue is not told of, a file is asked itself. Some changes show in neither:
-//! what is written through a memory map or under a name that is gone, and what is mounted. So nothing is
-//! trusted for longer than [`MAX_AGE`] without being looked at again.
+//! Each watched directory has generation counters, which inotify events advance. The kernel queues an event within the
+//! system call that changes the directory. So once the queue is drained, an unchanged counter proves an unchanged
+//! directory, and one drain proves a whole page of a listing. For a single file, whose events may not be watched, a
+//! `stat` call is compared as well.
+//!
+//! Some changes cause neither an event nor a new `stat` result: writes through a memory map or through a hard link
+//! elsewhere, and mounts. That is why no evidence is trusted for longer than [`MAX_AGE`].
 
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a queue writes journals"))]
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "only inotify events are recorded in journals")
+)]
 mod journal;
 
 #[cfg(target_os = "linux")]
@@ -32,33 +37,36 @@ use super::stamp::{FileId, StatStamp};
 pub(super) use journal::NameJournal;
 use journal::NameJournals;
 
-/// For how long anything is trusted: the longest that a change of which the system says nothing stays unseen.
+/// For how long evidence is trusted: the longest that a change without an event can go unnoticed.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// How often something has happened to a directory since it was first watched.
+/// The generation counters of a watched directory.
 #[derive(Debug, Default)]
 struct Generations {
-    /// To itself, to a directory in it, or to its rules for what is shown.
+    /// Advances when the directory itself, a subdirectory or an ignore file in it changes.
     structure: AtomicU64,
-    /// To that, or to which files are in it.
+    /// Advances also when files are created, deleted or renamed in the directory.
     names: AtomicU64,
-    /// To that, or to one of these files.
+    /// Advances also when the content or metadata of a file in the directory changes.
     files: AtomicU64,
     journals: NameJournals,
 }
 
-/// What an event is about, from the least to the most that depends on it.
+/// What a change invalidates. A larger scope includes the smaller ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a queue makes marks"))]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only inotify events advance generations"))]
 enum ChangeScope {
+    /// The content or metadata of files.
     Files,
+    /// The names of files.
     Names,
+    /// Subdirectories, ignore rules, or the directory itself.
     Structure,
 }
 
 impl Generations {
     #[cfg(target_os = "linux")]
-    fn set(&self, scope: ChangeScope) {
+    fn advance(&self, scope: ChangeScope) {
         if scope >= ChangeScope::Structure {
             self.structure.fetch_add(1, Ordering::Release);
         }
@@ -68,7 +76,7 @@ impl Generations {
         self.files.fetch_add(1, Ordering::Release);
     }
 
-    fn count(&self, scope: ChangeScope) -> u64 {
+    fn current(&self, scope: ChangeScope) -> u64 {
         let counter = match scope {
             ChangeScope::Structure => &self.structure,
             ChangeScope::Names => &self.names,
@@ -78,95 +86,99 @@ impl Generations {
     }
 }
 
-/// A mark as it was when something was looked at.
+/// The value of a generation counter when a directory was observed.
 #[derive(Clone, Debug)]
 struct ObservedGeneration {
     generations: Arc<Generations>,
     scope: ChangeScope,
-    count: u64,
+    value: u64,
 }
 
 impl ObservedGeneration {
     fn now(generations: &Arc<Generations>, scope: ChangeScope) -> Self {
-        Self { generations: Arc::clone(generations), scope, count: generations.count(scope) }
+        Self { generations: Arc::clone(generations), scope, value: generations.current(scope) }
     }
 
-    /// The same directory as it is now, to this depth.
-    fn to(&self, scope: ChangeScope) -> Self {
+    /// The current generation of the same directory for another scope.
+    fn observe(&self, scope: ChangeScope) -> Self {
         Self::now(&self.generations, scope)
     }
 
+    /// Whether the counter has not advanced.
     fn holds(&self) -> bool {
-        self.generations.count(self.scope) == self.count
+        self.generations.current(self.scope) == self.value
     }
 }
 
-/// That a directory is still where it was opened, with the same rules for what is shown in it.
+/// Evidence that a directory's path from the root, and the ignore rules on it, are unchanged.
 #[derive(Debug)]
 pub(super) struct PathEvidence {
-    seen: ObservedGeneration,
-    /// What else must be as it was: only the root has something.
-    also: Vec<ObservedGeneration>,
-    /// Where the root must still be found, if nothing would tell that it no longer is.
-    root_at: Option<(PathBuf, FileId)>,
-    above: Option<Arc<PathEvidence>>,
-    /// When it was begun, since what the system does not tell must be looked at again.
+    observed: ObservedGeneration,
+    /// For the root only: its ancestors and the directories of `.git/info/exclude`.
+    also_observed: Vec<ObservedGeneration>,
+    /// For a root whose ancestors cannot be watched: the path at which this directory must still be found.
+    expected_root: Option<(PathBuf, FileId)>,
+    parent: Option<Arc<PathEvidence>>,
     began: Instant,
 }
 
 impl PathEvidence {
-    /// Whether it may still be trusted, if nothing was told.
+    /// Whether it is younger than [`MAX_AGE`].
     pub(super) fn is_recent(&self) -> bool {
         self.began.elapsed() <= MAX_AGE
     }
 
+    /// Whether it holds, for this directory and all above it. The event queue must have been drained.
     fn holds(&self) -> bool {
         let now = Instant::now();
-        let mut link = Some(self);
-        while let Some(here) = link {
+        let mut current = Some(self);
+        while let Some(here) = current {
             if now.saturating_duration_since(here.began) > MAX_AGE {
                 return false;
             }
-            let found = here.root_at.as_ref().is_none_or(|(path, root)| root.is_at(path));
-            if !(found && here.seen.holds() && here.also.iter().all(ObservedGeneration::holds)) {
+            let in_place = here.expected_root.as_ref().is_none_or(|(path, root)| root.is_at(path));
+            if !(in_place
+                && here.observed.holds()
+                && here.also_observed.iter().all(ObservedGeneration::holds))
+            {
                 return false;
             }
-            link = here.above.as_deref();
+            current = here.parent.as_deref();
         }
         true
     }
+
+    /// Evidence that from now on no file is created, deleted or renamed in the directory.
+    pub(super) fn names_evidence(&self) -> DirectoryEvidence {
+        DirectoryEvidence(self.observed.observe(ChangeScope::Names))
+    }
+
+    /// Evidence that from now on no file in the directory changes in any way.
+    pub(super) fn files_evidence(&self) -> DirectoryEvidence {
+        DirectoryEvidence(self.observed.observe(ChangeScope::Files))
+    }
+
+    /// A journal of the names in the directory that change from now on; `None` if the watch has ended.
+    pub(super) fn journal(&self) -> Option<Arc<NameJournal>> {
+        self.observed.generations.journals.open()
+    }
 }
 
-/// That the same files are in a directory as when it was looked at, or also that none has changed.
+/// Evidence that the names, or also the files, in a directory are unchanged. It is worth nothing unless the
+/// [`PathEvidence`] of the directory holds too.
 #[derive(Clone, Debug)]
 pub(super) struct DirectoryEvidence(ObservedGeneration);
 
-impl PathEvidence {
-    /// Which files are in the directory now.
-    pub(super) fn names_evidence(&self) -> DirectoryEvidence {
-        DirectoryEvidence(self.seen.to(ChangeScope::Names))
-    }
-
-    /// A journal of the names in the directory that change from now on, where there can be one.
-    pub(super) fn journal(&self) -> Option<Arc<NameJournal>> {
-        self.seen.generations.journals.open()
-    }
-
-    /// The files that are in the directory now, as they are now.
-    pub(super) fn files_evidence(&self) -> DirectoryEvidence {
-        DirectoryEvidence(self.seen.to(ChangeScope::Files))
-    }
-}
-
 impl DirectoryEvidence {
-    /// Whether they are still these. True only of a directory whose chain holds.
+    /// Whether it holds. The event queue must have been drained.
     pub(super) fn holds(&self) -> bool {
         self.0.holds()
     }
 }
 
-/// Watches directories so that answers about them can be proven.
+/// Watches directories, so that responses about them can be proven valid.
 pub(crate) struct Prover {
+    /// `None`: nothing can be proven.
     tracker: Option<&'static GenerationTracker>,
 }
 
@@ -175,13 +187,15 @@ impl Prover {
         Self { tracker: GenerationTracker::shared() }
     }
 
-    /// One that proves nothing.
+    /// A prover that proves nothing.
     pub(super) fn disabled() -> Self {
         Self { tracker: None }
     }
 
-    /// Begins to watch the root, which was found at `path`. Everything that is to be proven must be looked
-    /// at after this, also whether the root is still there. `None` where nothing can be proven.
+    /// Watches the root, which was found at `path`; `None` if nothing can be proven about it.
+    ///
+    /// The caller must read everything that is to be proven after this call, and also check again that the root is
+    /// still at `path`.
     pub(super) fn watch_root(
         &self,
         path: &Path,
@@ -190,52 +204,61 @@ impl Prover {
     ) -> Option<Arc<PathEvidence>> {
         let began = Instant::now();
         let tracker = self.tracker?;
-        let mut also = Vec::new();
-        let above = tracker.watch_ancestors(path);
-        let root_at = above.is_none().then(|| (path.to_owned(), root));
-        also.extend(above.into_iter().flatten());
-        also.extend(tracker.watch_git_excludes(handle)?.iter().map(|seen| seen.to(ChangeScope::Files)));
-        let seen = tracker.watch_directory(handle)?;
-        Some(Arc::new(PathEvidence { seen, also, root_at, above: None, began }))
+        let mut also_observed = Vec::new();
+        let ancestors = tracker.watch_ancestors(path);
+        let expected_root = ancestors.is_none().then(|| (path.to_owned(), root));
+        also_observed.extend(ancestors.into_iter().flatten());
+        let excludes = tracker.watch_git_excludes(handle)?;
+        also_observed.extend(excludes.iter().map(|observed| observed.observe(ChangeScope::Files)));
+        let observed = tracker.watch_directory(handle)?;
+        Some(Arc::new(PathEvidence { observed, also_observed, expected_root, parent: None, began }))
     }
 
-    /// Begins to watch a directory below one that is watched.
+    /// Watches a directory whose parent is watched; `None` if it cannot be watched.
     pub(super) fn watch_child(
         &self,
-        above: &Arc<PathEvidence>,
+        parent: &Arc<PathEvidence>,
         handle: &DirectoryHandle,
     ) -> Option<Arc<PathEvidence>> {
         let began = Instant::now();
-        let seen = self.tracker?.watch_directory(handle)?;
-        let above = Some(Arc::clone(above));
-        Some(Arc::new(PathEvidence { seen, also: Vec::new(), root_at: None, above, began }))
+        let observed = self.tracker?.watch_directory(handle)?;
+        let parent = Some(Arc::clone(parent));
+        Some(Arc::new(PathEvidence {
+            observed,
+            also_observed: Vec::new(),
+            expected_root: None,
+            parent,
+            began,
+        }))
     }
 
-    /// Whether a directory is still where it was opened, and as it was then.
-    pub(super) fn holds(&self, path_evidence: &PathEvidence) -> bool {
-        self.drain() && path_evidence.holds()
+    /// Drains the event queue and returns whether this evidence holds.
+    pub(super) fn holds(&self, evidence: &PathEvidence) -> bool {
+        self.drain() && evidence.holds()
     }
 
-    /// Drains the event queue, so that marks and journals know of every change that ended before this was
-    /// called. Returns whether that was possible.
+    /// Drains the event queue, so that generations and journals reflect every change that ended before this call.
+    /// Returns whether that was possible.
     pub(super) fn drain(&self) -> bool {
         self.tracker.is_some_and(GenerationTracker::catch_up)
     }
 }
 
-/// What an answer rests on, gathered while it is made.
+/// Collects what a response depends on while it is made, and turns it into a [`Proof`].
 pub(crate) struct ProofBuilder {
     began: Instant,
+    /// `None`: the response depends on something that cannot be proven unchanged.
     dependencies: Option<Dependencies>,
 }
 
+/// What must be unchanged for a response to be valid.
 struct Dependencies {
     tracker: &'static GenerationTracker,
-    /// The way to the first directory that was looked at.
+    /// The path to the first directory that was added; those added later are below it.
     path: Option<Arc<PathEvidence>>,
-    /// The directories that matter with their files.
+    /// The directories with their files.
     directories: Vec<ObservedGeneration>,
-    /// The file that matters by itself.
+    /// The only file that matters, where the response is about one file.
     file: Option<(PathFromRoot, StatStamp)>,
 }
 
@@ -250,16 +273,17 @@ impl ProofBuilder {
         Self { began: Instant::now(), dependencies }
     }
 
-    /// The answer rests on what is in a directory and on the files there. To be said before they are
-    /// looked at, and after the same was said of the directories above or of none.
+    /// Makes the response depend on the names and the files in a directory.
+    ///
+    /// To be called before these files are read. The first directory must be an ancestor of all others.
     pub(crate) fn add_directory(&mut self, folder: &OpenFolder) {
         if let (Some(path_evidence), Some(names_evidence), Some(dependencies)) =
             (&folder.path_evidence, &folder.names_evidence, &mut self.dependencies)
         {
-            dependencies.directories.push(path_evidence.seen.to(ChangeScope::Files));
+            dependencies.directories.push(path_evidence.observed.observe(ChangeScope::Files));
             dependencies.path.get_or_insert_with(|| Arc::clone(path_evidence));
-            // What is in it was looked up after it was opened, and perhaps before this: if it has changed
-            // in between, what was just counted came too late to tell.
+            // The names may have been read before this call. If they changed since, the generation observed just now
+            // is that of other names.
             if names_evidence.holds() {
                 return;
             }
@@ -267,11 +291,12 @@ impl ProofBuilder {
         self.dependencies = None;
     }
 
-    /// Of the one directory that was said, only this file matters, which had this stamp when it was opened.
+    /// Narrows the dependency on the one directory that was added to this file in it, which had this stamp when it was
+    /// opened.
     pub(crate) fn add_file(&mut self, path: PathFromRoot, stamp: StatStamp) {
         if let Some(dependencies) = &mut self.dependencies {
-            // Two changes within a tick of the clock leave the same stamp. So while it is young, the
-            // directory must not have told of any.
+            // Two changes within one tick of the file system's clock leave the same stamp. While the stamp is that
+            // young, the directory's events are needed too.
             if stamp.settled(SystemTime::now()) {
                 dependencies.directories.clear();
             }
@@ -279,23 +304,23 @@ impl ProofBuilder {
         }
     }
 
-    /// The answer rests on something that cannot be proven.
+    /// Makes the response depend on something that cannot be proven unchanged.
     pub(crate) fn invalidate(&mut self) {
         self.dependencies = None;
     }
 
-    /// The proof, where there is one.
+    /// The proof; `None` if the response cannot be proven valid.
     pub(crate) fn build(self) -> Option<Proof> {
         let (dependencies, began) = (self.dependencies?, self.began);
         dependencies.path.as_ref()?;
-        Some(Proof::new(move || began.elapsed() < MAX_AGE && dependencies.holds()))
+        Some(Proof::new(move || began.elapsed() < MAX_AGE && dependencies.hold()))
     }
 }
 
 impl Dependencies {
-    fn holds(&self) -> bool {
+    fn hold(&self) -> bool {
         self.tracker.catch_up()
-            && self.path.as_ref().is_some_and(|way| way.holds())
+            && self.path.as_ref().is_some_and(|path| path.holds())
             && self.directories.iter().all(ObservedGeneration::holds)
             && self.file.as_ref().is_none_or(|(path, stamp)| path.stamp().is_ok_and(|now| now == *stamp))
     }

@@ -1,11 +1,12 @@
-//! Where the system has no queue that is true at the moment it is asked, nothing is proven.
+//! The stand-in for the generation tracker on systems other than Linux: their change notifications arrive after the
+//! change with a delay, so they prove nothing.
 
 use std::path::Path;
 
 use super::super::root::DirectoryHandle;
 use super::ObservedGeneration;
 
-/// There is none.
+/// Never exists.
 pub(super) enum GenerationTracker {}
 
 impl GenerationTracker {
@@ -13,7 +14,7 @@ impl GenerationTracker {
         None
     }
 
-    pub(super) fn watch_directory(&self, _place: &DirectoryHandle) -> Option<ObservedGeneration> {
+    pub(super) fn watch_directory(&self, _handle: &DirectoryHandle) -> Option<ObservedGeneration> {
         match *self {}
     }
 

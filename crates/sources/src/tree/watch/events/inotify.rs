@@ -1,14 +1,10 @@
-//! Hints on Linux: a watch for each directory.
-//!
-//! Not through `notify`, which would watch a path rather than the directory that was opened, and would
-//! hear of each file that is merely read.
+//! File system events on Linux: one inotify watch for each visible directory.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,89 +12,88 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::inotify::{Event, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::dirty::{DirtySet, EntryEvent};
 use crate::remote::is_remote;
+use crate::tree::inotify::{CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, Received, WatchDescriptor};
 use crate::tree::root::{DirectoryHandle, is_missing};
 use crate::tree::{OpenFolder, Tree};
 
-/// What to hear of a directory. Not what is merely opened or read.
-const CHANGES: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::MOVED_TO)
-    .union(WatchFlags::MODIFY)
-    .union(WatchFlags::ATTRIB)
+/// The events for a directory. Opening and reading files causes none of them.
+const DIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS
+    .union(CONTENT_EVENTS)
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// What to hear of `.git`, in which much comes and goes.
-const ARRIVALS: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO).union(WatchFlags::ONLYDIR);
+/// The events for `.git`, in which only the appearance of `info` matters. Git creates and deletes many other files there.
+const ARRIVAL_EVENTS: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO).union(WatchFlags::ONLYDIR);
 
-/// The keys of directories that are watched and never shown.
+/// The keys of the directories that are watched without being visible.
 const GIT: &str = ".git/";
 const GIT_INFO: &str = ".git/info/";
 
-/// The most events that are taken at once, however fast they come.
-const EVENTS: usize = 1_000_000;
+/// The most events that one call of [`EventSource::drain`] reads, so that it returns while events keep coming.
+const MAX_EVENTS: usize = 1_000_000;
 
-const BUFFER: usize = 64 * 1024;
-
-/// Wakes the one who waits for hints.
+/// Ends the wait of the watcher thread, from another thread.
 #[derive(Clone)]
 pub(in super::super) struct WakeHandle {
-    event: Arc<OwnedFd>,
+    eventfd: Arc<OwnedFd>,
 }
 
 impl WakeHandle {
     pub(in super::super) fn new() -> io::Result<Self> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { event: Arc::new(event) })
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { eventfd: Arc::new(eventfd) })
     }
 
     pub(in super::super) fn wake(&self) {
-        // It can fail only where it rings already.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        // Fails only if the counter is at its maximum, which wakes the thread as well.
+        let _ = rustix::io::write(&self.eventfd, &1_u64.to_ne_bytes());
     }
 }
 
-/// What the system says.
+/// The events of the watched directories; none after a fallback to polling.
 pub(in super::super) struct EventSource {
     wake_handle: WakeHandle,
-    queue: Option<DirectoryWatches>,
+    watches: Option<DirectoryWatches>,
+    /// The name of the tree in log messages.
     mount: String,
 }
 
+/// The watches of an inotify instance by the keys of their directories.
 struct DirectoryWatches {
-    inotify: OwnedFd,
-    watches: HashMap<Arc<str>, i32>,
-    /// Two of them may be one directory, where links are followed.
-    keys: HashMap<i32, Vec<Arc<str>>>,
-    /// Those that are known to tell what changes.
+    inotify: Inotify,
+    by_key: HashMap<Arc<str>, WatchDescriptor>,
+    /// A directory has several keys if symbolic links that are followed lead to it.
+    keys: HashMap<WatchDescriptor, Vec<Arc<str>>>,
+    /// The devices whose file systems are known to report changes.
     devices: Vec<u64>,
     gitignore: bool,
-    buffer: Box<[MaybeUninit<u8>]>,
+    buffer: EventBuffer,
 }
 
-/// Why there are no hints.
+/// Why a directory cannot be watched.
 enum Unwatchable {
-    Watches,
-    Instances,
-    Remote,
-    Proc,
+    TooManyWatches,
+    TooManyInstances,
+    RemoteFileSystem,
+    NoProc,
     Failed(Errno),
 }
 
 impl fmt::Display for Unwatchable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Watches => "no more watches are allowed; hint: raise `fs.inotify.max_user_watches`",
-            Self::Instances => "no more watchers are allowed; hint: raise `fs.inotify.max_user_instances`",
-            Self::Remote => "its file system does not tell what others change",
-            Self::Proc => "`/proc` is not mounted",
+            Self::TooManyWatches => "no more watches are allowed; hint: raise `fs.inotify.max_user_watches`",
+            Self::TooManyInstances => {
+                "no more watchers are allowed; hint: raise `fs.inotify.max_user_instances`"
+            }
+            Self::RemoteFileSystem => "its file system does not report changes by other machines",
+            Self::NoProc => "`/proc` is not mounted",
             Self::Failed(errno) => return errno.fmt(f),
         })
     }
@@ -106,30 +101,30 @@ impl fmt::Display for Unwatchable {
 
 impl EventSource {
     pub(in super::super) fn open(wake_handle: WakeHandle, tree: &Tree, mount: &str) -> Self {
-        let mut events = Self { wake_handle, queue: None, mount: mount.to_owned() };
+        let mut events = Self { wake_handle, watches: None, mount: mount.to_owned() };
         match DirectoryWatches::open(tree.gitignore) {
-            Ok(queue) => events.queue = Some(queue),
+            Ok(watches) => events.watches = Some(watches),
             Err(why) => events.fall_back_to_polling(&why),
         }
         events
     }
 
-    /// No hints at all.
+    /// A source without events.
     pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
-        Self { wake_handle, queue: None, mount: String::new() }
+        Self { wake_handle, watches: None, mount: String::new() }
     }
 
-    /// Whether there are no hints, so that one must look from time to time.
+    /// Whether there are no events, so that only polling detects changes.
     pub(in super::super) fn needs_polling(&self) -> bool {
-        self.queue.is_none()
+        self.watches.is_none()
     }
 
-    /// Watches a directory. Returns whether it was not watched before.
+    /// Watches a directory. Returns whether the watch is new.
     pub(in super::super) fn add(&mut self, folder: &OpenFolder) -> io::Result<bool> {
-        let Some(queue) = &mut self.queue else { return Ok(false) };
-        match queue.add(folder) {
+        let Some(watches) = &mut self.watches else { return Ok(false) };
+        match watches.add(folder) {
             Ok(new) => Ok(new),
-            // Too many open files is a state that passes: it is tried again.
+            // The directory was removed, or no file descriptor is free at the moment: the caller tries again.
             Err(Unwatchable::Failed(
                 errno @ (Errno::ACCESS | Errno::NOENT | Errno::MFILE | Errno::NFILE),
             )) => Err(errno.into()),
@@ -140,59 +135,60 @@ impl EventSource {
         }
     }
 
+    /// Removes the watch of the directory with this key.
     pub(in super::super) fn remove(&mut self, key: &str) {
-        if let Some(queue) = &mut self.queue {
-            queue.remove(key);
+        if let Some(watches) = &mut self.watches {
+            watches.remove(key);
             if key.is_empty() {
-                queue.remove(GIT);
-                queue.remove(GIT_INFO);
+                watches.remove(GIT);
+                watches.remove(GIT_INFO);
             }
         }
     }
 
-    /// Waits for a hint or the bell. Returns whether there are hints.
+    /// Waits for an event, for the wake handle or for the timeout. Returns whether there are events.
     pub(in super::super) fn wait(&mut self, timeout: Duration) -> bool {
-        let wake_handle = PollFd::new(&*self.wake_handle.event, PollFlags::IN);
+        let woken = PollFd::new(&*self.wake_handle.eventfd, PollFlags::IN);
         let timeout = Timespec::try_from(timeout).ok();
-        let ready = match &self.queue {
-            Some(queue) => {
-                let mut both = [PollFd::new(&queue.inotify, PollFlags::IN), wake_handle];
+        let ready = match &self.watches {
+            Some(watches) => {
+                let mut both = [PollFd::new(&watches.inotify, PollFlags::IN), woken];
                 poll(&mut both, timeout.as_ref()).map(|_| !both[0].revents().is_empty())
             }
-            None => poll(&mut [wake_handle], timeout.as_ref()).map(|_| false),
+            None => poll(&mut [woken], timeout.as_ref()).map(|_| false),
         };
         ready.unwrap_or(false)
     }
 
-    /// Takes the hints that there are. Returns whether those were all.
+    /// Moves the queued events into the set of what to scan again. Returns whether the queue is empty.
     pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
-        self.queue.as_mut().is_none_or(|queue| queue.drain(dirty))
+        self.watches.as_mut().is_none_or(|watches| watches.drain(dirty))
     }
 
     fn fall_back_to_polling(&mut self, why: &Unwatchable) {
-        self.queue = None;
+        self.watches = None;
         let mount = &self.mount;
-        tracing::warn!(mount, %why, "the folder cannot be watched and is looked through every `poll` instead");
+        tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
     }
 }
 
 impl DirectoryWatches {
     fn open(gitignore: bool) -> Result<Self, Unwatchable> {
         if !Path::new("/proc/self/fd").is_dir() {
-            return Err(Unwatchable::Proc);
+            return Err(Unwatchable::NoProc);
         }
-        let inotify = match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
+        let inotify = match Inotify::open() {
             Ok(inotify) => inotify,
-            Err(Errno::MFILE) => return Err(Unwatchable::Instances),
+            Err(Errno::MFILE) => return Err(Unwatchable::TooManyInstances),
             Err(errno) => return Err(Unwatchable::Failed(errno)),
         };
         Ok(Self {
             inotify,
-            watches: HashMap::new(),
+            by_key: HashMap::new(),
             keys: HashMap::new(),
             devices: Vec::new(),
             gitignore,
-            buffer: vec![MaybeUninit::uninit(); BUFFER].into(),
+            buffer: EventBuffer::new(),
         })
     }
 
@@ -200,105 +196,102 @@ impl DirectoryWatches {
         let device = folder.stamp.file_id.device;
         if !self.devices.contains(&device) {
             if is_remote(folder.handle.as_fd()) {
-                return Err(Unwatchable::Remote);
+                return Err(Unwatchable::RemoteFileSystem);
             }
             self.devices.push(device);
         }
-        let new = self.watch(&folder.logical.key, folder.handle.as_fd(), CHANGES)?;
-        Ok((folder.logical.key.is_empty() && self.gitignore && self.watch_excludes(folder)?) | new)
+        let new = self.watch(&folder.logical.key, folder.handle.as_fd(), DIRECTORY_EVENTS)?;
+        Ok((folder.logical.key.is_empty() && self.gitignore && self.watch_git_excludes(folder)?) | new)
     }
 
-    /// Watches `.git/info`, or waits for it in `.git`.
-    fn watch_excludes(&mut self, root: &OpenFolder) -> Result<bool, Unwatchable> {
+    /// Watches `.git/info` if it exists, otherwise `.git`, in which it may appear. Returns whether a watch is new.
+    fn watch_git_excludes(&mut self, root: &OpenFolder) -> Result<bool, Unwatchable> {
         let mut new = false;
-        // Twice, for what comes just before the watch for it.
+        // Twice, since `.git/info` may have appeared just before `.git` was watched.
         for _ in 0..2 {
-            if let Some(info) = open_child(&root.handle, &[".git", "info"])? {
+            if let Some(info) = open_control_directory(&root.handle, &[".git", "info"])? {
                 self.remove(GIT);
-                return Ok(self.watch(GIT_INFO, info.as_fd(), CHANGES)? | new);
+                return Ok(self.watch(GIT_INFO, info.as_fd(), DIRECTORY_EVENTS)? | new);
             }
             self.remove(GIT_INFO);
-            let Some(git) = open_child(&root.handle, &[".git"])? else { break };
-            new |= self.watch(GIT, git.as_fd(), ARRIVALS)?;
+            let Some(git) = open_control_directory(&root.handle, &[".git"])? else { break };
+            new |= self.watch(GIT, git.as_fd(), ARRIVAL_EVENTS)?;
         }
         Ok(new)
     }
 
+    /// Watches a directory under a key, in place of the one that was watched under it. Returns whether it is another one.
     fn watch(
         &mut self,
         key: &str,
         directory: BorrowedFd<'_>,
         events: WatchFlags,
     ) -> Result<bool, Unwatchable> {
-        // The directory that was opened, wherever its path leads by now.
-        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let watch = match inotify::add_watch(&self.inotify, path, events) {
+        let watch = match self.inotify.watch_handle(directory, events) {
             Ok(watch) => watch,
-            Err(Errno::NOSPC | Errno::NOMEM) => return Err(Unwatchable::Watches),
+            Err(Errno::NOSPC | Errno::NOMEM) => return Err(Unwatchable::TooManyWatches),
             Err(errno) => return Err(Unwatchable::Failed(errno)),
         };
-        if self.watches.get(key) == Some(&watch) {
+        if self.by_key.get(key) == Some(&watch) {
             return Ok(false);
         }
         self.remove(key);
         let key: Arc<str> = key.into();
-        self.watches.insert(Arc::clone(&key), watch);
+        self.by_key.insert(Arc::clone(&key), watch);
         self.keys.entry(watch).or_default().push(key);
         Ok(true)
     }
 
     fn remove(&mut self, key: &str) {
-        let Some(watch) = self.watches.remove(key) else { return };
+        let Some(watch) = self.by_key.remove(key) else { return };
         let Some(keys) = self.keys.get_mut(&watch) else { return };
         keys.retain(|other| **other != *key);
         if keys.is_empty() {
             self.keys.remove(&watch);
-            // It fails where the directory is gone, and the watch with it.
-            let _ = inotify::remove_watch(&self.inotify, watch);
+            self.inotify.remove_watch(watch);
         }
     }
 
     fn drain(&mut self, dirty: &mut DirtySet) -> bool {
-        let mut reader = inotify::Reader::new(&self.inotify, &mut self.buffer);
-        let mut taken = 0;
-        while taken < EVENTS || !reader.is_buffer_empty() {
-            taken += 1;
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(Errno::AGAIN) => return true,
-                Err(Errno::INTR) => continue,
-                Err(errno) => {
-                    tracing::warn!(%errno, "hints about a folder could not be read");
-                    dirty.mark_lost();
-                    return true;
+        let Self { inotify, by_key, keys, buffer, .. } = self;
+        inotify.read_events(buffer, MAX_EVENTS, |received| match received {
+            Received::Event(event) => mark_dirty(dirty, by_key, keys, event),
+            Received::Lost(errno) => {
+                if let Some(errno) = errno {
+                    tracing::warn!(%errno, "the events of a folder could not be read");
                 }
-            };
-            let events = event.events();
-            if events.contains(ReadFlags::QUEUE_OVERFLOW) {
                 dirty.mark_lost();
-                continue;
             }
-            let entry_event = entry_event(events);
-            if events.contains(ReadFlags::IGNORED) {
-                for key in self.keys.remove(&event.wd()).into_iter().flatten() {
-                    self.watches.remove(&key);
-                    dirty.mark_directory(&key, entry_event);
-                }
-                continue;
-            }
-            for key in self.keys.get(&event.wd()).into_iter().flatten() {
-                match event.file_name() {
-                    Some(name) => dirty.mark_entry(key, OsStr::from_bytes(name.to_bytes()), entry_event),
-                    None => dirty.mark_directory(key, entry_event),
-                }
-            }
-        }
-        false
+        })
     }
 }
 
-/// A directory of the source's own concern; `None` where there is none.
-fn open_child(root: &DirectoryHandle, path: &[&str]) -> Result<Option<Arc<Dir>>, Unwatchable> {
+/// Marks what an event is about, under every key of the directory.
+fn mark_dirty(
+    dirty: &mut DirtySet,
+    by_key: &mut HashMap<Arc<str>, WatchDescriptor>,
+    keys: &mut HashMap<WatchDescriptor, Vec<Arc<str>>>,
+    event: &Event<'_>,
+) {
+    let entry_event = entry_event(event.events());
+    // The kernel has removed the watch.
+    if event.events().contains(ReadFlags::IGNORED) {
+        for key in keys.remove(&event.wd()).into_iter().flatten() {
+            by_key.remove(&key);
+            dirty.mark_directory(&key, entry_event);
+        }
+        return;
+    }
+    for key in keys.get(&event.wd()).into_iter().flatten() {
+        match event.file_name() {
+            Some(name) => dirty.mark_entry(key, OsStr::from_bytes(name.to_bytes()), entry_event),
+            None => dirty.mark_directory(key, entry_event),
+        }
+    }
+}
+
+/// Opens a directory such as `.git`; `None` if there is none.
+fn open_control_directory(root: &DirectoryHandle, path: &[&str]) -> Result<Option<Arc<Dir>>, Unwatchable> {
     match root.open_control_directory(path) {
         Ok(directory) => Ok(Some(directory)),
         Err(cause) if is_missing(&cause) => Ok(None),
@@ -312,7 +305,7 @@ fn entry_event(events: ReadFlags) -> EntryEvent {
     } else if events.intersects(ReadFlags::MODIFY | ReadFlags::ATTRIB) {
         EntryEvent::Modified
     } else {
-        // What is closed after it was written was told by the writing.
+        // `CLOSE_WRITE` too: the writes before it caused `MODIFY`.
         EntryEvent::Touched
     }
 }
