@@ -1,37 +1,37 @@
-//! Finding the bytes of a part of a file, with bounded memory however large the file is.
+//! Finding the byte range of a range of lines, with bounded memory however large the file is.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::media::CodeUnits;
 use crate::range::Span;
 
-/// How much is read at a time. Even, so that no UTF-16 unit is cut.
+/// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK: usize = 64 * 1024;
 
-/// The bytes that a range of lines or bytes stands for.
+/// The byte range that a range of lines or bytes stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteBounds {
-    /// From the first on, up to and without the second.
+    /// From the first offset up to, but not including, the second.
     Within(u64, u64),
-    /// It begins after the last one. There are only so many.
+    /// The range begins past the end: there are only this many lines or bytes.
     PastEnd(u64),
-    /// It is more than may be read at once.
+    /// The range is larger than the limit.
     OverLimit(OverLimit),
 }
 
-/// Lines that are more than may be read at once. The search ends as soon as it knows.
+/// Lines that are larger than the limit. The scan stops as soon as this is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverLimit {
-    /// How many bytes they have at least.
+    /// A lower bound of their size in bytes.
     pub(crate) size: u64,
-    /// Where they begin, or the first byte that was looked at.
+    /// The offset at which they begin; for a scan from the end, the lowest offset that was read.
     pub(crate) start: u64,
-    /// Whether one line alone, the first or from the end the last, is already more.
+    /// Whether one line alone is larger: the first, or the last for a scan from the end.
     pub(crate) one_line: bool,
 }
 
 impl ByteBounds {
-    /// Those of a range of bytes in that many.
+    /// The bounds of a byte range in data of this size.
     pub(crate) fn of_bytes(span: Span, size: u64) -> Self {
         match span {
             Span::From(0, _) if size == 0 => Self::Within(0, 0),
@@ -44,18 +44,18 @@ impl ByteBounds {
     }
 }
 
-/// A search for lines in a file.
+/// A scan of a file for line ends.
 pub(crate) struct LineScanner<'a, F> {
     pub(crate) file: &'a mut F,
     pub(crate) units: CodeUnits,
-    /// The most bytes that may be read at once.
+    /// The limit on the size of a range, in bytes.
     pub(crate) limit: u64,
-    /// Told how far the search has come after each block; an error ends the search.
+    /// Called after each block with the number of bytes scanned; an error stops the scan.
     pub(crate) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
 }
 
 impl<F: Read + Seek> LineScanner<'_, F> {
-    /// The bytes of these lines, the last one's end included.
+    /// The byte range of these lines, with the last line terminator.
     pub(crate) fn bounds(&mut self, span: Span) -> io::Result<ByteBounds> {
         match span {
             Span::From(first, last) => self.forward(first, last),
@@ -96,7 +96,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
             (self.progress)(offset)?;
         }
         match start {
-            // What follows the last line end is no line, except in an empty file.
+            // A file that ends with a line terminator has no further, empty line, unless it is empty itself.
             Some(start) if start < offset || offset == 0 => {
                 Ok(self.fit(start, offset, first_end.unwrap_or(offset) - start))
             }
@@ -129,7 +129,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         Ok(self.fit(0, size, size - last_start.unwrap_or(0)))
     }
 
-    /// The bytes from `start` to `end`, of which `line` are those of the line that is found first.
+    /// The bounds from `start` to `end`, or `OverLimit`. `line` is the size of the first line that was found.
     fn fit(&self, start: u64, end: u64, line: u64) -> ByteBounds {
         match end - start {
             size if size > self.limit => {
@@ -140,13 +140,13 @@ impl<F: Read + Seek> LineScanner<'_, F> {
     }
 }
 
-/// Reads a whole block, or what is left.
+/// Reads a whole block, or the rest of the file.
 fn fill(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<()> {
     block.clear();
     file.take(BLOCK as u64).read_to_end(block).map(drop)
 }
 
-/// Where lines end within a block that begins at a whole unit.
+/// The offsets after each line terminator in a block that begins at a whole code unit.
 fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
     memchr::memchr_iter(b'\n', block).filter_map(move |at| match units {
         CodeUnits::Bytes => Some(at + 1),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_limit() {
+    fn ranges_over_the_limit() {
         let cases: &[(&[u8], Span, u64, u64, bool)] = &[
             (b"a\nbbbbb\nc\n", Span::From(1, Some(2)), 8, 0, false),
             (b"a\nbbbbb\nc\n", Span::From(2, Some(2)), 6, 2, true),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found() {
+    fn ranges_of_lines() {
         use ByteBounds::{PastEnd, Within};
         let cases: &[(&[u8], Span, ByteBounds)] = &[
             (b"a\nb\nc\n", Span::From(2, Some(2)), Within(2, 4)),
@@ -226,8 +226,8 @@ mod tests {
     }
 
     #[test]
-    fn units_of_two_bytes() {
-        // U+0A0A has the byte of a line end in both halves.
+    fn lines_of_utf_16() {
+        // U+0A0A contains the byte of a line feed twice.
         let big = b"\xfe\xff\0a\0\n\x0a\x0a\0\n\0c";
         assert_eq!(lines(big, CodeUnits::Big, Span::From(2, Some(2))), ByteBounds::Within(6, 10));
         let little = b"\xff\xfea\0\n\0\x0a\x0a\n\0c\0";
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_directions_agree(lengths in proptest::collection::vec(0_usize..(BLOCK / 8), 1..40), ended in any::<bool>()) {
+        fn forward_and_backward_scans_agree(lengths in proptest::collection::vec(0_usize..(BLOCK / 8), 1..40), ended in any::<bool>()) {
             let mut data: Vec<u8> = lengths.iter().map(|n| "x".repeat(*n)).collect::<Vec<_>>().join("\n").into();
             if ended {
                 data.push(b'\n');

@@ -1,4 +1,4 @@
-//! Completing the path of a file segment by segment.
+//! Completion of the `path` variable, one segment at a time, as in a shell.
 
 use libris_core::{Completion, Result};
 
@@ -6,7 +6,7 @@ use super::{Inner, read_error};
 use crate::path::{segments, unescape, value};
 use crate::tree::{Resolved, case_folded, is_missing, walk};
 
-/// The first `limit` paths below what was typed so far.
+/// The first `limit` paths that complete what was typed.
 pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {
     let (parent, begun) = match typed.rsplit_once('/') {
         Some((parent, begun)) => (format!("{}/", segments(parent)), begun),
@@ -26,7 +26,7 @@ pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completi
         Err(cause) => return Err(failed(cause)),
     };
     let parent = value(&parent);
-    // Names that begin alike stand together, so however many there are, few are looked at.
+    // Names with a common prefix are adjacent in this order, so a binary search finds them.
     let order = names.case_folded_order();
     let key = |position: u32| names.get(position as usize).unwrap_or_default();
     let name = |position: &u32| case_folded(key(*position));

@@ -1,4 +1,5 @@
-//! What is known about a file: its kind, its title, and what the configuration says of it.
+//! The metadata of resources: media type, title and description, from the file itself and from the rules of the
+//! configuration.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -19,13 +20,13 @@ use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 /// The media type of directories.
 pub(super) const DIRECTORY: &str = "inode/directory";
 
-/// How many bytes of what was found in files are kept in memory.
+/// The size of the cache of [`ContentFacts`], in bytes.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a file takes there beside its key and its texts.
+/// The bytes that a file takes in the cache beside its key and its texts.
 const ENTRY_OVERHEAD: usize = 192;
 
-/// Describes files.
+/// Makes resources of files and directories.
 pub(super) struct ResourceDescriber {
     rules: Vec<(Gitignore, Rule)>,
     cache: LruCache<CachedFacts>,
@@ -37,12 +38,12 @@ struct CachedFacts {
     facts: ContentFacts,
 }
 
-/// What looking into a file tells.
+/// What the content of a file says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContentFacts {
     pub(super) mime: &'static str,
     front_matter: Option<Arc<FrontMatter>>,
-    /// Whether the file could be read, as far as that was necessary.
+    /// Whether the file was readable, if it had to be read.
     pub(super) complete: bool,
 }
 
@@ -81,7 +82,7 @@ impl ResourceDescriber {
         resource
     }
 
-    /// What is known of a file without looking into it now.
+    /// The facts about a file that are known without reading it now: from its name or from the cache.
     pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentFacts> {
         if let Some(mime) = media::by_name(&entry.name.to_string_lossy())
             && !front_matter::may_be_in(mime)
@@ -91,8 +92,8 @@ impl ResourceDescriber {
         self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.facts)
     }
 
-    /// What looking into a file tells; it is opened only where its name does not tell enough. A file that
-    /// is gone, or that cannot be read for a reason of its own, is described by its name alone.
+    /// The facts about a file, which is read only if its name and the cache are not enough. A file that is gone or
+    /// damaged, or that may not be read, is described by its name alone.
     pub(super) fn facts(
         &self,
         tree: &Tree,
@@ -143,8 +144,8 @@ impl ResourceDescriber {
     }
 }
 
-/// The first bytes of a file, and the stamp of the file that was opened: the one that was listed may be
-/// another by now. `None` where it is gone or cannot be read for a reason of its own.
+/// The first bytes of a file, and the stamp of the file that was opened, since it may have replaced the listed one.
+/// `None` if it is gone or damaged, or may not be read.
 fn read_head(
     tree: &Tree,
     folder: &OpenFolder,
@@ -157,7 +158,7 @@ fn read_head(
     let mut head = Vec::new();
     match file.take(media::HEAD as u64).read_to_end(&mut head) {
         Ok(_) => Ok(Some((head, StatStamp::of(&metadata)))),
-        // A damaged file must not keep the others from being listed.
+        // One damaged file must not make the whole listing fail.
         Err(cause) if is_disk_error(&cause) => {
             tree.warn(&entry.key, &cause);
             Ok(None)
@@ -166,7 +167,7 @@ fn read_head(
     }
 }
 
-/// Whether the data of a file could not be read from its disk.
+/// Whether the disk failed to read the data of a file (`EIO`).
 #[cfg(unix)]
 fn is_disk_error(cause: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(cause) == Some(rustix::io::Errno::IO)
@@ -202,7 +203,7 @@ mod tests {
     use crate::tree::Root;
 
     #[test]
-    fn what_is_known_is_bounded_in_bytes() {
+    fn cached_facts_are_bounded_in_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let metadata = Root::open(folder.path()).unwrap().handle().unwrap().metadata().unwrap();
         let describe = ResourceDescriber::new(&[]).unwrap();
@@ -213,7 +214,7 @@ mod tests {
                 ContentFacts { mime: "text/markdown", front_matter: Some(Arc::new(matter)), complete: true };
             describe.cache_facts(&file.to_string(), CachedFacts { stamp: StatStamp::of(&metadata), facts });
         }
-        let kept = (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count();
-        assert!(kept > 100 && kept * 3000 <= MAX_CACHED_BYTES, "{kept}");
+        let cached = (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count();
+        assert!(cached > 100 && cached * 3000 <= MAX_CACHED_BYTES, "{cached}");
     }
 }

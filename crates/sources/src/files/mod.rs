@@ -1,7 +1,8 @@
-//! A folder whose files and directories are resources.
+//! The files source: a folder whose files and directories are resources.
 //!
-//! `file:///<mount>/<path>`, where the mount stands for the folder. URIs of directories end with a slash.
-//! The directory tree itself, and the watcher on it, is [`crate::tree`].
+//! Their URIs are `file:///<mount>/<path>`, where the mount names the folder. URIs of directories end with a slash.
+//! `crate::tree` reads and watches the folder; this module turns it into a [`Source`]: pages of resources,
+//! contents, completions.
 
 mod background;
 mod complete;
@@ -35,16 +36,16 @@ use crate::tree::{NameList, OpenFolder, Resolved, Root, Tree, is_missing, name, 
 use describe::ResourceDescriber;
 use read::{FileReader, SearchControl};
 
-/// How long a mount may be: as long as the longest file name, with every byte escaped.
+/// The longest mount as a URI segment: the longest file name with every byte escaped.
 const MAX_MOUNT_LENGTH: usize = 3 * 255;
 
-/// How many threads work on requests for one folder at once.
+/// The most threads that work on requests for one folder at once.
 const MAX_THREADS: usize = 32;
 
-/// How many of the searches for lines in large files run at once. Each keeps a processor busy, which others need too.
+/// The most searches for lines in large files that run at once. Each keeps a processor busy.
 const MAX_LONG_SEARCHES: usize = 1;
 
-/// For how long to look ahead of a client that asks for page after page.
+/// The longest duration of one prefetch. A client that requests page after page causes prefetches.
 const PREFETCH_TIME: Duration = Duration::from_secs(1);
 
 /// A folder as a source of resources.
@@ -52,38 +53,39 @@ pub struct Files {
     inner: Arc<Inner>,
 }
 
+/// The state that requests and background tasks share.
 struct Inner {
     config: Config,
-    /// The mount as people read it.
+    /// The mount without URI escapes.
     mount: String,
     root: Uri,
-    /// What all URIs begin with: that of the root.
+    /// The prefix of all URIs: the URI of the root.
     prefix: String,
     template: UriTemplate,
     tree: Arc<Tree>,
     describe: ResourceDescriber,
-    /// Whether somebody looks ahead of a client that pages.
+    /// Whether a prefetch is running.
     prefetching: AtomicBool,
-    /// Bounds the threads that work on requests.
+    /// Limits the threads that work on requests.
     threads: Arc<Semaphore>,
-    /// Bounds the long searches among them, which keep a processor busy.
+    /// Limits the long line searches among them.
     long_searches: Arc<Semaphore>,
 }
 
 impl Files {
-    /// Opens the folder, which must be there.
+    /// Opens the folder, which must exist.
     pub fn open(config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::invalid("a folder to serve has no `path`"));
         }
         let unreadable = |cause| cannot_open(&config.path, cause);
-        // As it was written, since a link to the newest release should lead to the newest one again.
+        // Not canonicalised: if the path is a symbolic link to the newest release, it must be followed again later.
         let root =
             std::path::absolute(&config.path).and_then(|path| Root::open(&path)).map_err(unreadable)?;
         let (mount, segment) = match &config.mount {
             Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
             None => {
-                // `.` has no name of its own, but what it stands for has.
+                // `.` has no file name, but the directory it stands for has.
                 let name = match config.path.file_name() {
                     Some(name) => name.to_owned(),
                     None => config
@@ -116,7 +118,7 @@ impl Files {
             mount,
             prefix,
         };
-        // An unreadable folder is told at once, not at the first question.
+        // An unreadable folder is an error now and not at the first request.
         let root = inner.open_root()?;
         inner.tree.names(&root).map_err(|cause| inner.unavailable(cause))?;
         Ok(Self { inner: Arc::new(inner) })
@@ -127,7 +129,7 @@ impl Files {
         &self.inner.root
     }
 
-    /// Looks in the background at what comes after a URI, unless that is being done already.
+    /// Prefetches in the background what comes after a URI, unless a prefetch is running.
     fn prefetch(&self, after: Uri) {
         let inner = Arc::clone(&self.inner);
         if inner.config.symlinks || inner.prefetching.swap(true, Ordering::Relaxed) {
@@ -139,8 +141,8 @@ impl Files {
         });
     }
 
-    /// Runs `work` on a thread where it may wait. The permit is given back when the work has ended, and not when
-    /// whoever asked for it has gone.
+    /// Runs `work` on a thread that may block. The permit is released when the work has ended, even if the caller was
+    /// cancelled before.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -159,8 +161,9 @@ impl Files {
     }
 }
 
+/// The error for a folder that cannot be opened, with a hint for common mistakes.
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
-    // Wherever it stands: a path of the configuration has been taken from the folder of that by now.
+    // Any component: relative paths of the configuration file were joined with its directory.
     let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
     let why = if path.is_file() {
         "it is a file; hint: name the folder that it is in instead".to_owned()
@@ -172,8 +175,9 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
     Error::Unavailable(format!("the folder `{}` cannot be opened: {why}", path.display()))
 }
 
+/// The mount as a URI segment; `None` if it cannot be a file name.
 fn mount_segment(name: &OsStr) -> Option<String> {
-    // Back and forth, so that what cannot be a file name cannot be a mount.
+    // Converted back to check that the mount is a valid file name.
     let segment = name::to_segment(name).filter(|segment| segment.len() <= MAX_MOUNT_LENGTH)?;
     name::from_segment(&segment).map(|_| segment)
 }
@@ -193,7 +197,7 @@ impl Source for Files {
         if let Some(page) = self.inner.list_cached(after, limit) {
             return Ok(page);
         }
-        // Whoever asks for a second page will most likely ask for all of them.
+        // A caller that requests a second page will most likely request all of them.
         let pages = after.is_some();
         let after = after.cloned();
         let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
@@ -204,20 +208,20 @@ impl Source for Files {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let waiting = AbandonOnDrop::default();
-        let reader = FileReader { inner: &self.inner, uri, context, search: &waiting.search };
+        let guard = AbandonOnDrop::default();
+        let reader = FileReader { inner: &self.inner, uri, context, search: &guard.search };
         if let Some(read) = reader.read_cached() {
             return read;
         }
         let work = || {
-            let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&waiting.search));
+            let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&guard.search));
             move |inner: &Inner| FileReader { inner, uri: &uri, context: &context, search: &search }.read()
         };
         let read = self.blocking(work()).await;
-        if !waiting.search.became_long.load(Ordering::Relaxed) {
+        if !guard.search.became_long.load(Ordering::Relaxed) {
             return read;
         }
-        waiting.search.may_be_long.store(true, Ordering::Relaxed);
+        guard.search.may_be_long.store(true, Ordering::Relaxed);
         let closed = |cause| Error::failed("wait for a thread", cause);
         let permit = Arc::clone(&self.inner.long_searches).acquire_owned().await.map_err(closed)?;
         let (inner, work) = (Arc::clone(&self.inner), work());
@@ -279,7 +283,7 @@ impl Source for Files {
     }
 }
 
-/// Tells a running read when its caller has gone.
+/// Tells a running read, when dropped, that its caller was cancelled.
 #[derive(Default)]
 struct AbandonOnDrop {
     search: Arc<SearchControl>,
@@ -292,7 +296,7 @@ impl Drop for AbandonOnDrop {
 }
 
 impl Inner {
-    /// The path of a URI below the root, still escaped; `None` if it is not of this folder.
+    /// The key in a URI; `None` if the URI is not in this folder.
     fn path<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
         let text = uri.as_str();
         let end = text.find(['?', '#']).unwrap_or(text.len());
@@ -305,7 +309,7 @@ impl Inner {
         }
     }
 
-    /// The URI of a path; `None` where it would be too long.
+    /// The URI of a key; `None` if it would be too long.
     fn uri(&self, path: &str) -> Option<Uri> {
         self.root.below(path).ok()
     }
@@ -331,7 +335,7 @@ impl Inner {
         page.map_err(|cause| Error::failed("list the folder", cause))
     }
 
-    /// A page, if all that it says is at hand.
+    /// A page, if all that it contains is cached.
     fn list_cached(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let root = self.tree.cached_folder("")?;
         let names = Tree::cached_names(&root)?;
@@ -371,12 +375,12 @@ impl Inner {
                 }
             });
         }
-        // What could not be read may be readable at the next request.
+        // A file that could not be read may be readable at the next request.
         page.freshness = self.freshness(walk.into_proof().build().filter(|_| complete));
         Ok(page)
     }
 
-    /// A walk over what comes after a URI; `None` where all of it comes before.
+    /// A walk over the keys after a URI; `None` if all of them come before it.
     fn walk(
         &self,
         root: Arc<OpenFolder>,
@@ -396,8 +400,8 @@ impl Inner {
         }
     }
 
-    /// Looks at what comes after a URI, so that the next pages are at hand when they are asked for. Ends
-    /// when what was seen first would no longer be trusted.
+    /// Visits what comes after a URI, so that the next pages are cached when they are requested. Ends before the
+    /// first cached entries expire.
     fn prefetch(&self, after: &Uri) {
         let began = Instant::now();
         let Ok(root) = self.tree.watched_root() else { return };
@@ -470,7 +474,7 @@ impl Inner {
     }
 }
 
-/// What went wrong with the file or directory at `uri`.
+/// The error for a failure to read the file or directory at `uri`.
 fn read_error(uri: &Uri, cause: io::Error) -> Error {
     if is_missing(&cause) {
         return Error::NotFound(uri.clone());

@@ -1,4 +1,4 @@
-//! Reading files, parts of files, and directories.
+//! Reading files, ranges of files, and directories.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,31 +14,32 @@ use crate::part::{ByteBounds, LineScanner, OverLimit};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
 use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, Resolved, StatStamp, walk};
 
-/// After how many bytes a long search tells how far it has come.
+/// The interval, in bytes, at which a search for lines reports progress.
 const PROGRESS_INTERVAL: u64 = 1024 * 1024;
 
-/// The most that is read while others wait for the thread that reads.
+/// The largest file that is read on the async thread, which blocks other requests meanwhile.
 const MAX_INLINE_READ: u64 = 2 * 1024 * 1024;
 
-/// How much of a line that is too long to offer at a time.
+/// The size of the byte range that an error suggests for a line that is too long.
 const SUGGESTED_RANGE: u64 = 64 * 1024;
 
-/// The media type of notes that stand for what is left out.
+/// The media type of notes that stand for omitted data.
 const NOTE_MIME: &str = "text/plain";
 
-/// The key under which a part says why its data is left out.
+/// The `_meta` key that says why the data of a part is omitted.
 const META_OMITTED: &str = "dev.libris/omitted";
 
-/// The key under which a directory says how many of its entries were left out.
+/// The `_meta` key for the number of omitted directory entries.
 const META_MORE: &str = "dev.libris/more";
 
-/// From what size on memory is reserved before contents are loaded. Smaller ones are counted once they are there.
+/// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
+/// loaded.
 const RESERVE_THRESHOLD: u64 = 64 * 1024;
 
-/// How much of a file is searched for lines before the search counts as long.
+/// The number of bytes after which a search for lines counts as long.
 const LONG_SEARCH_THRESHOLD: u64 = 32 * 1024 * 1024;
 
-/// Who asked for a read, and whether they still want it.
+/// One read request.
 pub(super) struct FileReader<'a> {
     pub(super) inner: &'a Inner,
     pub(super) uri: &'a Uri,
@@ -46,26 +47,26 @@ pub(super) struct FileReader<'a> {
     pub(super) search: &'a SearchControl,
 }
 
-/// A search for lines that its caller may give up, and that may turn out to be long.
+/// The state of a line search, shared by the searching thread and its caller.
 #[derive(Debug, Default)]
 pub(super) struct SearchControl {
-    /// Whether nobody waits for the answer any more.
+    /// Whether the caller was cancelled.
     pub(super) abandoned: AtomicBool,
-    /// Whether it may be long. Of those there are few at once, since each keeps a processor busy.
+    /// Whether the search may be long. Few such searches run at once, since each keeps a processor busy.
     pub(super) may_be_long: AtomicBool,
-    /// Whether it ended because it became long and may not.
+    /// Whether the search stopped because it became long without permission.
     pub(super) became_long: AtomicBool,
 }
 
 impl SearchControl {
-    /// Whether to go on after so many bytes. Nobody can stop a blocking task but itself.
+    /// Fails if the search must stop after this many bytes. A blocking task can only stop itself.
     fn check_continue(&self, done: u64) -> io::Result<()> {
         if self.abandoned.load(Ordering::Relaxed) {
-            return Err(io::Error::other("nobody waits for the answer"));
+            return Err(io::Error::other("the caller was cancelled"));
         }
         if done > LONG_SEARCH_THRESHOLD && !self.may_be_long.load(Ordering::Relaxed) {
             self.became_long.store(true, Ordering::Relaxed);
-            return Err(io::Error::other("the search is long"));
+            return Err(io::Error::other("the line search takes too long"));
         }
         Ok(())
     }
@@ -97,8 +98,8 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// The same where nothing has to be waited for: a file of moderate size, in a directory that is open
-    /// and on a disk of this machine, whose data is in memory.
+    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached directory
+    /// (which is always on a local file system), whose data is in the page cache.
     pub(super) fn read_cached(&self) -> Option<Result<Contents>> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;
@@ -139,7 +140,7 @@ impl FileReader<'_> {
         })
     }
 
-    /// Reserves memory for contents of this size, before they are loaded.
+    /// Reserves memory for contents of this size before they are loaded.
     fn reserve(&self, size: u64) -> Result<()> {
         if size <= RESERVE_THRESHOLD { Ok(()) } else { self.context.reserve(size) }
     }
@@ -242,7 +243,7 @@ impl FileReader<'_> {
         Ok(data)
     }
 
-    /// The entries of a directory that the caller may see, with their data as far as it fits.
+    /// The contents of the entries of a directory that the caller may see, as far as they fit.
     fn read_directory(&self, folder: &OpenFolder, proof: &mut ProofBuilder) -> Result<Vec<Content>> {
         proof.add_directory(folder);
         let names = self.inner.tree.names(folder).map_err(|cause| self.read_error(cause))?;
@@ -264,7 +265,7 @@ impl FileReader<'_> {
             let meta = Some(Meta::from_iter([(META_MORE.to_owned(), more.into())]));
             parts.extend(own.map(|own| Content { meta, ..Content::text(own, NOTE_MIME, note) }));
         } else if parts.is_empty() {
-            // Only here: a host takes what comes back under its own URI for a file.
+            // Only if the directory is empty: hosts take contents with the URI of the directory for a file.
             parts.extend(own.map(|own| Content::text(own, DIRECTORY, "")));
         }
         Ok(parts)
@@ -294,7 +295,7 @@ impl FileReader<'_> {
             proof.invalidate();
         }
         let Some(uri) = self.inner.uri(&entry.key) else { return Ok(None) };
-        // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
+        // Hosts take contents without data for a directory or an empty file, and not all of them read `_meta`.
         let omitted = |size: u64| {
             let note = format!("[not included: {size} bytes; read {uri} itself]");
             let why = format!("too large: {size} bytes");
@@ -330,13 +331,13 @@ impl FileReader<'_> {
     }
 }
 
-/// The same in a listing and in a read: by the name or else by the first bytes.
+/// The media type, the same in a listing and in a read: by the name or else by the first bytes.
 fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     let label = name.to_string_lossy();
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))
 }
 
-/// The data of an open file; `None` where it is larger than the limit.
+/// The data of an open file; `None` if it is larger than `limit`.
 fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut data = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or_default() + 1);
     read_spare_capacity(file, &mut data)?;
@@ -345,7 +346,8 @@ fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u
     Ok((data.len() as u64 <= limit).then_some(data))
 }
 
-/// Reads what there is room for. The standard library begins with little and doubles it again and again.
+/// Reads into the spare capacity with one system call. The standard library would begin with a small buffer and
+/// double it.
 #[cfg(unix)]
 fn read_spare_capacity(file: &File, data: &mut Vec<u8>) -> io::Result<()> {
     match rustix::io::read(file, rustix::buffer::spare_capacity(data)) {
@@ -359,8 +361,8 @@ fn read_spare_capacity(_file: &File, _data: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file can be read without waiting for a disk. What is between the places that are asked for
-/// was most likely read together with them.
+/// Whether a file is in the page cache, so that reading it does not wait for a disk. A few bytes are probed: what
+/// lies between them was most likely read ahead.
 #[cfg(target_os = "linux")]
 fn is_in_page_cache(file: &File, size: u64) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};

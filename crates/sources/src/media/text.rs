@@ -1,20 +1,20 @@
-//! Telling text from other data, and old encodings from UTF-8.
+//! Distinguishing text from binary data, and decoding legacy encodings to UTF-8.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// What to do with text that is neither UTF-8 nor marked as UTF-16.
+/// What to do with data that is neither UTF-8 nor has the byte order mark of UTF-16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LegacyEncoding {
-    /// Guess its encoding.
+    /// Detect its encoding.
     Guess,
-    /// Take it for binary.
+    /// Treat it as binary.
     Refuse,
 }
 
 const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The data as text without its byte order mark, or the data unchanged where it is not text.
+/// Decodes data, without its byte order mark. Returns the data unchanged if it is not text.
 pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Vec<u8>> {
     if let Some(encoding) = CodeUnits::of(&data).encoding() {
         return match decode_strictly(encoding, &data[2..]) {
@@ -42,24 +42,24 @@ pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Ve
     }
 }
 
-/// How much of a text is looked at to guess its encoding.
+/// How much of a text is sampled to detect its encoding, in bytes.
 const SAMPLE: usize = 256 * 1024;
 
-/// A part of a text as text, given how the whole begins; `None` where it is not text.
+/// Decodes a part of a text, given the beginning of the whole; `None` if it is not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
     if let Some(encoding) = CodeUnits::of(head).encoding() {
         let marked = CodeUnits::of(&part).encoding() == Some(encoding);
         return decode_strictly(encoding, if marked { &part[2..] } else { &part });
     }
-    // A few lines tell less about an old encoding than the beginning of the file does.
+    // The beginning of the file says more about its encoding than a few lines do.
     decode(part, LegacyEncoding::Refuse).or_else(|part| decode_guessed(head, &part).ok_or(())).ok()
 }
 
-/// Whether the beginning of a file, which may end inside a character, is that of a text.
+/// Whether the head of a file, which may end within a character, is text.
 pub(super) fn looks_like_text(head: &[u8]) -> bool {
     if let Some(encoding) = CodeUnits::of(head).encoding() {
-        // An odd byte or half a surrogate pair may be the cut.
+        // The head may end within a code unit or a surrogate pair.
         return (0..4).any(|cut| {
             head.len() >= 2 + cut && decode_strictly(encoding, &head[2..head.len() - cut]).is_some()
         });
@@ -67,10 +67,10 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
     match std::str::from_utf8(head) {
         Ok(text) => has_no_nul(text),
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
-            // Cut inside a character, or one legacy letter at the very end: text either way.
+            // The head ends within a character, or with a single character of a legacy encoding: text either way.
             std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(has_no_nul)
         }
-        // Likewise the cut may have halved a character of two bytes.
+        // The head may also end within a two-byte character of a legacy encoding.
         Err(_) => {
             let (last, before) = (head[head.len() - 1], &head[..head.len() - 1]);
             decode_guessed(&[], head).is_some() || (last >= 0x80 && decode_guessed(&[], before).is_some())
@@ -78,14 +78,14 @@ pub(super) fn looks_like_text(head: &[u8]) -> bool {
     }
 }
 
-/// Whether valid UTF-8 is text: a zero byte never is.
+/// Whether UTF-8 data has no NUL byte, which text never has.
 pub(super) fn has_no_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }
 
-/// Decodes text of an unmarked encoding other than UTF-8; what stands before helps to tell which.
+/// Decodes text in a legacy encoding, which is detected from the data and from what stands before it.
 fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
-    // Any bytes are Windows-1252, so without this every small binary would be text.
+    // Any bytes are valid Windows-1252, so without this every small binary file would be text.
     let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
     if data.is_empty() || data.iter().any(control) {
         return None;
@@ -99,24 +99,24 @@ fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
 
 fn decode_strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
     let text = encoding.decode_without_bom_handling_and_without_replacement(data)?;
-    // C1 controls are what binary looks like through a single-byte encoding.
+    // Binary data decoded from a single-byte encoding has C1 control characters.
     let odd = |letter: char| letter == '\0' || ('\u{80}'..='\u{9f}').contains(&letter);
     (!text.contains(odd)).then(|| text.into_owned())
 }
 
-/// The units that a text's line ends are made of.
+/// The code units of a text, which determine what its line terminators look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeUnits {
-    /// Bytes. No encoding with this unit uses the byte of `\n` for anything else.
+    /// Bytes. In all such encodings the byte of `\n` stands for nothing else.
     Bytes,
-    /// UTF-16, little end first.
+    /// UTF-16, little-endian.
     Little,
-    /// UTF-16, big end first.
+    /// UTF-16, big-endian.
     Big,
 }
 
 impl CodeUnits {
-    /// Told by the byte order mark.
+    /// Determined by the byte order mark.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0xff, 0xfe, ..] => Self::Little,
@@ -139,7 +139,7 @@ mod tests {
     use super::{LegacyEncoding, decode, looks_like_text};
 
     #[test]
-    fn encodings_become_utf_8() {
+    fn encodings_are_converted_to_utf_8() {
         let cases: &[(&[u8], &str)] = &[
             (b"\xef\xbb\xbfmark", "mark"),
             (b"\xff\xfeh\0\xe9\0", "h\u{e9}"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_comes_back_unchanged() {
+    fn binary_data_is_returned_unchanged() {
         for data in [&b"a\0b"[..], b"\xff\xfe\0", b"\x01\x02\xff", b"\xff\xfe\0\0a\0\0\0"] {
             assert_eq!(decode(data.to_vec(), LegacyEncoding::Guess), Err(data.to_vec()));
         }

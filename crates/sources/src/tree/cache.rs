@@ -1,9 +1,9 @@
-//! A bounded cache that forgets what was not used for longest.
+//! An LRU cache with a weight limit.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// Values by the key of a file or directory, within a budget.
+/// Values by key. When their total weight exceeds the limit, the half that was used least recently is evicted.
 pub(crate) struct LruCache<V> {
     budget: usize,
     entries: Mutex<LruEntries<V>>,
@@ -35,7 +35,7 @@ impl<V: Clone> LruCache<V> {
         Some(slot.value.clone())
     }
 
-    /// The value of a key, which is made if there is none.
+    /// The value of a key, which is inserted first if there is none.
     pub(super) fn get_or_insert_with(&self, key: &str, weight: usize, make: impl FnOnce() -> V) -> V {
         let mut entries = self.lock();
         entries.clock += 1;
@@ -55,7 +55,7 @@ impl<V: Clone> LruCache<V> {
         entries.insert(key, weight, value, self.budget);
     }
 
-    /// Forgets all but what is worth keeping. Returns whether anything is left.
+    /// Removes the values for which `keep` is false. Returns whether any are left.
     pub(super) fn retain(&self, keep: impl Fn(&V) -> bool) -> bool {
         let mut entries = self.lock();
         entries.slots.retain(|_, slot| keep(&slot.value));
@@ -71,7 +71,7 @@ impl<V: Clone> LruCache<V> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, LruEntries<V>> {
-        // A panic between two of our statements leaves at worst a wrong weight.
+        // After a panic while the lock was held, at worst the total weight is wrong.
         self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -88,7 +88,7 @@ impl<V> LruEntries<V> {
         }
     }
 
-    /// Forgets the half that was not used for longest: the cost of finding it is shared by as many.
+    /// Evicts the half that was used least recently, which costs amortised constant time per insertion.
     fn evict_older_half(&mut self) {
         let mut used: Vec<u64> = self.slots.values().map(|slot| slot.used).collect();
         let middle = used.len() / 2;
@@ -104,7 +104,7 @@ mod tests {
     use super::LruCache;
 
     #[test]
-    fn forgets_what_is_not_worth_keeping() {
+    fn retain_removes_values_with_their_weight() {
         let cache = LruCache::new(10);
         for n in 0..4 {
             cache.insert(&n.to_string(), 2, n);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_the_oldest_and_never_the_newest() {
+    fn evicts_the_least_recently_used_and_never_the_newest() {
         let cache = LruCache::new(10);
         for n in 0..10 {
             cache.insert(&n.to_string(), 1, n);

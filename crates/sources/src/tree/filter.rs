@@ -1,4 +1,4 @@
-//! What of a folder is shown.
+//! Which paths are visible: by the options of the tree and by compiled ignore rules.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use libris_core::Result;
 use super::Options;
 use crate::patterns::patterns;
 
-/// What the optionsuration says about showing files.
+/// The visibility rules of the options: hidden names, `include` and `exclude`.
 pub(super) struct PathFilter {
     hidden: bool,
     include: Gitignore,
@@ -27,7 +27,7 @@ impl PathFilter {
         })
     }
 
-    /// Whether `path`, taken from the root, is shown, given that its parent is.
+    /// Whether `path`, relative to the root, is visible, given that its parent directory is.
     pub(super) fn shows(&self, path: &Path, directory: bool, ignore_rules: Option<&IgnoreRules>) -> bool {
         let name = path.file_name().unwrap_or_default();
         if is_git(name) || (!self.hidden && is_hidden(name)) {
@@ -50,13 +50,13 @@ fn is_hidden(name: &OsStr) -> bool {
 }
 
 fn is_git(name: &OsStr) -> bool {
-    // Where case does not matter to the file system, it must not matter here.
+    // On a case-insensitive file system `.GIT` is the same directory.
     name.eq_ignore_ascii_case(".git")
 }
 
-/// What the ignore files of a directory and of those above it say.
+/// The compiled ignore rules of a directory and of its ancestors.
 pub(super) struct IgnoreRules {
-    /// The directory, taken from the root.
+    /// The directory, relative to the root.
     pub(super) path: PathBuf,
     pub(super) above: Option<Arc<IgnoreRules>>,
     /// One for each of [`FILES`](Self::FILES), and the last for `.git/info/exclude`.
@@ -64,14 +64,15 @@ pub(super) struct IgnoreRules {
 }
 
 impl IgnoreRules {
-    /// The ignore files of a directory. All of the first kind go before any of the next.
+    /// The names of ignore files, by precedence: a match in any `.ignore` up to the root goes before one in a
+    /// `.gitignore`.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
     fn matches(&self, path: &Path, directory: bool) -> bool {
         for kind in 0..self.files.len() {
             let mut level = Some(self);
             while let Some(here) = level {
-                // Each file speaks of what is below its own directory.
+                // Patterns are relative to the directory of their file.
                 let below = path.strip_prefix(&here.path).unwrap_or(path);
                 match here.files[kind].matched(below, directory) {
                     Match::None => level = here.above.as_deref(),
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_pattern_is_named() {
+    fn an_invalid_pattern_is_an_error() {
         let wrong = PathFilter::new(&Options { exclude: vec!["a{b".into()], ..Options::default() });
         insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
     }

@@ -1,11 +1,11 @@
-//! The ignore files of directories: read, compiled and cached.
+//! Reading, compiling and caching ignore files (`.gitignore`, `.ignore`, `.git/info/exclude`).
 //!
-//! Rules that cannot be known hide everything that they could hide: a directory whose ignore file cannot be
-//! read does not exist, and a root of which that is true is unavailable. A failure of the system, such as
-//! too many open files, is an error of the request instead, of which nothing is cached.
+//! This fails closed: if an ignore file cannot be read, its directory does not exist for callers, and if it is that
+//! of the root, the tree is unavailable. A failure of the system, such as too many open files, fails the request
+//! instead and is not cached.
 //!
-//! Compiling costs far more than reading: an ignore file is bounded before it is compiled, one directory of a
-//! source is compiled at a time, and what came of it, rules or a failure, is cached with the text.
+//! Compiling patterns costs far more than reading them. So the size of an ignore file is bounded before it is
+//! compiled, a tree compiles one directory at a time, and the outcome, rules or failure, is cached with the text.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -22,22 +22,22 @@ use super::metadata::Metadata;
 use super::root::{ControlFile, DirectoryHandle};
 use super::stamp::StatStamp;
 
-/// The largest ignore file that is read.
+/// The largest ignore file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 256 * 1024;
 
 /// The most patterns that an ignore file may have.
 const MAX_PATTERNS: usize = 4096;
 
-/// How much text of ignore files is cached with its rules. They take about 35 times as much memory.
+/// The weight limit of the cache, in bytes of text. Compiled rules take about 35 times as much memory.
 pub(super) const MAX_CACHED_TEXT: usize = 4 * 1024 * 1024;
 
-/// What the rules of a directory count in the cache beside their text.
+/// The weight of a cached directory beside that of its texts.
 const OVERHEAD: usize = 400;
 
-/// How many times its length a pattern with wildcards counts, which becomes an automaton.
+/// The factor by which a pattern with wildcards weighs more than its length, since it becomes an automaton.
 const WILDCARD_WEIGHT: usize = 8;
 
-/// What came of compiling ignore files, with all that they were compiled from.
+/// The outcome of compiling the ignore files of a directory, with everything that it was compiled from.
 pub(super) struct CompiledRules {
     stamps: [Option<StatStamp>; 3],
     /// Whether the same stamps prove the same text.
@@ -57,16 +57,16 @@ impl CompiledRules {
     }
 }
 
-/// An ignore file is there, but its rules cannot be known.
+/// An ignore file exists, but its rules cannot be determined.
 #[derive(Clone, Debug)]
 struct UnreadableRules {
-    /// Its path as in a URI.
+    /// The key of the ignore file.
     file: String,
     why: String,
 }
 
 impl UnreadableRules {
-    /// The error that hides a directory.
+    /// The error that hides the directory of the ignore file.
     fn into_error(self) -> io::Error {
         io::Error::new(io::ErrorKind::NotFound, self)
     }
@@ -80,12 +80,12 @@ impl fmt::Display for UnreadableRules {
 
 impl std::error::Error for UnreadableRules {}
 
-/// Whether a directory was not opened because its ignore files cannot be read.
+/// Whether a directory could not be opened because its ignore files cannot be read.
 pub(super) fn hides_folder(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<UnreadableRules>())
 }
 
-/// Whether two are the same rules because they were compiled as one.
+/// Whether both are the same compiled rules. Equal rules that were compiled separately are not.
 pub(super) fn is_same_rules(one: Option<&Arc<IgnoreRules>>, other: Option<&Arc<IgnoreRules>>) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -95,8 +95,8 @@ pub(super) fn is_same_rules(one: Option<&Arc<IgnoreRules>>, other: Option<&Arc<I
 }
 
 impl Tree {
-    /// What the ignore files of a directory and those above it say now. Fails with an error that
-    /// [hides the directory](hide_folder) where one of them cannot be read.
+    /// The current ignore rules of a directory and its ancestors; `None` if there are none. Fails with an error that
+    /// [hides the directory](hides_folder) if an ignore file cannot be read.
     pub(super) fn ignore_rules(
         &self,
         handle: &DirectoryHandle,
@@ -112,7 +112,8 @@ impl Tree {
         let files = [
             self.open_ignore_file(handle, key, &[first])?,
             self.open_ignore_file(handle, key, &[second])?,
-            // Only the root has one. Where `.git` is a file or a link, it is elsewhere and not ours.
+            // Only the root has one. If `.git` is a file or a symbolic link, as in a worktree, the repository is
+            // elsewhere and its excludes do not apply.
             if key.is_empty() {
                 self.open_ignore_file(handle, key, &[".git", "info", "exclude"])?
             } else {
@@ -132,7 +133,7 @@ impl Tree {
         for (file, text) in files.iter().zip(&mut texts) {
             *text = file.as_ref().map(|file| self.text(file)).transpose()?;
         }
-        // Those who wait here are given what the one before them compiled.
+        // Threads that waited for this lock find the rules that another thread has compiled.
         let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match cached().filter(|cached| cached.texts == texts) {
             Some(cached) => cached.outcome.clone(),
@@ -146,7 +147,7 @@ impl Tree {
         rules.outcome()
     }
 
-    /// Opens an ignore file; `None` where there is none.
+    /// Opens an ignore file; `None` if it does not exist.
     fn open_ignore_file(
         &self,
         handle: &DirectoryHandle,
@@ -167,7 +168,7 @@ impl Tree {
         }
     }
 
-    /// The text of an ignore file, if it is not too large.
+    /// Reads an ignore file, unless it is too large.
     fn text(&self, rules: &IgnoreFile) -> io::Result<Arc<[u8]>> {
         let mut text = Vec::new();
         if rules.metadata.len() <= MAX_FILE_SIZE {
@@ -194,7 +195,7 @@ impl Tree {
         Ok(compiled.map(|file| file.unwrap_or_else(Gitignore::empty)))
     }
 
-    /// Why a directory is hidden. The log says so once for each file.
+    /// The reason why a directory is hidden, which is logged once for each ignore file.
     fn unreadable_rules(&self, file: String, why: impl fmt::Display) -> UnreadableRules {
         if self.is_first_warning(&file) {
             tracing::warn!(
@@ -207,7 +208,7 @@ impl Tree {
     }
 }
 
-/// An ignore file that is open.
+/// An open ignore file.
 struct IgnoreFile {
     key: String,
     file: File,
@@ -221,13 +222,13 @@ fn patterns(content: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty())
 }
 
-/// What an ignore file counts in the cache.
+/// The weight of an ignore file in the cache.
 fn weight(text: &[u8]) -> usize {
     let wild = patterns(text).filter(|line| line.iter().any(|byte| b"*?[".contains(byte)));
     text.len() + wild.map(|line| line.len() * (WILDCARD_WEIGHT - 1)).sum::<usize>()
 }
 
-/// Compiles the content of an ignore file, or says why that is not possible.
+/// Compiles an ignore file, or says why that is not possible.
 fn compile(content: &[u8]) -> Result<Gitignore, String> {
     let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
     if patterns(content).nth(MAX_PATTERNS).is_some() {
@@ -240,7 +241,7 @@ fn compile(content: &[u8]) -> Result<Gitignore, String> {
         }
         let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", n + 1);
         let line = str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).map_err(|cause| wrong(&cause))?;
-        // To git, a pattern that ends within an escape matches nothing.
+        // Git never matches a pattern that ends with an incomplete escape.
         if (line.len() - line.trim_end_matches('\\').len()) & 1 == 1 {
             continue;
         }
@@ -250,8 +251,8 @@ fn compile(content: &[u8]) -> Result<Gitignore, String> {
     builder.build().map_err(|cause| cause.to_string())
 }
 
-/// A line of an ignore file for a matcher of globs. To git, braces are characters like others, where globs have
-/// alternatives in them, and a bracket expression may name classes of characters.
+/// Translates a pattern of git into a glob of the `ignore` crate. In git, braces are ordinary characters instead of
+/// alternatives, and a bracket expression may name character classes.
 fn as_glob(line: &str) -> Result<String, String> {
     const CLASSES: [(&str, &str); 8] = [
         ("[:alnum:]", "0-9A-Za-z"),
@@ -271,7 +272,7 @@ fn as_glob(line: &str) -> Result<String, String> {
             '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
             '{' | '}' => glob.push('\\'),
             '[' => {
-                // A bracket that closes nothing, right at the beginning, stands for itself.
+                // A `]` right after the opening bracket is an ordinary character.
                 let start = 1 + usize::from(rest[1..].starts_with(['!', '^']));
                 let start = start + usize::from(rest[start..].starts_with(']'));
                 glob.push_str(&rest[..start]);
@@ -306,7 +307,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn lines_mean_what_they_mean_to_git() {
+    fn patterns_match_as_in_git() {
         let ignores = |line: &str, name: &str| {
             compile(line.as_bytes()).unwrap().matched(Path::new(name), false).is_ignore()
         };
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn comments_negation_and_escapes() {
         let rules = compile("\u{feff}*.log\r\n# é\n\n!keep.log\n\\#x\nfolder/\n".as_bytes()).unwrap();
         let ignored = |path: &str, directory| rules.matched(Path::new(path), directory).is_ignore();
         for (path, directory) in [("a.log", false), ("#x", false), ("folder", true)] {
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compiled_is_named() {
+    fn an_invalid_pattern_is_reported_with_its_line() {
         for content in [&b"a\n[z-a]\n"[..], b"# \xe9\n\xe9\n"] {
             let why = compile(content).unwrap_err();
             assert!(why.starts_with("line 2: "), "{why}");
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_file_is_logged_once_and_hides_its_directory() {
+    fn an_unreadable_ignore_file_is_logged_once_and_hides_its_directory() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sub/.gitignore")).unwrap();
         let root = Root::open(folder.path()).unwrap();
@@ -366,16 +367,16 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_is_compiled_once_however_young_it_is() {
+    fn the_same_text_is_compiled_once_even_with_a_recent_stamp() {
         let (folder, tree) = tree("*.log\n");
         let root = tree.root().unwrap();
         let barrier = Barrier::new(8);
-        let open_child = || {
+        let open = || {
             barrier.wait();
             tree.open_child_nofollow(&root, "sub".as_ref()).unwrap()
         };
         let entered: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open_child)).collect();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(entered.iter().all(|folder| folder.logical.has_same_rules_as(&entered[0].logical)));
@@ -391,14 +392,14 @@ mod tests {
     fn a_failure_is_cached_until_the_text_changes() {
         let (folder, tree) = tree("[z-a]\n");
         let root = tree.root().unwrap();
-        let open_child = || tree.open_child_nofollow(&root, "sub".as_ref());
+        let open = || tree.open_child_nofollow(&root, "sub".as_ref());
         for _ in 0..2 {
-            assert!(hides_folder(&open_child().err().unwrap()));
+            assert!(hides_folder(&open().err().unwrap()));
             let cached = tree.compiled_rules.get("sub/").expect("the failure");
             assert!(cached.outcome.is_err());
         }
         std::fs::write(folder.path().join("sub/.gitignore"), "[a-z]\n").unwrap();
-        assert!(open_child().is_ok());
+        assert!(open().is_ok());
     }
 
     #[test]
@@ -412,7 +413,7 @@ mod tests {
     #[test]
     fn cached_text_is_bounded_in_total() {
         let folder = tempfile::tempdir().unwrap();
-        // 32 KiB each, eightfold because of the wildcards: 16 fit.
+        // 32 KiB each, with the factor 8 for wildcards: 16 fit.
         let text = format!("*.{}\n", "a".repeat(125)).repeat(256);
         for n in 0..40 {
             let sub = folder.path().join(n.to_string());

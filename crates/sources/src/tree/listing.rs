@@ -1,8 +1,8 @@
-//! Reading the names in a directory.
+//! Reading the visible names of a directory.
 //!
-//! Reads are single-flight: of those who ask for the names of one directory at the same time, one reads and
-//! the others wait for it. Where the system tells which names change, the names of a large directory are
-//! brought up to date name by name instead of being read again.
+//! Reads are single-flight: of concurrent callers for one directory, one reads and the others wait for its result.
+//! The names of a large directory are not read again after a change if a journal of inotify events says which names
+//! changed: only those are checked.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -19,43 +19,44 @@ use super::symlink::{ParentMemo, Symlinks};
 use super::{MAX_CACHED_NAMES, MAX_KEY_LENGTH, OpenFolder, Tree, TreePath};
 use super::{name, walk};
 
-/// From how many names on a directory has a journal. Smaller ones are read again in less than a millisecond.
+/// The number of names from which on a directory has a journal. Reading a smaller one again takes less than a
+/// millisecond.
 const JOURNAL_THRESHOLD: usize = 1024;
 
-/// How often names are read again of which events say that they are up to date, in case that there are changes
-/// without events: not before this many times as long has passed as reading them takes.
+/// Names that were updated from events alone are read again after this many times the duration of a read, since some
+/// changes cause no events.
 const REREAD_FACTOR: u32 = 20;
 
-/// The names of one directory, for all who ask for them.
+/// The single-flight state of one directory.
 #[derive(Default)]
 pub(super) struct DirectoryListing {
     /// How many reads have begun.
     reads: AtomicU64,
-    /// Locked by whoever reads.
+    /// The result of the last read. Locked during a read.
     latest: Mutex<Option<ListingRead>>,
 }
 
-/// What a read of a directory gave.
+/// The result of reading a directory.
 struct ListingRead {
     names: Arc<NameList>,
-    /// Which read it was.
+    /// The sequence number of the read.
     number: u64,
-    /// Of the directory before it was read or the names were brought up to date.
+    /// The stamp of the directory before it was read or the journal was applied.
     stamp: StatStamp,
-    /// Whether the names are those of the directory for as long as it has this stamp.
+    /// Whether an unchanged stamp proves unchanged names.
     settled: bool,
-    /// The ways to the directory, since they decide what is shown.
+    /// The paths to the directory, whose rules decided which names are visible.
     paths: Box<[TreePath]>,
-    /// When the names were last known to be right without relying on events.
+    /// When the names were last verified without relying on events.
     verified: Instant,
-    /// How long reading took.
+    /// The duration of the read.
     cost: Duration,
-    /// The names that changed since, where the system tells.
+    /// The names that changed since, for a large directory on a system with inotify.
     journal: Option<Arc<NameJournal>>,
 }
 
 impl ListingRead {
-    /// Whether it was the same directory, with the same rules for what is shown in it.
+    /// Whether this is a read of the same directory under the same rules.
     fn matches(&self, folder: &OpenFolder) -> bool {
         self.stamp.file_id == folder.stamp.file_id
             && self.paths.len() == folder.paths().count()
@@ -64,7 +65,7 @@ impl ListingRead {
 }
 
 impl Tree {
-    /// The names that are shown in a directory.
+    /// The visible names in a directory.
     pub(crate) fn names(&self, folder: &OpenFolder) -> io::Result<Arc<NameList>> {
         if let Some(names) = folder.names.get() {
             return Ok(Arc::clone(names));
@@ -81,7 +82,7 @@ impl Tree {
         let began = listing.reads.load(Ordering::SeqCst);
         let mut latest = listing.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(read) = latest.as_mut().filter(|read| read.matches(folder)) {
-            // It began after this was called, so it saw every change from before.
+            // That read began after this call, so it saw every change before the call.
             if read.number > began {
                 return Ok(Arc::clone(&read.names));
             }
@@ -90,7 +91,7 @@ impl Tree {
                 return Ok(Arc::clone(&read.names));
             }
         }
-        // Where this fails, nothing is known.
+        // If this fails, no result remains.
         let read = latest.take().filter(|read| read.matches(folder));
         let read = match read.map(|read| self.apply_journal(read, folder)).transpose()?.flatten() {
             Some(read) => read,
@@ -98,19 +99,19 @@ impl Tree {
         };
         let names = Arc::clone(&read.names);
         *latest = Some(read);
-        // No single one may take the place of all others.
+        // One large directory must not evict all others.
         let weight = (names.len() + 1).min(MAX_CACHED_NAMES / 2);
         self.listings.insert(&folder.logical.key, weight, Arc::clone(&listing));
         Ok(names)
     }
 
-    /// Brings names up to date with the names that changed; `None` where those are not all known.
+    /// Updates the names from the journal; `None` if the journal is incomplete or the names are due to be read again.
     fn apply_journal(&self, mut read: ListingRead, folder: &OpenFolder) -> io::Result<Option<ListingRead>> {
         if read.verified.elapsed() > self.event_trust.max(read.cost * REREAD_FACTOR) {
             return Ok(None);
         }
         let Some(journal) = &read.journal else { return Ok(None) };
-        // In this order: what changes meanwhile leaves another stamp and is in the journal the next time.
+        // In this order: a change that happens meanwhile alters the stamp and is in the journal the next time.
         let seen = SystemTime::now();
         let stamp = StatStamp::of(&folder.handle.metadata()?);
         let Some(changed) = self.prover.drain().then(|| journal.take()).flatten() else { return Ok(None) };
@@ -122,7 +123,7 @@ impl Tree {
         Ok(Some(read))
     }
 
-    /// The names of a directory after a look at these.
+    /// The names, updated by a `stat` call for each changed one.
     fn restat(
         &self,
         names: &NameList,
@@ -145,7 +146,7 @@ impl Tree {
         Ok(names.edited(&edits))
     }
 
-    /// Reads all names.
+    /// Reads all names of a directory.
     fn read_directory(&self, listing: &DirectoryListing, folder: &OpenFolder) -> io::Result<ListingRead> {
         let journal = folder.path_evidence.as_ref().and_then(|path_evidence| path_evidence.journal());
         let number = listing.reads.fetch_add(1, Ordering::SeqCst) + 1;
@@ -162,7 +163,7 @@ impl Tree {
             journal: journal.filter(|_| names.len() >= JOURNAL_THRESHOLD),
             names: Arc::new(names),
             number,
-            // Where a link leads may change without a trace in the directory that holds the link.
+            // The target of a symbolic link can change without a trace in the directory that contains the link.
             settled: folder.stamp.settled(seen) && !links,
             stamp: folder.stamp.clone(),
             paths: folder.paths().cloned().collect(),
@@ -171,7 +172,7 @@ impl Tree {
         })
     }
 
-    /// The names, and whether links were followed for them.
+    /// The visible names, and whether symbolic links were followed to determine them.
     fn read_names(&self, folder: &OpenFolder) -> io::Result<(NameList, bool)> {
         let mut names = UnsortedNames::default();
         let mut links = false;
@@ -180,7 +181,7 @@ impl Tree {
             let entry = entry?;
             let name = entry.file_name();
             let kind = match entry.file_type() {
-                // Some systems ask the file itself, which may be gone by now.
+                // On some systems this calls `stat`, and the file may be gone.
                 Err(cause) if is_missing(&cause) => continue,
                 kind => kind?,
             };
@@ -189,7 +190,7 @@ impl Tree {
             } else if kind.is_symlink() && self.symlinks == Symlinks::Refuse {
                 continue;
             } else {
-                // A link, or the system did not say.
+                // A symbolic link, or a file system whose `readdir` reports no file types.
                 links |= self.symlinks == Symlinks::Follow;
                 let seen = match self.symlink_target(folder, &name, &mut memo) {
                     Ok(Some(target)) => target.parent.handle.stat(&target.name),
@@ -217,7 +218,7 @@ impl Tree {
         Ok((names.sort(), links))
     }
 
-    /// The name of an entry as it stands in URIs, if it is shown.
+    /// The last segment of the key of an entry, with a slash if it is a directory; `None` if it is not visible.
     fn visible_key(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> Option<String> {
         let mut key = name::to_segment(name)?;
         if folder.logical.key.len() + key.len() >= MAX_KEY_LENGTH || !self.shows(folder, name, directory) {
@@ -241,7 +242,7 @@ mod tests {
 
     fn tree(path: &Path, config: &Options) -> Tree {
         let mut tree = Tree::open(config, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap();
-        // However long a test takes.
+        // So that the duration of a test does not matter.
         tree.event_trust = Duration::from_secs(3600);
         tree
     }
@@ -254,7 +255,7 @@ mod tests {
         folder
     }
 
-    /// How often the names of the root were read.
+    /// The number of reads of the root.
     fn reads(tree: &Tree) -> u64 {
         tree.listings.get("").map_or(0, |listing| listing.reads.load(Ordering::SeqCst))
     }
@@ -265,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn a_settled_directory_is_read_once() {
-        // Compiling this took longer than a tick of any clock.
+    fn a_directory_with_a_settled_stamp_is_read_once() {
+        // The sources are older than one tick of any clock.
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let tree = tree(&path, &Options::default());
         let names = || tree.names(&tree.root().unwrap()).unwrap();
@@ -275,7 +276,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_links_that_are_followed_keep_a_directory_from_being_kept() {
+    fn only_followed_symlinks_prevent_caching() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
         for symlinks in [false, true] {
@@ -286,18 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn a_young_directory_is_read_again() {
+    fn a_directory_with_a_recent_stamp_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let tree = tree(folder.path(), &Options::default());
         let root = tree.root().unwrap();
         assert_eq!(tree.names(&root).unwrap().len(), 0);
         fs::write(folder.path().join("new"), "").unwrap();
-        // Even with the stamp of before, as if the clock stood still.
+        // With the old stamp, as after two changes within one tick of the clock.
         assert!(tree.names(&root).unwrap().iter().eq(["new"]));
     }
 
-    /// Lets many ask at once, and returns how often the directory was read for them.
-    fn reads_for_many(tree: &Tree, expected: usize) -> u64 {
+    /// Calls `names` from many threads at once. Returns the number of reads that this caused.
+    fn reads_by_concurrent_callers(tree: &Tree, expected: usize) -> u64 {
         const MANY: usize = 16;
         let before = reads(tree);
         let together = Barrier::new(MANY);
@@ -314,35 +315,35 @@ mod tests {
     }
 
     #[test]
-    fn many_who_ask_at_once_share_a_read() {
+    fn concurrent_callers_share_a_read() {
         let folder = folder(20_000);
         let polled = Options { watch: super::super::Watching::Poll, ..Options::default() };
         let tree = tree(folder.path(), &polled);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
-            // One that began before the last of them asked, and one for all others.
-            let reads = reads_for_many(&tree, 20_000 + more);
+            // A read that began before the last thread called, and one for the threads after it.
+            let reads = reads_by_concurrent_callers(&tree, 20_000 + more);
             assert!((1..=2).contains(&reads), "{reads} reads");
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn many_who_ask_after_a_change_need_no_read() {
-        // The event queue is that of the whole process: together, no tests may delete more files that are
-        // watched than it holds.
+    fn a_journaled_change_needs_no_read() {
+        // The inotify queue is shared by the whole process: the tests that run at once must not delete more watched
+        // files than it holds.
         let folder = folder(6_000);
         let tree = tree(folder.path(), &Options::default());
-        assert_eq!(reads_for_many(&tree, 6_000), 1);
+        assert_eq!(reads_by_concurrent_callers(&tree, 6_000), 1);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
-            assert_eq!(reads_for_many(&tree, 6_000 + more), 0);
+            assert_eq!(reads_by_concurrent_callers(&tree, 6_000 + more), 0);
         }
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn changes_are_applied_name_by_name() {
+    fn the_journal_is_applied_name_by_name() {
         let folder = folder(JOURNAL_THRESHOLD);
         let tree = tree(folder.path(), &Options::default());
         let path = |name: &str| folder.path().join(name);
@@ -356,30 +357,30 @@ mod tests {
             assert_eq!(reads(&tree), 1, "{what}");
         };
         fs::write(path("new"), "").unwrap();
-        check("a file comes", &[], &["new"]);
+        check("a file is created", &[], &["new"]);
         fs::rename(path("new"), path("00001.5")).unwrap();
-        check("it is renamed", &["new"], &["00001.5"]);
+        check("a file is renamed", &["new"], &["00001.5"]);
         fs::remove_file(path("00001.5")).unwrap();
         fs::create_dir(path("00001.5")).unwrap();
-        check("a directory takes its name", &["00001.5"], &["00001.5/"]);
+        check("a directory replaces a file", &["00001.5"], &["00001.5/"]);
         fs::rename(path("00000"), path("00002")).unwrap();
-        check("one takes the place of another", &["00000"], &[]);
+        check("a file is renamed over another", &["00000"], &[]);
         fs::write(path(".hidden"), "").unwrap();
         std::os::unix::fs::symlink("00003", path("link")).unwrap();
-        check("what is not shown comes", &[], &[]);
+        check("hidden files are created", &[], &[]);
         fs::rename(path("00001.5"), folder.path().join(".out")).unwrap();
-        check("a directory goes", &["00001.5/"], &[]);
+        check("a directory is moved away", &["00001.5/"], &[]);
         fs::write(path("brief"), "").unwrap();
         fs::remove_file(path("brief")).unwrap();
-        check("one comes and goes", &[], &[]);
+        check("a file is created and deleted", &[], &[]);
         for n in 0..500 {
             fs::write(path("burst"), "").unwrap();
             if n % 2 == 0 {
                 fs::remove_file(path("burst")).unwrap();
             }
         }
-        check("one changes again and again", &[], &["burst"]);
-        // Its rules are others now.
+        check("a file is created repeatedly", &[], &["burst"]);
+        // The ignore rules have changed.
         fs::write(path(".gitignore"), "burst\n").unwrap();
         expected.retain(|name| name != "burst");
         assert_eq!(names(&tree), expected);
@@ -388,7 +389,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn after_too_many_changes_all_names_are_read() {
+    fn a_full_journal_causes_a_read() {
         let folder = folder(JOURNAL_THRESHOLD);
         let tree = tree(folder.path(), &Options::default());
         assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD);
@@ -404,7 +405,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn names_that_only_events_prove_are_read_again_in_time() {
+    fn names_updated_from_events_are_read_again_eventually() {
         let folder = folder(JOURNAL_THRESHOLD);
         let mut tree = tree(folder.path(), &Options::default());
         tree.event_trust = Duration::ZERO;

@@ -1,7 +1,7 @@
-//! What the system knows about a file or directory.
+//! File metadata, as `stat` returns it.
 //!
-//! On Linux it is asked directly. The conversion in cap-std panics for a time of modification that everybody may set:
-//! the smallest number of seconds that a file system can hold.
+//! On Linux it comes from `stat` directly, because the conversion in cap-std panics for the earliest modification
+//! time, which everybody may set.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +11,7 @@ use cap_std::fs::{Dir, File};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use cap_std::fs::Metadata;
 
-/// What the system knows about a file or directory.
+/// The result of `stat` for a file or directory.
 #[cfg(target_os = "linux")]
 #[derive(Clone, Copy)]
 pub(crate) struct Metadata(rustix::fs::Stat);
@@ -61,43 +61,43 @@ impl Metadata {
     }
 }
 
-/// What is known about a directory that is open.
+/// The metadata of an open directory.
 #[cfg(target_os = "linux")]
 pub(super) fn of_dir(dir: &Dir) -> io::Result<Metadata> {
     Ok(Metadata(rustix::fs::fstat(dir)?))
 }
 
-/// What is known about a file that is open.
+/// The metadata of an open file.
 #[cfg(target_os = "linux")]
 pub(super) fn of_file(file: &File) -> io::Result<Metadata> {
     Ok(Metadata(rustix::fs::fstat(file)?))
 }
 
-/// What is known about an entry of a directory, which is not followed where it is a link. The name must be a single one.
+/// The metadata of a directory entry, itself if it is a symbolic link. The name must be a single path component.
 #[cfg(target_os = "linux")]
 pub(super) fn of_entry(dir: &Dir, name: &OsStr) -> io::Result<Metadata> {
     use rustix::fs::{AtFlags, statat};
     let bytes = name.as_encoded_bytes();
-    // Checked here as well, because nothing else keeps this call below the directory.
+    // Checked here as well, because nothing else confines this system call to the directory.
     if bytes.is_empty() || bytes == b".." || bytes.contains(&b'/') || bytes.contains(&0) {
         return Err(super::root::missing());
     }
     Ok(Metadata(statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// What is known about a directory that is open.
+/// The metadata of an open directory.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn of_dir(dir: &Dir) -> io::Result<Metadata> {
     dir.dir_metadata()
 }
 
-/// What is known about a file that is open.
+/// The metadata of an open file.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn of_file(file: &File) -> io::Result<Metadata> {
     file.metadata()
 }
 
-/// What is known about an entry of a directory, which is not followed where it is a link. The name must be a single one.
+/// The metadata of a directory entry, itself if it is a symbolic link. The name must be a single path component.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn of_entry(dir: &Dir, name: &OsStr) -> io::Result<Metadata> {
     dir.symlink_metadata(name)

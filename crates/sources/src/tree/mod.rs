@@ -1,4 +1,13 @@
-//! The directories of a folder as they are shown: what is hidden does not exist.
+//! A confined directory tree: the visible files and directories below a root, with caches, proofs and a watcher.
+//!
+//! Nothing outside the root is ever opened: every name is resolved relative to an open directory handle, without
+//! following symbolic links ([`root`], [`symlink`]). What the options, `.gitignore` and the like hide ([`filter`],
+//! [`ignore_files`]) does not exist for callers. Listings are read once for concurrent callers ([`listing`]), and
+//! open directories stay cached as long as inotify proves them unchanged ([`proof`], [`open_folders`]). [`walk`]
+//! visits the tree in the order of URIs, [`watch`] reports changes in it.
+//!
+//! Files and directories are identified by a *key*: the path from the root as it stands in a URI. The key of a
+//! directory ends with a slash, that of the root is empty.
 
 mod cache;
 mod filter;
@@ -48,35 +57,36 @@ use stamp::FileId;
 use stamp_table::StampTable;
 use symlink::{ParentMemo, Symlinks};
 
-/// How many names of directory entries are kept in memory.
+/// The most names of directory entries that each cache holds.
 const MAX_CACHED_NAMES: usize = 1_000_000;
 
-/// Of how many places it is remembered that something was logged of them.
+/// The most keys for which a logged warning is remembered.
 const MAX_WARNED: usize = 10_000;
 
-/// How many directories are kept open.
+/// The most directories that the cache keeps open.
 const MAX_OPEN_FOLDERS: usize = 128;
 
-/// How deep directories may be nested. A walk holds all of them open.
+/// How deep directories may be nested. A walk holds one open directory for each level.
 const MAX_DEPTH: usize = 128;
 
-/// How long the path of a resource may be, which leaves room for a mount and a query.
+/// The longest key of a resource. It leaves room in a URI for the mount and a query.
 const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
 
-/// The directories of a folder.
+/// A directory tree as its options make it visible.
 pub(crate) struct Tree {
     root: Root,
     symlinks: Symlinks,
     filter: PathFilter,
     gitignore: bool,
     listings: LruCache<Arc<DirectoryListing>>,
-    /// For how long at least names are trusted that are proven by events alone.
+    /// For how long at least names that were updated from events alone are trusted without reading the directory
+    /// again.
     event_trust: Duration,
     compiled_rules: LruCache<Arc<CompiledRules>>,
-    /// Held while ignore files are compiled.
+    /// Held while ignore files are compiled, so that one directory is compiled at a time.
     compiling: Mutex<()>,
     stamp_tables: LruCache<Arc<StampTable>>,
-    /// Directories that are open and proven to be what a path leads to.
+    /// The LRU cache of open directories.
     open_folders: Arc<OpenFolders>,
     pub(crate) prover: Prover,
     /// How the watcher detects changes, and how often it polls.
@@ -85,49 +95,50 @@ pub(crate) struct Tree {
     warned: Mutex<HashSet<String>>,
 }
 
-/// A directory that is open, with all that is needed to judge what is in it.
+/// An open directory with all that decides what is visible in it.
 pub(crate) struct OpenFolder {
     pub(crate) handle: DirectoryHandle,
+    /// The path on which it was reached, which may have symbolic links that are followed.
     pub(crate) logical: TreePath,
-    /// The way without links, where there are some on the other.
+    /// The path with all symbolic links resolved, if `logical` has some.
     physical: Option<TreePath>,
     pub(crate) stamp: StatStamp,
-    /// It and those above it.
+    /// The identities of this directory and its ancestors, to detect cycles of symbolic links.
     ancestry: Vec<FileId>,
-    /// That it is still what its path leads to, where that can be proven.
+    /// Evidence that the path still leads to this directory; `None` if that cannot be proven.
     path_evidence: Option<Arc<PathEvidence>>,
-    /// That what is known of it and what is in it is still so, where there is a chain.
+    /// Evidence that `stamp` and `names` are up to date; `None` if there is no path evidence.
     names_evidence: Option<DirectoryEvidence>,
-    /// What is in it, once somebody asked. Only a folder with a chain keeps it.
+    /// The visible names, once read. Set only if there is path evidence.
     names: OnceLock<Arc<NameList>>,
 }
 
-/// A way from the root to a directory.
+/// A path from the root to a directory, with the ignore rules that apply there.
 #[derive(Clone, Default)]
 pub(crate) struct TreePath {
-    /// The path as in a URI: empty for the root, otherwise with a slash at the end.
+    /// The key: the path as it stands in a URI.
     pub(crate) key: String,
-    /// The path of names.
+    /// The path as the operating system writes it.
     pub(crate) path: PathBuf,
-    /// What the ignore files on it say.
+    /// The rules of the ignore files in the directories on the path; `None` if there are none.
     ignore_rules: Option<Arc<IgnoreRules>>,
 }
 
 impl TreePath {
-    /// Whether the same is shown at its end.
+    /// Whether the same names would be visible in the directory.
     fn has_same_rules_as(&self, other: &Self) -> bool {
         self.path == other.path && is_same_rules(self.ignore_rules.as_ref(), other.ignore_rules.as_ref())
     }
 }
 
 impl OpenFolder {
-    /// The ways to it: what is in it is shown only if it is on both.
+    /// The paths to the directory. What is in it is visible only if the rules on both allow it.
     fn paths(&self) -> impl Iterator<Item = &TreePath> {
         [&self.logical].into_iter().chain(&self.physical)
     }
 }
 
-/// What is at a path.
+/// What a path leads to: a directory, or a file by its name in a directory.
 pub(crate) enum Resolved {
     Folder(Arc<OpenFolder>),
     File(Arc<OpenFolder>, OsString),
@@ -146,7 +157,7 @@ impl Tree {
             compiling: Mutex::default(),
             stamp_tables: LruCache::new(MAX_CACHED_NAMES),
             open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
-            // Where a link leads may change without a trace in any directory on the way to it.
+            // The target of a symbolic link can change without an event in any directory on the path of the link.
             prover: if options.symlinks || options.watch == Watching::Poll {
                 Prover::disabled()
             } else {
@@ -158,12 +169,12 @@ impl Tree {
         })
     }
 
-    /// The root as it is now.
+    /// Opens the root.
     fn root(&self) -> io::Result<OpenFolder> {
         self.root_folder(self.root.handle()?, None)
     }
 
-    /// The root that was opened before.
+    /// The root with this handle.
     fn root_folder(
         &self,
         handle: DirectoryHandle,
@@ -188,12 +199,12 @@ impl Tree {
         })
     }
 
-    /// Which directory the root is now.
+    /// The identity of the directory that is at the root path now.
     fn root_id(&self) -> io::Result<FileId> {
         Ok(FileId::of(&self.root.handle()?.metadata()?))
     }
 
-    /// What is at a path such as `guide/start.md` below the root, written as in a URI.
+    /// What a key such as `guide/start.md` leads to. The slash at the end of a directory's key may be left out.
     pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<Resolved> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
@@ -202,7 +213,7 @@ impl Tree {
         if path.is_empty() {
             return if slash { Err(missing()) } else { Ok(Resolved::Folder(root)) };
         }
-        // Those that are open are found at once, however deep.
+        // A cached parent directory is found in one step, however deep it is.
         let cached = root.path_evidence.as_ref().and_then(|_| self.cached_parent(path));
         let (mut folder, rest) = cached.unwrap_or((root, path));
         let mut segments = rest.split('/').peekable();
@@ -219,7 +230,8 @@ impl Tree {
         Ok(Resolved::Folder(folder))
     }
 
-    /// What a segment stands for in a directory that shows it, and whether that is a directory.
+    /// The file name that a URI segment stands for in a directory, and whether it is a directory; not found if it is
+    /// not visible.
     pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::from_segment(segment).ok_or_else(missing)?;
         let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
@@ -234,7 +246,7 @@ impl Tree {
         Ok((name, directory))
     }
 
-    /// The directory of this name, whether or not the name is shown.
+    /// Opens the subdirectory of this name, whether or not the name is visible.
     fn open_child(&self, folder: &OpenFolder, segment: &str, name: &OsStr) -> io::Result<Arc<OpenFolder>> {
         if folder.path_evidence.is_some()
             && let Some(cached) = self.cached_folder(&format!("{}{segment}/", folder.logical.key))
@@ -259,14 +271,14 @@ impl Tree {
         Ok(self.cache_folder(entered?))
     }
 
-    /// The directory of this name, which must not be a link.
+    /// Opens the subdirectory of this name, which must not be a symbolic link.
     fn open_child_nofollow(&self, folder: &OpenFolder, name: &OsStr) -> io::Result<OpenFolder> {
         let segment = name::to_segment(name).ok_or_else(missing)?;
         self.open_folder(folder.handle.open_child(name)?, folder, (&segment, name), None)
     }
 
-    /// The directory that is open as `place`, which stands in `above` under a name and, where a
-    /// link led to it, really somewhere else.
+    /// The directory with this handle, which has this name in `above` and, if a symbolic link led to it, another path
+    /// in fact (`physical`).
     fn open_folder(
         &self,
         handle: DirectoryHandle,
@@ -274,7 +286,7 @@ impl Tree {
         (segment, name): (&str, &OsStr),
         physical: Option<(&TreePath, &OsStr)>,
     ) -> io::Result<OpenFolder> {
-        // Before anything is looked at that it is to prove.
+        // Watched before anything is read that the evidence is to prove.
         let path_evidence = above
             .path_evidence
             .as_ref()
@@ -316,7 +328,7 @@ impl Tree {
         Ok(TreePath { key, path, ignore_rules })
     }
 
-    /// What is known of a directory that may be gone into, and the trail to it.
+    /// Checks that a directory may be entered. Returns its metadata and its ancestry.
     fn check_directory(
         &self,
         handle: &DirectoryHandle,
@@ -326,7 +338,7 @@ impl Tree {
         handle.check_listable()?;
         let metadata = handle.metadata()?;
         let file_id = FileId::of(&metadata);
-        // A link may lead to a directory that it is in.
+        // A symbolic link may lead to one of its own ancestors.
         if above.contains(&file_id) {
             return Err(missing());
         }
@@ -343,7 +355,7 @@ impl Tree {
             .all(|path| self.filter.shows(&path.path.join(name), directory, path.ignore_rules.as_deref()))
     }
 
-    /// Whether an entry has exactly this name, where the file system would also take another for it.
+    /// Whether the entry has exactly this name. A case-insensitive file system also finds names of another case.
     fn has_exact_name(&self, folder: &OpenFolder, segment: &str, directory: bool) -> io::Result<bool> {
         if !CASE_INSENSITIVE {
             return Ok(true);
@@ -352,14 +364,14 @@ impl Tree {
         Ok(self.names(folder)?.contains(&key))
     }
 
-    /// Logs that something could not be read, once for each place.
+    /// Logs that something could not be read, once for each key.
     pub(crate) fn warn(&self, key: &str, cause: &io::Error) {
         if self.is_first_warning(key) {
             tracing::warn!(path = key, %cause, "skipped what cannot be read");
         }
     }
 
-    /// Whether nothing was logged of a place yet.
+    /// Whether no warning was logged for a key yet.
     fn is_first_warning(&self, key: &str) -> bool {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() >= MAX_WARNED {
@@ -380,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_told_once() {
+    fn directories_nested_too_deep_are_skipped_and_logged_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = |depth: usize| "d/".repeat(depth);
         std::fs::create_dir_all(folder.path().join(path(MAX_DEPTH + 1))).unwrap();

@@ -1,23 +1,23 @@
-//! File names as URI segments, and back.
+//! Conversion of file names to URI segments and back.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path};
 
 use libris_core::Uri;
 
-/// A file name as a segment of a URI; `None` where this platform cannot say its bytes.
+/// A file name as a URI segment; `None` if it is not Unicode on a platform whose names are not bytes.
 pub(crate) fn to_segment(name: &OsStr) -> Option<String> {
     bytes(name).map(Uri::encode_segment)
 }
 
-/// The file name that a segment of a URI stands for; `None` where it stands for none.
+/// The file name that a URI segment encodes; `None` if it is not a single path component, such as `..` or `a%2Fb`.
 pub(crate) fn from_segment(segment: &str) -> Option<OsString> {
     let decoded = Uri::decode_segment(segment)?;
     if decoded.contains(&0) || decoded.contains(&b'/') {
         return None;
     }
     let name = from_bytes(decoded)?;
-    // On Windows this also turns down `\`, drives and whatever else leads elsewhere.
+    // On Windows this also rejects `\`, drive letters and other prefixes.
     let mut components = Path::new(&name).components();
     match (components.next(), components.next()) {
         (Some(Component::Normal(only)), None) if only == name => Some(name),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_is_no_name() {
+    fn segments_that_are_not_a_single_component_are_rejected() {
         for segment in ["", ".", "..", "%2e%2E", "a%2Fb", "%2F", "a%00", "%", "%zz", "..%2f"] {
             assert_eq!(from_segment(segment), None, "{segment}");
         }

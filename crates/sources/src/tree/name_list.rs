@@ -1,33 +1,32 @@
-//! The sorted names in a directory: an immutable list in chunks, so that a changed copy shares all chunks but
-//! those that changed.
+//! A persistent sorted list of names: immutable chunks, of which an edited copy shares all but those that changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use libris_core::Uri;
 
-/// How many names a chunk has at most. Full ones are split in half.
+/// The most names in a chunk. An edit splits a larger one in half.
 const CHUNK_SIZE: usize = 1024;
 
-/// Sorted names, as they stand in URIs; those of directories end with a slash.
+/// Sorted names as URI segments; those of directories end with a slash.
 ///
-/// In this order, a walk that goes down into each directory as it meets it meets URIs in their order.
+/// A depth-first walk in this order visits URIs in ascending order.
 #[derive(Debug, Default)]
 pub(crate) struct NameList {
-    /// None of them is empty.
+    /// The chunks, none of which is empty.
     chunks: Vec<Arc<NameChunk>>,
-    /// How many names come before each chunk.
+    /// The number of names before each chunk.
     starts: Vec<usize>,
     len: usize,
-    /// The places of the names, ordered by [`folded`].
+    /// The indexes of the names, ordered by [`case_folded`]; computed on first use.
     case_folded_order: OnceLock<Box<[u32]>>,
 }
 
-/// Some sorted names, one after the other.
+/// Sorted names in one string.
 #[derive(Debug, Default)]
 struct NameChunk {
     text: Box<str>,
-    /// Where each of them ends.
+    /// The end of each name in `text`.
     ends: Box<[u32]>,
 }
 
@@ -36,7 +35,7 @@ impl NameChunk {
         let (mut text, mut ends) = (String::new(), Vec::new());
         for name in names {
             text.push_str(name);
-            // A thousand names, none of which is longer than a URI.
+            // It fits: a chunk has about a thousand names, none longer than a URI.
             ends.push(u32::try_from(text.len()).unwrap_or(u32::MAX));
         }
         Self { text: text.into(), ends: ends.into() }
@@ -89,7 +88,7 @@ impl NameList {
         self.chunks[chunk].get(at - self.starts[chunk])
     }
 
-    /// The names from a place on.
+    /// The names from an index on.
     pub(crate) fn iter_from(&self, at: usize) -> impl Iterator<Item = &str> {
         let chunk = self.chunk_of(at).unwrap_or(self.chunks.len());
         let skipped = self.starts.get(chunk).map_or(0, |start| at - start);
@@ -100,7 +99,7 @@ impl NameList {
         self.iter_from(0)
     }
 
-    /// How many names come first for which something is true, if it is true of no name after those.
+    /// The index of the first name for which the predicate is false, as in [`slice::partition_point`].
     pub(crate) fn partition_point(&self, is_before: impl Fn(&str) -> bool) -> usize {
         let begins_before = |chunk: &Arc<NameChunk>| chunk.get(0).is_some_and(&is_before);
         match self.chunks.partition_point(begins_before).checked_sub(1) {
@@ -117,7 +116,7 @@ impl NameList {
         (at < self.len).then(|| self.starts.partition_point(|start| *start <= at) - 1)
     }
 
-    /// A copy in which each of these names is there or is not.
+    /// A copy in which each of these names is present (`true`) or absent (`false`).
     pub(super) fn edited(&self, edits: &BTreeMap<String, bool>) -> Self {
         let mut chunks = self.chunks.clone();
         for (name, &there) in edits {
@@ -143,11 +142,11 @@ impl NameList {
         Self::from_chunks(chunks)
     }
 
-    /// The places of the names, ordered by [`folded`]. Whoever asks while it is made waits for it.
+    /// The indexes of the names, ordered by [`case_folded`]. Concurrent callers wait while they are computed.
     pub(crate) fn case_folded_order(&self) -> &[u32] {
         self.case_folded_order.get_or_init(|| {
-            /// Of the lists of all directories, one is ordered at a time: the folded names of a large one
-            /// take several times as much memory as the list itself.
+            /// Serialises sorting across all lists: the folded names of a large one take several times the memory of
+            /// the list itself.
             static ORDERING: Mutex<()> = Mutex::new(());
             let _ordering = ORDERING.lock().unwrap_or_else(PoisonError::into_inner);
             let mut positions: Vec<u32> = (0..u32::try_from(self.len).unwrap_or(u32::MAX)).collect();
@@ -158,17 +157,17 @@ impl NameList {
     }
 }
 
-/// A name from a listing as it is compared with what somebody types.
+/// The form of a name in which completion compares it: decoded, in lower case.
 pub(crate) fn case_folded(key: &str) -> String {
     let name = Uri::decode_segment(key).unwrap_or_default();
     String::from_utf8_lossy(&name).to_lowercase()
 }
 
-/// Names in the order in which the system gives them.
+/// Names in the order of `readdir`.
 #[derive(Default)]
 pub(super) struct UnsortedNames {
     text: String,
-    /// Where each of them begins and ends.
+    /// The start and end of each name in `text`.
     spans: Vec<(usize, usize)>,
 }
 
@@ -182,7 +181,7 @@ impl UnsortedNames {
     pub(super) fn sort(mut self) -> NameList {
         let name = |&(start, end): &(usize, usize)| &self.text[start..end];
         self.spans.sort_unstable_by(|one, other| name(one).cmp(name(other)));
-        // Half full, so that there is room for more.
+        // Half full, so that most insertions need no split.
         let chunks =
             self.spans.chunks(CHUNK_SIZE / 2).map(|spans| Arc::new(NameChunk::new(spans.iter().map(name))));
         NameList::from_chunks(chunks.collect())
@@ -218,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_list_is_the_same_as_one_made_anew() {
+    fn an_edited_list_equals_a_rebuilt_one() {
         let mut expected = BTreeSet::new();
         let mut names = list([]);
         assert_same(&names, &expected);
         let mut state = 7_u64;
         for round in 0..60 {
             let mut edits = BTreeMap::new();
-            // Grows to several chunks, and shrinks until nothing is left.
+            // Grows to several chunks, then shrinks to none.
             for n in 0..200 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let name = if round < 30 { state >> 50 } else { (round - 30) * 546 + n * 3 };
@@ -249,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_list_shares_what_did_not_change() {
+    fn an_edited_list_shares_unchanged_chunks() {
         let all: Vec<_> = (0..10_000).map(|n| format!("{n:05}")).collect();
         let names = list(all.iter().map(|name| &**name));
         let edited = names.edited(&BTreeMap::from([("05000x".into(), true), ("05001".into(), false)]));

@@ -1,7 +1,7 @@
-//! Directories that stay open, and what is known of what is in them, for as long as nothing changes.
+//! The LRU cache of open directories, with the names and file stamps in them.
 //!
-//! Only what the [vigil](super::proof) proves is kept: whoever is handed something here would find the same
-//! by looking.
+//! A cached directory is used only if its [evidence](super::proof) still holds, so callers get what opening the path
+//! again would give.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ use super::stamp::{FileId, StatStamp};
 use super::stamp_table::StampTable;
 use super::{MAX_CACHED_NAMES, OpenFolder, Tree};
 
-/// Directories that are open.
+/// The cache of open directories, and the thread that closes them.
 pub(super) struct OpenFolders {
     folders: LruCache<Arc<OpenFolder>>,
-    /// Whether somebody sees to it that they are closed.
+    /// Whether a thread runs that closes expired directories.
     closing: AtomicBool,
 }
 
@@ -26,8 +26,8 @@ impl OpenFolders {
         Self { folders: LruCache::new(most), closing: AtomicBool::new(false) }
     }
 
-    /// Closes directories once they are no longer trusted: an open one keeps its file system from being
-    /// unmounted, whether or not anybody asks for it again.
+    /// Starts a thread, unless it runs, that closes directories whose evidence has expired: an open directory
+    /// prevents unmounting its file system.
     fn start_closing(self: &Arc<Self>) {
         if self.closing.swap(true, Ordering::SeqCst) {
             return;
@@ -43,7 +43,7 @@ impl OpenFolders {
                     continue;
                 }
                 open.closing.store(false, Ordering::SeqCst);
-                // One may have come just before that.
+                // A directory may have been inserted just before that.
                 if !open.folders.retain(recent) || open.closing.swap(true, Ordering::SeqCst) {
                     return;
                 }
@@ -51,14 +51,14 @@ impl OpenFolders {
         };
         let started = std::thread::Builder::new().name("libris-close".into()).spawn(closing);
         if let Err(cause) = started {
-            tracing::debug!(%cause, "directories stay open until they are asked for again");
+            tracing::debug!(%cause, "cached directories stay open until they are requested again");
             self.closing.store(false, Ordering::SeqCst);
         }
     }
 }
 
 impl Tree {
-    /// The root as it is now, for an answer that is to be proven.
+    /// The root with evidence, where there can be any, so that a response about it can be proven valid.
     pub(crate) fn watched_root(&self) -> io::Result<Arc<OpenFolder>> {
         if let Some(root) = self.cached_folder("") {
             return Ok(root);
@@ -66,13 +66,13 @@ impl Tree {
         let handle = self.root.handle()?;
         let file_id = FileId::of(&handle.metadata()?);
         let path_evidence = self.prover.watch_root(self.root.path(), &handle, file_id);
-        // It was found before it was watched.
+        // The root may have been replaced between opening and watching it.
         let found = self.root.handle()?;
         let path_evidence = path_evidence.filter(|_| found.is_same_handle(&handle));
         Ok(self.cache_folder(self.root_folder(found, path_evidence)?))
     }
 
-    /// The directory of a key, if it is open and still what its path leads to.
+    /// The cached directory of a key, if its path is proven unchanged.
     pub(crate) fn cached_folder(&self, key: &str) -> Option<Arc<OpenFolder>> {
         let folder = self.open_folders.folders.get(key)?;
         let path_evidence =
@@ -84,6 +84,7 @@ impl Tree {
         if folder.names_evidence.as_ref().is_some_and(DirectoryEvidence::holds) {
             return Some(folder);
         }
+        // The path is unchanged, but names are not: only the stamp and the names are read again.
         let names_evidence = Some(path_evidence.names_evidence());
         let stamp = StatStamp::of(&folder.handle.metadata().ok()?);
         Some(self.cache_folder(OpenFolder {
@@ -98,14 +99,13 @@ impl Tree {
         }))
     }
 
-    /// The directory that a path is in and the last segment of the path, if the directory is open and still
-    /// what its own path leads to.
+    /// The cached parent directory of a key, if its path is proven unchanged, and the last segment of the key.
     pub(crate) fn cached_parent<'p>(&self, path: &'p str) -> Option<(Arc<OpenFolder>, &'p str)> {
         let (parent, name) = path.split_at(path.rfind('/').map_or(0, |slash| slash + 1));
         Some((self.cached_folder(parent)?, name))
     }
 
-    /// Keeps a directory open if it can be proven that it is still what its path leads to.
+    /// Inserts a directory into the cache if it has path evidence.
     pub(super) fn cache_folder(&self, folder: OpenFolder) -> Arc<OpenFolder> {
         let folder = Arc::new(folder);
         if folder.path_evidence.is_some() {
@@ -115,12 +115,13 @@ impl Tree {
         folder
     }
 
-    /// The names that are shown in a directory, if they are at hand.
+    /// The visible names in a directory, if they were read before.
     pub(crate) fn cached_names(folder: &OpenFolder) -> Option<Arc<NameList>> {
         folder.names.get().cloned()
     }
 
-    /// What is known of the files of these names in a directory, where that can be proven.
+    /// The stamps of the files of these names in a directory, as far as they are known and proven; `None` if nothing
+    /// can be proven about the directory.
     pub(super) fn stamp_table(&self, folder: &OpenFolder, names: &Arc<NameList>) -> Option<Arc<StampTable>> {
         let path_evidence = folder.path_evidence.as_ref()?;
         if let Some(cached) = self.stamp_tables.get(&folder.logical.key)

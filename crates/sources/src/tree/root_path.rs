@@ -1,33 +1,33 @@
-//! The path of the root, opened without following symbolic links that were put on it later.
+//! Opening the root path without following symbolic links that were put into it later.
 //!
-//! A part of the path that is a link when the source is opened is the operator's choice, as in
-//! `/srv/current/docs`: it is followed, and followed anew whenever the root is opened again. A part that is a
-//! directory at that time must stay one: whoever may write in the folder that it is in could otherwise put a
-//! link in its place and so choose what is served.
+//! A component that is a symbolic link when the source is opened, such as `current` in `/srv/current/docs`, is the
+//! operator's choice: it is followed, each time the root is opened again. A component that is a directory at that
+//! time must stay one. Otherwise whoever may write to its parent directory could replace it with a symbolic link and
+//! so choose what is served.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-/// An absolute path to a directory, and which parts of it are links that are followed.
+/// An absolute path to a directory, and which of its components are symbolic links to follow.
 pub(super) struct RootPath {
     path: PathBuf,
-    /// Whether a part was a link when the path was first opened: on Linux for each part, elsewhere for the
-    /// last one alone.
+    /// Whether a component was a symbolic link when the path was first opened: on Linux for each component, elsewhere
+    /// for the last one only.
     links: Vec<bool>,
 }
 
-/// Whether the parts of a path may be links.
+/// Which components of a path may be symbolic links.
 enum ComponentSymlinks<'a> {
-    /// They may. Tells for each whether it is one.
+    /// All may. Records for each whether it is one.
     Record(&'a mut Vec<bool>),
-    /// Only those that were.
+    /// Only those that were when they were recorded.
     Recorded(&'a [bool]),
 }
 
 impl ComponentSymlinks<'_> {
-    /// Opens a part: `nofollow` fails with `ENOTDIR` or `ELOOP` where it is a link, `follow` does not.
+    /// Opens a component: `nofollow` fails with `ENOTDIR` or `ELOOP` if it is a symbolic link, `follow` does not.
     #[cfg(unix)]
     fn open<T>(
         &mut self,
@@ -54,14 +54,15 @@ impl ComponentSymlinks<'_> {
 }
 
 impl RootPath {
-    /// Opens the directory at a path that must be absolute, following all links on it.
+    /// Opens the directory at an absolute path, following all symbolic links on it.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Dir)> {
         let mut links = Vec::new();
         let dir = open_components(path, ComponentSymlinks::Record(&mut links))?;
         Ok((Self { path: path.to_owned(), links }, dir))
     }
 
-    /// Opens the directory that is at the path now. Fails where a part has become a link since the first time.
+    /// Opens the directory that is at the path now. Fails if a component has become a symbolic link since the first
+    /// time.
     pub(super) fn reopen(&self) -> io::Result<Dir> {
         open_components(&self.path, ComponentSymlinks::Recorded(&self.links))
     }
@@ -71,14 +72,14 @@ impl RootPath {
     }
 }
 
-/// Opens part by part, each relative to the one before.
+/// Opens component by component, each relative to the one before.
 #[cfg(target_os = "linux")]
 fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     use std::path::Component;
 
     let directory = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // A directory on the way may be one that we may enter but not list.
+    // `O_PATH`, since an ancestor may be searchable without being readable.
     let above = directory | OFlags::PATH;
     let last = directory | OFlags::RDONLY;
     let parts: Vec<_> = path.components().filter(|part| *part != Component::RootDir).collect();
@@ -92,12 +93,12 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     Ok(Dir::from_std_file(dir.into()))
 }
 
-/// Opens in one call that does not follow the last part.
+/// Opens the whole path in one call, which does not follow the last component.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags};
 
-    // Without the slash at the end, at which the system would follow a link by itself.
+    // Without a trailing slash, with which the system would follow a symbolic link.
     let path: PathBuf = path.components().collect();
     let directory = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let open = |more| rustix::fs::open(&path, directory | more, Mode::empty());
@@ -105,7 +106,7 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     Ok(Dir::from_std_file(dir.into()))
 }
 
-/// Looks before and after, since here the system has no call that does both.
+/// Checks for a symbolic link before and after, because this system has no call that does both.
 #[cfg(not(unix))]
 fn open_components(path: &Path, links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     let is_link = || std::fs::symlink_metadata(path).map(|metadata| metadata.is_symlink());
@@ -131,7 +132,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_are_followed_only_where_they_were() {
+    fn only_recorded_symlinks_are_followed() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         for path in ["one/docs", "two/docs"] {
@@ -145,7 +146,7 @@ mod tests {
         symlink("one/docs", &link).unwrap();
         let (linked, dir) = RootPath::open(&link).unwrap();
         assert_eq!(names(dir), ["one"]);
-        // With a slash at the end, too.
+        // With a trailing slash too.
         let (plain, dir) = RootPath::open(&docs.join("")).unwrap();
         assert_eq!(names(dir), ["one"]);
         fs::remove_file(&link).unwrap();

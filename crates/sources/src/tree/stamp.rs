@@ -1,17 +1,19 @@
-//! Telling whether a file or directory is still the one that was looked at.
+//! Detecting from `stat` results whether a file or directory has changed.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::metadata::Metadata;
 
-/// How coarse a file system's clock may be. FAT counts in two seconds.
+/// The coarsest timestamp granularity of a file system: two seconds on FAT.
 const TICK: Duration = Duration::from_secs(2);
 
-/// How coarse one is that counts in parts of a second. Linux counts in hundredths at most.
+/// The coarsest granularity of a file system with fractions of a second: on Linux a timer tick of 10 ms, with some
+/// margin.
 const FINE_TICK: Duration = Duration::from_millis(50);
 
-/// What changes when a file or the entries of a directory change.
+/// The part of a `stat` result that changes whenever a file, or the entries of a directory, changes: device, inode,
+/// size, mtime and ctime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatStamp {
     pub(super) file_id: FileId,
@@ -20,7 +22,7 @@ pub(crate) struct StatStamp {
     changed: Option<SystemTime>,
 }
 
-/// What no two files or directories share.
+/// The identity of a file or directory: device and inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     pub(super) device: u64,
@@ -34,14 +36,14 @@ impl FileId {
         Self { device: metadata.dev(), node: metadata.ino() }
     }
 
-    /// Whether this is what is at a path, all links on it followed.
+    /// Whether this is the file that a path leads to, with all symbolic links followed.
     #[cfg(unix)]
     pub(super) fn is_at(self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.node)
     }
 
-    /// Whether this is what is at a path. Here nothing tells.
+    /// Whether this is the file that a path leads to. Not known on this platform.
     #[cfg(not(unix))]
     pub(super) fn is_at(self, _path: &Path) -> bool {
         false
@@ -74,10 +76,10 @@ impl StatStamp {
         }
     }
 
-    /// Whether what was seen at `seen` can be trusted for as long as the stamp stays the same.
+    /// Whether content read at `seen` can be trusted for as long as the stamp stays the same.
     ///
-    /// Two changes within a tick of the clock leave the same stamp, so what was young when it was seen
-    /// may have changed since without a trace. Git treats its index in the same way.
+    /// Two changes within one tick of the file system's clock leave the same stamp. So a file that was that young
+    /// when it was read may have changed since. Git calls such index entries "racily clean" and treats them alike.
     pub(crate) fn settled(&self, seen: SystemTime) -> bool {
         [self.modified, self.changed]
             .into_iter()
@@ -88,10 +90,10 @@ impl StatStamp {
 
     /// Whether a change after `since` could have left this very stamp.
     ///
-    /// More is at stake than in [`settled`](Self::settled), where a doubt costs a second look: here it
-    /// tells somebody of a change that there may not have been.
+    /// Stricter than [`settled`](Self::settled): there, doubt costs reading a file again; here, it sends a
+    /// notification of a change that may not have happened.
     pub(super) fn may_hide_a_change(&self, since: SystemTime) -> bool {
-        // Everybody can set the time of modification, nobody that of change.
+        // A process can set the mtime, but not the ctime.
         let Some(latest) = self.changed.or(self.modified) else { return true };
         let whole = latest.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() == 0);
         let tick = if whole { TICK } else { FINE_TICK };

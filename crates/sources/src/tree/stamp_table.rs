@@ -1,4 +1,4 @@
-//! What is known of the files in a directory, for as long as none of them changes.
+//! The `stat` stamps of the files in a directory, valid while none of these files changes.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -7,14 +7,14 @@ use super::name_list::NameList;
 use super::proof::{DirectoryEvidence, MAX_AGE, PathEvidence};
 use super::stamp::StatStamp;
 
-/// Of how many files at a time there is room for the stamps, once one of them is set.
+/// The number of stamps that are allocated together, when the first of them is set.
 const BLOCK_SIZE: usize = 128;
 
 type StampBlock = Box<[OnceLock<StatStamp>]>;
 
-/// The stamps of the files in a directory, in the order of their names, as far as they were looked at.
+/// The known stamps of the files in a directory, by the index of their names.
 pub(super) struct StampTable {
-    /// That none of them has changed since the first was looked at.
+    /// Evidence that no file has changed since the table was created.
     files: DirectoryEvidence,
     began: Instant,
     names: Arc<NameList>,
@@ -22,7 +22,7 @@ pub(super) struct StampTable {
 }
 
 impl StampTable {
-    /// Nothing is known yet of the files of these names in the directory of this chain.
+    /// An empty table for the files of these names in a directory.
     pub(super) fn new(path_evidence: &PathEvidence, names: &Arc<NameList>) -> Arc<Self> {
         let blocks = empty(names.len().div_ceil(BLOCK_SIZE));
         Arc::new(Self {
@@ -33,7 +33,7 @@ impl StampTable {
         })
     }
 
-    /// Whether what is known is still so, and of these names. True only of a directory whose chain holds.
+    /// Whether the stamps are valid and belong to these names, given that the path evidence of the directory holds.
     pub(super) fn holds_for(&self, names: &Arc<NameList>) -> bool {
         Arc::ptr_eq(&self.names, names) && self.files.holds() && self.began.elapsed() < MAX_AGE
     }

@@ -1,8 +1,8 @@
-//! Following links, and never to what is not shown.
+//! Following symbolic links within the tree.
 //!
-//! A link is resolved to where it leads from the root. From then on it is that path which is judged and
-//! opened, name by name and without following anything, so neither what is hidden nor what somebody puts
-//! in the way meanwhile is reached.
+//! A link is resolved to a path from the root. From then on that path is checked against the filters and opened,
+//! component by component and without following links. So a link reaches neither hidden files nor anything that is
+//! swapped in meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use super::root::{DirectoryHandle, missing};
 use super::{OpenFolder, Tree};
 
-/// Whether symbolic links within the root are followed.
+/// Whether symbolic links to targets within the root are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Symlinks {
     Follow,
@@ -25,20 +25,20 @@ impl Symlinks {
     }
 }
 
-/// What a link stands for.
+/// The target of a symbolic link, itself not a link.
 pub(super) struct SymlinkTarget {
-    /// The directory that it is in.
+    /// The directory that contains the target.
     pub(super) parent: Rc<OpenFolder>,
     pub(super) name: OsString,
 }
 
-/// The directory that the last link led into: links that stand together often lead into the same.
+/// A memo of the directory into which the last symbolic link led: links in one directory often lead into the same
+/// one.
 #[derive(Default)]
 pub(super) struct ParentMemo(Option<(PathBuf, Rc<OpenFolder>)>);
 
 impl Tree {
-    /// Does something with an entry of a directory, or with what it stands for where it is a link that
-    /// is followed.
+    /// Calls `work` with an entry of a directory, or with its target if it is a symbolic link to follow.
     pub(crate) fn with_target<T>(
         &self,
         folder: &OpenFolder,
@@ -51,8 +51,8 @@ impl Tree {
         }
     }
 
-    /// What a link stands for; not found where that is not shown. `None` where the name is not that of a
-    /// link to be followed.
+    /// The target of a symbolic link, or a not-found error if the target is not visible. `None` if the name is not
+    /// that of a link to follow.
     pub(super) fn symlink_target(
         &self,
         folder: &OpenFolder,
@@ -64,7 +64,7 @@ impl Tree {
         }
         let here = folder.physical.as_ref().unwrap_or(&folder.logical);
         let path = folder.handle.canonicalize(&here.path.join(name))?;
-        // The root has no name, and every link to it is in what it leads to.
+        // A link to the root leads to an ancestor of itself.
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(missing()) };
         let parent = match &memo.0 {
             Some((path, parent)) if path == above => Rc::clone(parent),
@@ -78,7 +78,7 @@ impl Tree {
         Ok(Some(SymlinkTarget { parent, name: name.to_owned() }))
     }
 
-    /// The directory at a path from the root that has no links on it.
+    /// Opens the directory at a path from the root that has no symbolic links.
     fn open_nofollow(&self, root: DirectoryHandle, path: &Path) -> io::Result<OpenFolder> {
         let mut folder = self.root_folder(root, None)?;
         for name in path {
@@ -88,7 +88,7 @@ impl Tree {
         Ok(folder)
     }
 
-    /// Fails where an entry is not shown, or is itself a link.
+    /// Fails if an entry is not visible or is itself a symbolic link.
     fn check_visible(&self, folder: &OpenFolder, name: &OsStr) -> io::Result<()> {
         let metadata = folder.handle.stat(name)?;
         let shown = (metadata.is_dir() || metadata.is_file())

@@ -1,4 +1,4 @@
-//! A walk through a tree in the order of URIs that can begin anywhere.
+//! A depth-first directory walk in the order of URIs, which can begin after any key (keyset pagination).
 
 use std::ffi::OsString;
 use std::io;
@@ -15,20 +15,22 @@ use super::stamp_table::StampTable;
 use super::{OpenFolder, Tree};
 use super::{ignore_files, name};
 
-/// A walk that has the directories open that lead to where it is.
+/// A walk, which holds open the directories from the root to its position.
 pub(crate) struct TreeWalk<'a> {
     tree: &'a Tree,
     stack: Vec<WalkLevel>,
-    /// Whether the root itself is still to come.
+    /// Whether the root itself is still to be visited.
     root: bool,
     blocking: Blocking,
-    /// What all that was met rests on.
+    /// Collects what the visited files and directories depend on.
     proof: ProofBuilder,
 }
 
+/// A directory on the path to the position of a walk.
 struct WalkLevel {
     folder: Arc<OpenFolder>,
     names: Arc<NameList>,
+    /// The index of the name to visit next.
     next: usize,
     stamps: Option<Arc<StampTable>>,
 }
@@ -39,7 +41,7 @@ impl WalkLevel {
         Self { folder, names, next: 0, stamps }
     }
 
-    /// The file of the name at a place.
+    /// The file of the name at an index.
     fn file_entry(&self, tree: &Tree, at: usize, blocking: Blocking) -> io::Result<Option<FileEntry>> {
         let Some(key) = self.names.get(at) else { return Ok(None) };
         if let Some(stamp) = self.stamps.as_ref().and_then(|stamps| stamps.get(at)) {
@@ -58,17 +60,17 @@ impl WalkLevel {
     }
 }
 
-/// Whether a walk may wait for the system.
+/// Whether a walk may block in system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// It takes the time it needs.
+    /// It may.
     Allowed,
-    /// It fails with [`io::ErrorKind::WouldBlock`] where not all is at hand.
+    /// It may not: it fails with [`io::ErrorKind::WouldBlock`] if something is not cached.
     Refused,
 }
 
 impl Blocking {
-    /// Fails where there is no time.
+    /// Fails if blocking is refused.
     pub(crate) fn check(self) -> io::Result<()> {
         match self {
             Self::Allowed => Ok(()),
@@ -77,25 +79,25 @@ impl Blocking {
     }
 }
 
-/// What a walk meets.
+/// What a walk visits.
 pub(crate) enum WalkItem<'a> {
     Folder(&'a OpenFolder),
-    /// With the directory that it is in.
+    /// A file with its directory.
     File(&'a OpenFolder, Box<FileEntry>),
 }
 
-/// A file as it was found in a directory.
+/// A file as it was when its directory entry was read.
 pub(crate) struct FileEntry {
     pub(crate) name: OsString,
-    /// Its path as in its URI.
+    /// The key of the file.
     pub(crate) key: String,
     pub(crate) stamp: StatStamp,
-    /// Whether it has another name, under which it may change without the directory being told.
+    /// Whether it has another hard link, through which it can change without an event in this directory.
     pub(crate) hard_linked: bool,
 }
 
 impl<'a> TreeWalk<'a> {
-    /// A walk over everything, the root first.
+    /// A walk over the whole tree, which visits the root first.
     pub(crate) fn from_start(
         tree: &'a Tree,
         root: Arc<OpenFolder>,
@@ -107,7 +109,7 @@ impl<'a> TreeWalk<'a> {
         Self { tree, stack: vec![WalkLevel::new(tree, root, names)], root: true, blocking, proof }
     }
 
-    /// A walk over what comes after `path`, whether or not something is there.
+    /// A walk over the keys after `path`, whether or not `path` exists.
     pub(crate) fn after(
         tree: &'a Tree,
         root: Arc<OpenFolder>,
@@ -119,8 +121,8 @@ impl<'a> TreeWalk<'a> {
         let mut rest = path;
         while let Some(level) = walk.stack.last_mut() {
             level.next = level.names.partition_point(|name| name <= rest);
-            // Only the name just before can be the directory that `rest` is in: all others that begin
-            // like it would have to contain its slash.
+            // Only the name just before can be the directory that contains `rest`: any other name with the same
+            // beginning would have to contain its slash.
             let names = Arc::clone(&level.names);
             let Some(name) = level.next.checked_sub(1).and_then(|before| names.get(before)) else { break };
             let Some(below) = rest.strip_prefix(name).filter(|_| name.ends_with('/')) else { break };
@@ -132,7 +134,7 @@ impl<'a> TreeWalk<'a> {
         Ok(walk)
     }
 
-    /// The next file or directory. What vanishes meanwhile is passed over.
+    /// The next file or directory. Files that vanish during the walk are skipped.
     pub(crate) fn next_item(&mut self) -> io::Result<Option<WalkItem<'_>>> {
         if std::mem::take(&mut self.root) {
             return Ok(self.stack.first().map(|level| WalkItem::Folder(&level.folder)));
@@ -158,11 +160,12 @@ impl<'a> TreeWalk<'a> {
         }
     }
 
-    /// What all that was met rests on.
+    /// The dependencies of everything that was visited.
     pub(crate) fn into_proof(self) -> ProofBuilder {
         self.proof
     }
 
+    /// Enters a subdirectory. Returns whether it still exists and is readable.
     fn descend(&mut self, key: &str) -> io::Result<bool> {
         let Some(level) = self.stack.last() else { return Ok(false) };
         let (folder, names) = match self.blocking {
@@ -195,7 +198,7 @@ impl<'a> TreeWalk<'a> {
     }
 }
 
-/// The file of a name from a listing, if it is still one and can be read.
+/// The file of a listed name; `None` if it is gone or cannot be read.
 pub(crate) fn file_entry(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<Option<FileEntry>> {
     let Some(name) = name::from_segment(key) else { return Ok(None) };
     let key = format!("{}{key}", folder.logical.key);
@@ -216,8 +219,7 @@ pub(crate) fn file_entry(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Res
     }
 }
 
-/// The directory of a name from a listing, if it is still one and can be read. What is proven by `witness`
-/// rests on that.
+/// Opens the directory of a listed name; `None` if it is gone or cannot be read.
 pub(crate) fn open_listed_folder(
     tree: &Tree,
     folder: &OpenFolder,
@@ -230,14 +232,14 @@ pub(crate) fn open_listed_folder(
         Ok(folder) => return Ok(Some(folder)),
         Err(cause) => cause,
     };
-    // No event of the directory that it is in tells when its ignore file can be read again.
+    // When its ignore file becomes readable, its parent directory gets no event.
     if let Some(proof) = proof.filter(|_| ignore_files::hides_folder(&cause)) {
         proof.invalidate();
     }
     skip_unreadable(tree, &format!("{}{key}", folder.logical.key), cause).map(|()| None)
 }
 
-/// Whether what a name from a listing stands for is still there and can be read.
+/// Whether a listed name still stands for something that can be read.
 pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<bool> {
     Ok(match key.ends_with('/') {
         true => open_listed_folder(tree, folder, key, None)?.is_some(),
@@ -245,7 +247,7 @@ pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<
     })
 }
 
-/// Lets a walk go on over what is gone or not ours to read; everything else is an error.
+/// Skips what is gone or not readable for lack of permission; every other error is returned.
 pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {
         return Ok(());
@@ -264,9 +266,9 @@ mod tests {
     use super::{Blocking, Tree, TreeWalk};
 
     #[test]
-    fn names_of_before_a_change_prove_nothing() {
+    fn names_read_before_a_change_give_no_proof() {
         let folder = tempfile::tempdir().unwrap();
-        // In a folder of its own, since what goes from the one above the root shows in its proof.
+        // In a directory of its own, since deletions in the parent of the root count as evidence too.
         let path = folder.path().canonicalize().unwrap().join("root");
         std::fs::create_dir(&path).unwrap();
         let tree = Tree::open(&Options::default(), Root::open(&path).unwrap()).unwrap();
@@ -275,7 +277,7 @@ mod tests {
             let names = tree.names(&root).unwrap();
             if change {
                 std::fs::write(path.join("new"), "").unwrap();
-                // Somebody else asks, and so hears of it first.
+                // Another caller drains the event queue first.
                 tree.watched_root().unwrap();
             }
             TreeWalk::from_start(&tree, root, names, Blocking::Allowed).into_proof().build()

@@ -1,20 +1,20 @@
-//! Which names in a directory changed, so that its names need not all be read again.
+//! Journals of the names that change in a watched directory, so that only those need be checked again.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How many changed names a journal holds. Beyond, reading all names costs less.
+/// The most names in a journal. Beyond, reading the whole directory costs less.
 const MAX_NAMES: usize = 4_096;
 
-/// How many changed names all journals of the process hold.
+/// The most names in all journals of the process.
 const MAX_TOTAL_NAMES: usize = 65_536;
 
-/// How many those are now.
+/// The number of names in all journals now.
 static TOTAL_NAMES: AtomicUsize = AtomicUsize::new(0);
 
-/// The names of entries that came, went or were replaced since they were last taken.
+/// The names that were created, deleted or renamed since they were last taken.
 #[derive(Debug, Default)]
 pub(in super::super) struct NameJournal {
     changed: Mutex<JournalNames>,
@@ -23,13 +23,12 @@ pub(in super::super) struct NameJournal {
 #[derive(Debug, Default)]
 struct JournalNames {
     names: HashSet<OsString>,
-    /// Whether some are missing, from then on.
+    /// Whether names are missing, which remains so.
     incomplete: bool,
 }
 
 impl NameJournal {
-    /// Takes the names that changed; `None` where some may be missing. Complete only when the event queue
-    /// was drained just before.
+    /// Takes the changed names; `None` if some may be missing. The event queue must have been drained just before.
     pub(in super::super) fn take(&self) -> Option<HashSet<OsString>> {
         let mut changed = self.lock();
         let names = std::mem::take(&mut changed.names);
@@ -68,7 +67,7 @@ impl Drop for NameJournal {
     }
 }
 
-/// The journals of one directory that is watched.
+/// The open journals of one watched directory.
 #[derive(Debug, Default)]
 pub(super) struct NameJournals {
     set: Mutex<JournalSet>,
@@ -77,12 +76,12 @@ pub(super) struct NameJournals {
 #[derive(Debug, Default)]
 struct JournalSet {
     journals: Vec<Weak<NameJournal>>,
-    /// Whether the watch has ended, so that nothing more would be written.
+    /// Whether the watch has ended, so that nothing more is recorded.
     closed: bool,
 }
 
 impl NameJournals {
-    /// A journal of all that changes from now on; `None` where nothing would be written to it.
+    /// Opens a journal of the changes from now on; `None` if the watch has ended.
     pub(super) fn open(&self) -> Option<Arc<NameJournal>> {
         let mut set = self.lock();
         if set.closed {
@@ -98,12 +97,12 @@ impl NameJournals {
         self.each(|journal| journal.record(name));
     }
 
-    /// Events were lost.
+    /// Marks all journals as incomplete, because events were lost.
     pub(super) fn mark_incomplete(&self) {
         self.each(NameJournal::mark_incomplete);
     }
 
-    /// The watch has ended.
+    /// Marks all journals as incomplete, because the watch has ended.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.mark_incomplete();
@@ -123,7 +122,7 @@ mod tests {
     use super::{MAX_NAMES, NameJournals};
 
     #[test]
-    fn a_journal_that_is_full_is_lost() {
+    fn a_full_journal_is_incomplete() {
         let journals = NameJournals::default();
         let journal = journals.open().unwrap();
         for n in 0..MAX_NAMES {

@@ -2,11 +2,11 @@
 //!
 //! Each watched directory has generation counters, which inotify events advance. The kernel queues an event within the
 //! system call that changes the directory. So once the queue is drained, an unchanged counter proves an unchanged
-//! directory, and one drain proves a whole page of a listing. For a single file, whose events may not be watched, a
-//! `stat` call is compared as well.
+//! directory, and one drain proves a whole page of a listing. For a response about a single file, its `stat` result is
+//! compared too, which also reveals changes through other hard links.
 //!
-//! Some changes cause neither an event nor a new `stat` result: writes through a memory map or through a hard link
-//! elsewhere, and mounts. That is why no evidence is trusted for longer than [`MAX_AGE`].
+//! Some changes are detected by neither: writes through a memory map or a deleted name, a change of an ignore file
+//! through another hard link, and mounts. That is why no evidence is trusted for longer than [`MAX_AGE`].
 
 #[cfg_attr(
     not(target_os = "linux"),

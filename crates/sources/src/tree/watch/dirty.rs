@@ -1,4 +1,4 @@
-//! Where something may have changed.
+//! The set of files and directories to scan again, collected from events.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -6,49 +6,51 @@ use std::ffi::OsStr;
 use super::super::filter::IgnoreRules;
 use super::super::name;
 
-/// How many names are remembered. Beyond, looking at everything costs less.
+/// The most names in the set. Beyond, scanning everything costs less.
 const MAX_NAMES: usize = 100_000;
 
-/// What is to be looked at again.
+/// What to scan again.
 #[derive(Default)]
 pub(super) struct DirtySet {
-    /// Those above before those below.
+    /// By key, so that a directory comes before those below it.
     pub(super) folders: BTreeMap<Box<str>, DirtyDirectory>,
+    /// The number of names in all directories.
     names: usize,
+    /// Whether to scan everything.
     pub(super) all: bool,
-    /// Events were lost, so what looks the same may not be.
+    /// Whether events were lost, so that a file with an unchanged stamp may have changed.
     pub(super) lost: bool,
 }
 
-/// What is to be looked at again in one directory.
+/// What to scan again in one directory.
 #[derive(Default)]
 pub(super) struct DirtyDirectory {
     pub(super) scope: RescanScope,
-    /// As segments of URIs, without a slash.
+    /// The names as URI segments, without a slash.
     pub(super) names: BTreeMap<Box<str>, EntryEvent>,
 }
 
-/// How much of a directory is to be looked at.
+/// How much of a directory to scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RescanScope {
-    /// Nothing but what is named.
+    /// Only the given names.
     #[default]
     Names,
-    /// All that is directly in it.
+    /// All entries of the directory.
     Entries,
-    /// All that is below it.
+    /// The whole subtree.
     Subtree,
 }
 
-/// What an event says of an entry.
+/// What an event says about an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EntryEvent {
-    /// Something happened to it, which will show.
+    /// It may have changed; if it has, its stamp is another one.
     #[default]
     Touched,
-    /// It is not what it was, even where it looks the same.
+    /// It has changed, even if its stamp is the same.
     Modified,
-    /// There may be another one of its name.
+    /// Another file or directory may have its name now.
     Replaced,
 }
 
@@ -57,10 +59,10 @@ impl DirtySet {
         self.folders.is_empty() && !self.all
     }
 
-    /// Something happened to an entry of a directory.
+    /// Marks an entry of a directory.
     pub(super) fn mark_entry(&mut self, key: &str, name: &OsStr, event: EntryEvent) {
         match (key, name.to_str()) {
-            // What is in `.git` is never shown, but it says what else is not.
+            // Nothing in `.git` is visible, but `.git/info/exclude` decides what else is.
             ("", Some(".git")) | (".git/", Some("info")) | (".git/info/", Some("exclude")) => {
                 self.mark_subtree("")
             }
@@ -76,7 +78,7 @@ impl DirtySet {
         }
     }
 
-    /// Something happened to a directory.
+    /// Marks a directory.
     pub(super) fn mark_directory(&mut self, key: &str, event: EntryEvent) {
         match split(key) {
             Some(_) if key.starts_with(".git/") => self.mark_subtree(""),
@@ -86,7 +88,7 @@ impl DirtySet {
         }
     }
 
-    /// What is shown below a directory may be something else now.
+    /// Marks all that is below a directory, whose visibility may have changed.
     pub(super) fn mark_subtree(&mut self, key: &str) {
         self.widen(key, RescanScope::Subtree);
     }
@@ -95,7 +97,7 @@ impl DirtySet {
         self.all = true;
     }
 
-    /// Events were lost.
+    /// Marks everything, because events were lost.
     pub(super) fn mark_lost(&mut self) {
         *self = Self { all: true, lost: true, ..Self::default() };
     }
@@ -114,6 +116,7 @@ impl DirtySet {
         }
     }
 
+    /// Extends what to scan in a directory.
     fn widen(&mut self, key: &str, scope: RescanScope) {
         if !self.lost {
             let directory = self.folders.entry(key.into()).or_default();
@@ -139,7 +142,7 @@ impl DirtySet {
     }
 }
 
-/// The directory that a directory is in, and its name there; `None` for the root.
+/// The key of the parent directory and the name in it; `None` for the root.
 fn split(key: &str) -> Option<(&str, &str)> {
     let path = key.strip_suffix('/')?;
     Some(path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1)))

@@ -1,9 +1,10 @@
-//! Telling what changes in a folder.
+//! The watcher of a tree: reports what changes in it as a stream of changes.
 //!
-//! Events of the system are hints about where to look, never the truth: `hints` gathers them as `dirt`,
-//! a `look` compares what is there with the `snapshot` of what was, and the difference goes to the
-//! `outbox`. So an event too many tells nobody anything, and where events were lost, looking at
-//! everything is enough.
+//! Events of the operating system only say where to look: [`events`] collects them in a [`dirty`] set, a [`rescan`]
+//! compares what is there with the [`snapshot`] of the last scan, and the differences go to the [`pending`] changes
+//! of the stream. So a superfluous event causes no change, and after lost events (an inotify queue overflow) a rescan
+//! of everything finds what was missed. Where there are no events, the watcher polls by scanning everything at an
+//! interval.
 
 mod dirty;
 mod events;
@@ -31,28 +32,28 @@ use libris_core::Uri;
 use super::symlink::Symlinks;
 use super::{Tree, Watching};
 
-/// For how long events are gathered, so that a file that is written in several steps, or under a name
-/// that does not last, is looked at once.
+/// The debounce time: a file that is written in several steps, or under a temporary name, is scanned once.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// How often to see whether the root is still at its path: nothing tells that a folder above it was
-/// moved, or that a root that was gone is back. What could not be looked at is tried again as often.
+/// The interval at which to check whether the root is still at its path, since no event says that a directory above
+/// it was moved or that a deleted root is back. What could not be scanned is tried again at the same interval.
 const ROOT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How many directories with an unreadable ignore file are looked at by themselves. Beyond, everything is.
+/// The most directories with an unreadable ignore file that are checked one by one. Beyond, everything is scanned.
 const MAX_HIDDEN: usize = 1_000;
 
-/// The most of its time that polling may spend looking: one part in this many.
+/// Polling is idle for this many times the duration of a scan, so that it takes at most about a tenth of a processor.
 const POLL_IDLE_FACTOR: u32 = 10;
 
-/// The shortest time between two looks at everything.
+/// The shortest interval between two polls.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Begins to watch. Every change after this has returned is told, until what it returned is dropped.
+/// Starts to watch a tree. Every change after this has returned is reported, with URIs below `root_uri`, until the
+/// stream is dropped. `mount` names the tree in log messages.
 pub(crate) async fn start(tree: &Arc<Tree>, root_uri: &Uri, mount: &str) -> io::Result<ChangeStream> {
     let wake_handle = WakeHandle::new()?;
     let pending = Arc::<PendingChanges>::default();
-    // Before the first look, which ends early once this is dropped.
+    // Created before the first scan, which ends early if this is dropped.
     let changes = ChangeStream::new(Arc::clone(&pending), wake_handle.clone());
     let (tree, root_uri, mount) = (Arc::clone(tree), root_uri.clone(), mount.to_owned());
     let watcher =
@@ -62,30 +63,30 @@ pub(crate) async fn start(tree: &Arc<Tree>, root_uri: &Uri, mount: &str) -> io::
     Ok(changes)
 }
 
-/// A running watch, on a thread of its own.
+/// A running watcher, on a thread of its own.
 struct TreeWatcher {
     tree: Arc<Tree>,
     root_uri: Uri,
     events: EventSource,
     pending: Arc<PendingChanges>,
-    /// What was there at the last look; nothing while the root is gone.
+    /// The result of the last scan; `None` while the root does not exist.
     root: Option<SnapshotDirectory>,
-    /// What is still to be looked at.
+    /// What is still to be scanned.
     dirty: DirtySet,
-    /// Every event of before is known.
+    /// The time up to which all events were drained.
     drained: SystemTime,
-    /// When everything was last looked at because of the time, and when to do so again.
+    /// The time of the last poll, and when the next one is due.
     polled: SystemTime,
     poll_at: Instant,
-    /// When to look after the root, and at what could not be looked at.
+    /// When to check the root, and to scan again what could not be scanned.
     root_check_at: Instant,
     retry: bool,
-    /// Directories that are hidden because an ignore file in them cannot be read.
+    /// The directories that are hidden because their ignore file cannot be read.
     hidden: BTreeSet<String>,
 }
 
 impl TreeWatcher {
-    /// Begins to watch and looks at everything once. A change after this has returned is told.
+    /// Watches the tree and scans it once. Every change after this has returned is reported.
     fn open(
         tree: Arc<Tree>,
         root_uri: Uri,
@@ -123,14 +124,14 @@ impl TreeWatcher {
         watcher
     }
 
-    /// Runs until nobody listens any more.
+    /// Runs until the stream is dropped.
     fn run(mut self) {
         while !self.pending.is_closed() {
             self.run_once();
         }
     }
 
-    /// Waits for something to do, and does it.
+    /// Waits until something is due, and does it.
     fn run_once(&mut self) {
         let has_events = self.events.wait(self.time_to_wait());
         if self.pending.is_closed() {
@@ -155,7 +156,8 @@ impl TreeWatcher {
         }
     }
 
-    /// Whether to look at everything from time to time. What a link leads to may change unseen.
+    /// Whether the tree must be polled: there are no events, or symbolic links are followed, whose targets can change
+    /// without an event.
     fn needs_polling(&self) -> bool {
         self.events.needs_polling() || self.tree.symlinks == Symlinks::Follow
     }
@@ -181,7 +183,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Sees to it that hidden directories are looked at again.
+    /// Remembers hidden directories, to check them again at the next root check.
     fn retry_hidden(&mut self, keys: Vec<String>) {
         self.hidden.extend(keys);
         if self.hidden.len() > MAX_HIDDEN {
@@ -212,7 +214,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Looks at all that is dirty. Every change before `since` is known.
+    /// Scans what is dirty. All changes before `since` were seen by earlier scans.
     fn rescan_dirty(&mut self, since: SystemTime) {
         let dirty = std::mem::take(&mut self.dirty);
         let mut root = self.root.take();
@@ -240,7 +242,7 @@ impl TreeWatcher {
 
 impl Drop for TreeWatcher {
     fn drop(&mut self) {
-        // However it came to this, whoever listens must not wait for ever.
+        // So that the stream ends instead of waiting for ever, even after a panic.
         self.pending.close();
         self.pending.wake();
     }

@@ -1,4 +1,4 @@
-//! The changes that were not told yet: a set, so that a listener who is slow costs no more than that.
+//! The changes that the stream has not yet delivered, coalesced by URI, so that a slow consumer needs bounded memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,10 +11,10 @@ use libris_core::{Change, Uri};
 
 use super::events::WakeHandle;
 
-/// How many resources may have untold changes. Beyond, whoever listens had better look at everything.
+/// The most resources with pending changes. Beyond, the consumer is told that changes were lost.
 const MAX_RESOURCES: usize = 100_000;
 
-/// What is owed to the one who listens.
+/// The pending changes, shared by the watcher and the stream.
 #[derive(Default)]
 pub(super) struct PendingChanges {
     changes: Mutex<ChangeSet>,
@@ -23,14 +23,15 @@ pub(super) struct PendingChanges {
 #[derive(Default)]
 struct ChangeSet {
     changes: BTreeMap<Uri, PendingChange>,
-    /// Whose turn it was last: the next one is after it, so that nobody's is never.
+    /// The URI delivered last: the next one is after it, so that frequent changes of one resource do not starve the
+    /// others.
     last: Option<Uri>,
     lost: bool,
     closed: bool,
     waker: Option<Waker>,
 }
 
-/// What is new about one resource, taken together.
+/// The coalesced changes of one resource.
 #[derive(Default)]
 struct PendingChange {
     presence: Option<Presence>,
@@ -57,7 +58,7 @@ impl PendingChanges {
         }
     }
 
-    /// Tells the one who listens that there may be something.
+    /// Wakes the consumer of the stream.
     pub(super) fn wake(&self) {
         let waker = self.lock().waker.take();
         if let Some(waker) = waker {
@@ -85,7 +86,7 @@ impl ChangeSet {
             Change::Described(uri) => (uri, |pending| pending.described = true),
             Change::Added(uri) => (uri, PendingChange::add),
             Change::Removed(uri) => {
-                // What came and went in between was never there.
+                // A resource that was added and removed before it was delivered never existed for the consumer.
                 if matches!(
                     self.changes.get(&uri),
                     Some(PendingChange { presence: Some(Presence::Added), .. })
@@ -134,14 +135,14 @@ impl ChangeSet {
 impl PendingChange {
     fn add(&mut self) {
         *self = match self.presence {
-            // It was there when the listener last heard of it, and is there again.
+            // For the consumer it existed before, and it exists again.
             Some(Presence::Removed) => Self { presence: None, updated: true, described: true },
             _ => Self { presence: Some(Presence::Added), ..Self::default() },
         };
     }
 }
 
-/// The changes of a folder. Dropping it ends the watch.
+/// The stream of changes. Dropping it stops the watcher.
 pub(crate) struct ChangeStream {
     pending: Arc<PendingChanges>,
     wake_handle: WakeHandle,

@@ -1,4 +1,4 @@
-//! A look at what is there now, which tells how it differs from what was.
+//! A scan of what is dirty, which compares it with the snapshot of the last scan and emits the differences.
 
 use std::io;
 use std::sync::Arc;
@@ -12,38 +12,38 @@ use super::events::EventSource;
 use super::pending::PendingChanges;
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
 
-/// One look. It goes through the same tree as reading does, so what is hidden is not there.
+/// One scan. It reads the same tree as requests do, so it emits nothing about hidden files.
 pub(super) struct Rescan<'a> {
     tree: &'a Tree,
     root_uri: &'a Uri,
     events: &'a mut EventSource,
     pending: &'a PendingChanges,
-    /// Every change of before is known.
+    /// All changes before this time were seen by earlier scans.
     since: SystemTime,
-    /// What turned out to need a look from further up.
+    /// What must be scanned again starting from its parent directory.
     pub(super) later: DirtySet,
-    /// Something could not be looked at, and was taken to be as it was.
+    /// Whether something could not be scanned and was taken to be unchanged.
     pub(super) retry: bool,
-    /// Directories that are hidden because an ignore file in them cannot be read, of which no event tells
-    /// when it can be.
+    /// The directories that are hidden because their ignore file cannot be read. No event says when it becomes
+    /// readable.
     pub(super) hidden: Vec<String>,
 }
 
-/// What is known of a place after looking at it.
+/// The outcome of reading a file or directory.
 enum Observation<T> {
     Present(T),
     Absent,
-    /// The system failed us; nothing is known.
+    /// The system failed, so nothing is known.
     Unknown,
 }
 
-/// How an entry is looked at.
+/// How to scan an entry.
 #[derive(Clone, Copy)]
 struct RescanMode {
-    /// How much of a directory.
+    /// How much to scan if it is a directory.
     scope: RescanScope,
     event: EntryEvent,
-    /// There may have been changes of which there were no events.
+    /// Whether there may have been changes without events.
     events_missed: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// The first look of all, of which nobody is told.
+    /// The first scan, which emits nothing.
     pub(super) fn initial_snapshot(&mut self) -> Option<SnapshotDirectory> {
         let root = self.open_root();
         match self.observe("", "", root) {
@@ -76,10 +76,10 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Looks at what is dirty.
+    /// Scans what is dirty and brings the snapshot `root` up to date.
     pub(super) fn run(&mut self, dirty: DirtySet, root: &mut Option<SnapshotDirectory>) {
         if dirty.all {
-            // What was said of single names is not looked up on the way.
+            // A scan of everything does not look at the events for single names, so it must expect any change.
             return self.rescan_all(root, dirty.lost || !dirty.folders.is_empty());
         }
         for (key, dirty) in dirty.folders {
@@ -115,7 +115,8 @@ impl<'a> Rescan<'a> {
     }
 
     fn rescan_folder(&mut self, key: &str, dirty: &DirtyDirectory, root: &mut Option<SnapshotDirectory>) {
-        // What is not shown is not looked into. Should it come to be shown, its parent hears of it.
+        // A directory that is not in the snapshot is not visible. If it becomes visible, its parent directory is
+        // dirty too.
         let Some(known) = root.as_mut().and_then(|root| root.find(key)) else { return };
         let found = self.find(key);
         match self.observe(key, "", found) {
@@ -142,7 +143,7 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Compares a directory with what was known of it.
+    /// Compares a directory with its snapshot.
     fn compare(
         &mut self,
         folder: &OpenFolder,
@@ -190,7 +191,7 @@ impl<'a> Rescan<'a> {
         Observation::Present(())
     }
 
-    /// Looks at one name, whatever it stands for now. Returns whether its directory reads otherwise.
+    /// Scans one name, whatever it stands for now. Returns whether reading its directory gives another result.
     fn rescan_name(
         &mut self,
         folder: &OpenFolder,
@@ -213,7 +214,7 @@ impl<'a> Rescan<'a> {
         self.remove_entry(folder, known, is_not) | self.rescan_entry(folder, known, is, mode)
     }
 
-    /// Looks at a name that is shown. Returns whether its directory reads otherwise.
+    /// Scans a visible entry. Returns whether reading its directory gives another result.
     fn rescan_entry(
         &mut self,
         folder: &OpenFolder,
@@ -287,9 +288,9 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// What is in a directory that was not known; `None` where it cannot be read.
+    /// The snapshot of a directory that was not in the snapshot; `None` if it cannot be read.
     fn new_directory(&mut self, folder: &OpenFolder) -> Option<SnapshotDirectory> {
-        // Whoever began this may no longer be there, and a first look can take long.
+        // The stream may have been dropped, and the first scan can take long.
         if self.pending.is_closed() {
             return None;
         }
@@ -312,7 +313,7 @@ impl<'a> Rescan<'a> {
             };
             entries.extend(node.map(|node| (key.into(), node)));
         }
-        // Collected from what is sorted, the map has no gaps.
+        // A map that is collected from a sorted vector has full nodes.
         Some(SnapshotDirectory { stamp: folder.stamp.clone(), entries: entries.into_iter().collect() })
     }
 
@@ -336,19 +337,20 @@ impl<'a> Rescan<'a> {
         self.open(|| tree.open_child(folder, segment, &name))
     }
 
-    /// Opens a directory that is watched from before what is known of it.
+    /// Opens a directory that is watched before anything in it is read.
     fn open(&mut self, open: impl Fn() -> io::Result<Arc<OpenFolder>>) -> io::Result<Arc<OpenFolder>> {
         let folder = open()?;
         match self.events.add(&folder)? {
-            // Its time and its ignore files were read before the watch was in force.
+            // The first time, its stamp and its ignore files were read before the watch was in place.
             true => open(),
             false => Ok(folder),
         }
     }
 
-    fn observe<T>(&mut self, key: &str, name: &str, seen: io::Result<T>) -> Observation<T> {
-        let cause = match seen {
-            Ok(seen) => return Observation::Present(seen),
+    /// Classifies the result of reading `name` in the directory `key`, and remembers what must be tried again.
+    fn observe<T>(&mut self, key: &str, name: &str, result: io::Result<T>) -> Observation<T> {
+        let cause = match result {
+            Ok(value) => return Observation::Present(value),
             Err(cause) => cause,
         };
         if ignore_files::hides_folder(&cause) {
@@ -357,12 +359,12 @@ impl<'a> Rescan<'a> {
         let Err(cause) = walk::skip_unreadable(self.tree, &format!("{key}{name}"), cause) else {
             return Observation::Absent;
         };
-        tracing::debug!(path = format!("{key}{name}"), %cause, "cannot be looked at now");
+        tracing::debug!(path = format!("{key}{name}"), %cause, "cannot be scanned now");
         self.retry = true;
         Observation::Unknown
     }
 
-    /// Forgets an entry that is gone. Returns whether it was known.
+    /// Removes an entry from the snapshot. Returns whether it was there.
     fn remove_entry(&mut self, folder: &OpenFolder, known: &mut SnapshotDirectory, key: &str) -> bool {
         let Some(node) = known.entries.remove(key) else { return false };
         self.emit_entry_removed(&format!("{}{key}", folder.logical.key), &node);

@@ -1,13 +1,13 @@
-//! What was there at the last look.
+//! The visible files and directories, with their stamps, at the last scan.
 
 use std::collections::BTreeMap;
 
 use super::super::stamp::StatStamp;
 
-/// A directory that is shown.
+/// A visible directory.
 pub(super) struct SnapshotDirectory {
     pub(super) stamp: StatStamp,
-    /// By name as it stands in URIs; those of directories end with a slash.
+    /// The entries by URI segment; those of directories end with a slash.
     pub(super) entries: BTreeMap<Box<str>, SnapshotEntry>,
 }
 
@@ -17,7 +17,7 @@ pub(super) enum SnapshotEntry {
 }
 
 impl SnapshotDirectory {
-    /// The directory of a key such as `guide/deep/`, which is taken from this one.
+    /// The directory of a key such as `guide/deep/`, relative to this one.
     pub(super) fn find(&mut self, key: &str) -> Option<&mut Self> {
         let mut directory = self;
         for name in key.split_inclusive('/') {
@@ -35,7 +35,7 @@ mod tests {
     use super::SnapshotEntry;
 
     #[test]
-    fn an_entry_is_small() {
+    fn a_snapshot_entry_is_small() {
         assert!(size_of::<(Box<str>, SnapshotEntry)>() <= 80);
     }
 }

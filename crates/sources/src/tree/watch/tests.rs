@@ -1,4 +1,4 @@
-//! What only happens when nobody reads the events for a while.
+//! Tests that control when the watcher reads events.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Watched {
         self.folder.path().join(path)
     }
 
-    /// Everything that is told now.
+    /// Runs the watcher until nothing is dirty, and returns the changes of the stream.
     fn emitted(&mut self) -> Vec<String> {
         self.watcher.run_once();
         while !self.watcher.dirty.is_empty() {
@@ -57,10 +57,10 @@ impl Watched {
             .collect()
     }
 
-    fn known(&self) -> Vec<String> {
-        let mut known = Vec::new();
-        collect("", self.watcher.root.as_ref().unwrap(), &mut known);
-        known
+    fn snapshot(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        collect("", self.watcher.root.as_ref().unwrap(), &mut keys);
+        keys
     }
 }
 
@@ -79,40 +79,40 @@ fn queue_length() -> usize {
 }
 
 #[test]
-fn an_overflow_tells_the_true_difference() {
+fn a_queue_overflow_emits_the_actual_differences() {
     let mut watched = Watched::new();
     let busy = [watched.path("d/busy-1"), watched.path("d/busy-2")];
-    // By turns, since the system takes two events for one where they are the same.
+    // Alternately, since inotify coalesces identical consecutive events.
     for n in 0..queue_length() {
         fs::write(&busy[n % 2], "").unwrap();
     }
-    // All of this falls beyond what the queue holds.
+    // These events exceed the queue.
     fs::remove_file(watched.path("d/old")).unwrap();
     fs::create_dir_all(watched.path("new/deep")).unwrap();
     fs::write(watched.path("new/deep/file"), "").unwrap();
     let mut emitted = watched.emitted();
     emitted.retain(|line| !line.starts_with(['~', 'i']));
     assert_eq!(emitted, ["+ d/busy-1", "+ d/busy-2", "- d/old", "+ new/", "+ new/deep/", "+ new/deep/file"]);
-    assert_eq!(watched.known(), ["d/busy-1", "d/busy-2", "new/deep/file"]);
-    // What came while nobody heard is watched all the same, and what did not change is not told.
+    assert_eq!(watched.snapshot(), ["d/busy-1", "d/busy-2", "new/deep/file"]);
+    // Directories that appeared during the overflow are watched, and unchanged files cause no change.
     watched.emitted();
     fs::write(watched.path("new/deep/more"), "").unwrap();
     assert_eq!(watched.emitted(), ["~ new/deep/", "i new/deep/", "+ new/deep/more"]);
 }
 
 #[test]
-fn without_watches_there_is_polling() {
+fn polling_detects_changes_without_watches() {
     let mut watched = Watched::new();
-    // As when the limit is reached halfway.
+    // As if the limit of watches were reached.
     watched.watcher.events = EventSource::polling(WakeHandle::new().unwrap());
     fs::write(watched.path("d/new"), "").unwrap();
     watched.watcher.poll_at = std::time::Instant::now();
     assert!(watched.emitted().contains(&"+ d/new".into()));
-    assert_eq!(watched.known(), ["d/new", "d/old"]);
+    assert_eq!(watched.snapshot(), ["d/new", "d/old"]);
 }
 
 #[test]
-fn a_listener_who_falls_behind_is_told_to_look() {
+fn a_slow_consumer_is_told_that_changes_were_lost() {
     let mut watched = Watched::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     for n in 0..200_000 {
@@ -124,7 +124,7 @@ fn a_listener_who_falls_behind_is_told_to_look() {
 }
 
 #[test]
-fn changes_of_one_resource_are_taken_together() {
+fn changes_of_one_resource_are_coalesced() {
     let mut watched = Watched::new();
     let uri = |n: usize| Uri::parse(&format!("file:///m/{n}")).unwrap();
     let all = [
@@ -145,7 +145,7 @@ fn changes_of_one_resource_are_taken_together() {
 }
 
 #[test]
-fn a_watch_that_ends_ends_its_stream() {
+fn the_stream_ends_with_the_watcher() {
     let Watched { watcher, mut changes, folder } = Watched::new();
     drop(watcher);
     assert_eq!(changes.next().now_or_never(), Some(None));

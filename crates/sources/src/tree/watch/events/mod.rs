@@ -1,7 +1,8 @@
-//! What the system says of where to look: the one place where systems differ.
+//! File system events: the only module of the watcher that depends on the platform.
 //!
-//! [`EventSource`] has the same methods everywhere. On Linux each directory that is shown is watched by itself,
-//! since watching below a directory would take in what is ignored. Elsewhere one watch sees all of it.
+//! [`EventSource`] has the same methods everywhere. On Linux it has an inotify watch for each visible directory,
+//! since a recursive watch would include ignored directories such as `target/`. Elsewhere one recursive watch covers
+//! the tree.
 
 #[cfg(target_os = "linux")]
 mod inotify;

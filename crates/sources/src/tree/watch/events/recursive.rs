@@ -1,4 +1,4 @@
-//! Hints where one watch sees everything below a directory: macOS, Windows and others, by `notify`.
+//! File system events by one recursive watch of the `notify` crate: on macOS, Windows and other systems than Linux.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -13,20 +13,21 @@ use crate::tree::name;
 use crate::tree::stamp::FileId;
 use crate::tree::{OpenFolder, Tree};
 
-/// Wakes the one who waits for hints.
+/// Ends the wait of the watcher thread, from another thread.
 #[derive(Clone, Default)]
 pub(in super::super) struct WakeHandle {
-    shared: Arc<WakeShared>,
+    shared: Arc<SharedEvents>,
 }
 
+/// What the callback of `notify` and the watcher thread share.
 #[derive(Default)]
-struct WakeShared {
-    state: Mutex<WakeState>,
+struct SharedEvents {
+    state: Mutex<ReceivedEvents>,
     ready: Condvar,
 }
 
 #[derive(Default)]
-struct WakeState {
+struct ReceivedEvents {
     dirty: DirtySet,
     woken: bool,
 }
@@ -41,10 +42,11 @@ impl WakeHandle {
         self.shared.ready.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, WakeState> {
+    fn lock(&self) -> MutexGuard<'_, ReceivedEvents> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Records an event and wakes the watcher thread.
     fn receive(&self, root: &Path, event: notify::Result<notify::Event>) {
         {
             let dirty = &mut self.lock().dirty;
@@ -53,11 +55,11 @@ impl WakeHandle {
                 Ok(event) => {
                     let Some(entry_event) = entry_event(event.kind) else { return };
                     for path in &event.paths {
-                        mark(dirty, root, path, entry_event);
+                        mark_dirty(dirty, root, path, entry_event);
                     }
                 }
                 Err(cause) => {
-                    tracing::debug!(%cause, "hints about a folder were lost");
+                    tracing::debug!(%cause, "events of a folder were lost");
                     dirty.mark_lost();
                 }
             }
@@ -66,13 +68,13 @@ impl WakeHandle {
     }
 }
 
-/// What the system says.
+/// The events of the tree; none after a fallback to polling.
 pub(in super::super) struct EventSource {
     wake_handle: WakeHandle,
     path: PathBuf,
     mount: String,
     polling: bool,
-    /// With the root that it watches.
+    /// The watcher, and the root directory that it watches.
     watcher: Option<(FileId, RecommendedWatcher)>,
 }
 
@@ -87,24 +89,24 @@ impl EventSource {
         }
     }
 
-    /// No hints at all.
+    /// A source without events.
     pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
         Self { wake_handle, path: PathBuf::new(), mount: String::new(), polling: true, watcher: None }
     }
 
-    /// Whether there are no hints, so that one must look from time to time.
+    /// Whether there are no events, so that only polling detects changes.
     pub(in super::super) fn needs_polling(&self) -> bool {
         self.polling
     }
 
-    /// Watches a directory. Returns whether it was not watched before.
+    /// Watches the tree when its root is added. Returns whether the watch is new.
     pub(in super::super) fn add(&mut self, folder: &OpenFolder) -> io::Result<bool> {
         let file_id = folder.stamp.file_id;
         let known = matches!(&self.watcher, Some((root, _)) if *root == file_id);
         if self.polling || known || !folder.logical.key.is_empty() {
             return Ok(false);
         }
-        // What it has been told of another root says nothing of this one.
+        // Events of another root say nothing about this one.
         self.watcher = None;
         match self.watch() {
             Ok(watcher) => {
@@ -114,14 +116,14 @@ impl EventSource {
             Err(cause) => {
                 self.polling = true;
                 let (mount, why) = (&self.mount, cause);
-                tracing::warn!(mount, %why, "the folder cannot be watched and is looked through every `poll` instead");
+                tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
                 Ok(false)
             }
         }
     }
 
     fn watch(&self) -> notify::Result<RecommendedWatcher> {
-        // Events name what was really watched, as in `/private/var` for `/var`.
+        // Events have the real path, such as `/private/var` for `/var`.
         let root = self.path.canonicalize()?;
         let (wake_handle, prefix) = (self.wake_handle.clone(), root.clone());
         let mut watcher = notify::recommended_watcher(move |event| wake_handle.receive(&prefix, event))?;
@@ -135,21 +137,22 @@ impl EventSource {
         }
     }
 
-    /// Waits for a hint or the bell. Returns whether there are hints.
+    /// Waits for an event, for the wake handle or for the timeout. Returns whether there are events.
     pub(in super::super) fn wait(&mut self, timeout: Duration) -> bool {
-        let idle = |state: &mut WakeState| !state.woken && state.dirty.is_empty();
+        let idle = |state: &mut ReceivedEvents| !state.woken && state.dirty.is_empty();
         let waited = self.wake_handle.shared.ready.wait_timeout_while(self.wake_handle.lock(), timeout, idle);
         !waited.unwrap_or_else(PoisonError::into_inner).0.dirty.is_empty()
     }
 
-    /// Takes the hints that there are. Returns whether those were all.
+    /// Moves the received events into the set of what to scan again. Returns whether none are left.
     pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
         dirty.merge(std::mem::take(&mut self.wake_handle.lock().dirty));
         true
     }
 }
 
-fn mark(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent) {
+/// Marks the file or directory at a path below the root.
+fn mark_dirty(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent) {
     let Ok(path) = path.strip_prefix(root) else { return };
     let Some(name) = path.file_name() else { return dirty.mark_directory("", entry_event) };
     let mut key = String::new();
@@ -162,7 +165,7 @@ fn mark(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent)
     dirty.mark_entry(&key, name, entry_event);
 }
 
-/// What an event says; `None` for what is merely read.
+/// What an event says about an entry; `None` if it was only read.
 fn entry_event(kind: EventKind) -> Option<EntryEvent> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => {
