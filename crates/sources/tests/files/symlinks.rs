@@ -1,4 +1,4 @@
-//! Symbolic links, pipes and sockets, also while they are swapped for files.
+//! Symbolic links, named pipes and sockets, also while they are swapped for files (TOCTOU races).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,10 +10,10 @@ use libris_sources::Files;
 use libris_sources::files::Config;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
-use super::confine::{CANARY, assert_closed, sandbox};
-use super::sandbox::{Meanwhile, Sandbox, listed, read, uri};
+use super::confinement::{CANARY, assert_unreachable, sandbox};
+use super::sandbox::{BackgroundLoop, Sandbox, listed, read, uri};
 
-fn linked() -> Sandbox {
+fn sandbox_with_symlinks() -> Sandbox {
     let sandbox = sandbox();
     let link = |target: &str, name: &str| symlink(target, sandbox.path(name)).unwrap();
     link("../secret.txt", "file-out");
@@ -34,8 +34,8 @@ fn linked() -> Sandbox {
 }
 
 #[tokio::test]
-async fn links_are_not_followed_unless_told() {
-    let sandbox = linked();
+async fn symlinks_are_not_followed_by_default() {
+    let sandbox = sandbox_with_symlinks();
     let files = sandbox.files();
     assert_eq!(listed(&files).await, ["", "dir/", "dir/in.txt", "in.txt"]);
     for path in [
@@ -57,13 +57,13 @@ async fn links_are_not_followed_unless_told() {
         "dangling",
         "self",
     ] {
-        assert_closed(&files, &format!("file:///root/{path}")).await;
+        assert_unreachable(&files, &format!("file:///root/{path}")).await;
     }
 }
 
 #[tokio::test]
-async fn followed_links_stay_inside() {
-    let sandbox = linked();
+async fn followed_symlinks_stay_within_the_root() {
+    let sandbox = sandbox_with_symlinks();
     let files = sandbox.files_with(|config| config.symlinks = true);
     assert_eq!(
         listed(&files).await,
@@ -88,12 +88,12 @@ async fn followed_links_stay_inside() {
         "dangling",
         "self",
     ] {
-        assert_closed(&files, &format!("file:///root/{path}")).await;
+        assert_unreachable(&files, &format!("file:///root/{path}")).await;
     }
 }
 
 #[tokio::test]
-async fn a_link_shows_nothing_that_is_hidden() {
+async fn a_symlink_does_not_expose_hidden_files() {
     let sandbox = Sandbox::with(&[
         (".gitignore", "/dir/ignored.txt\nbuild/\n"),
         (".git/config", CANARY),
@@ -172,14 +172,14 @@ async fn a_link_shows_nothing_that_is_hidden() {
         ".hidden-link",
         "dir-in/excluded.key",
     ] {
-        assert_closed(&files, &format!("file:///root/{path}")).await;
+        assert_unreachable(&files, &format!("file:///root/{path}")).await;
     }
-    // By `include` as well, and the more as more is shown.
+    // `include` hides targets as well, and fewer filters expose more of them.
     let text = sandbox.files_with(|config| {
         config.symlinks = true;
         config.include = vec!["*.txt".into(), "*-link".into()];
     });
-    assert_closed(&text, "file:///root/dir/excluded.key").await;
+    assert_unreachable(&text, "file:///root/dir/excluded.key").await;
     let all = sandbox.files_with(|config| {
         config.symlinks = true;
         config.hidden = true;
@@ -188,11 +188,11 @@ async fn a_link_shows_nothing_that_is_hidden() {
     for path in ["env", "link-to-link", "key.txt", "built/out/x.txt", "ignored.txt", ".hidden-link"] {
         read(&all, path).await.unwrap();
     }
-    assert_closed(&all, "file:///root/git/config").await;
+    assert_unreachable(&all, "file:///root/git/config").await;
 }
 
 #[tokio::test]
-async fn a_target_swapped_for_a_hidden_one_all_the_time() {
+async fn race_between_visible_and_hidden_symlink_targets() {
     let sandbox = Sandbox::with(&[("in.txt", "inside"), (".env", CANARY), ("dir/in.txt", "inside")]);
     sandbox.write(".hidden/in.txt", CANARY);
     for (target, name) in [("in.txt", "one"), (".env", "other"), ("dir", "two"), (".hidden", "another")] {
@@ -204,25 +204,25 @@ async fn a_target_swapped_for_a_hidden_one_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_directory_that_became_a_link() {
+async fn a_directory_replaced_by_a_symlink_is_not_followed() {
     let sandbox = sandbox();
     for files in [sandbox.files(), sandbox.files_with(|config| config.symlinks = true)] {
         let page = files.list(None, 100, &Context::default()).await.unwrap();
         assert!(page.resources.iter().any(|resource| resource.uri == uri("file:///root/dir/in.txt")));
         fs::rename(sandbox.path("dir"), sandbox.path("moved")).unwrap();
         symlink("../outside", sandbox.path("dir")).unwrap();
-        assert_closed(&files, "file:///root/dir/in.txt").await;
-        assert_closed(&files, "file:///root/dir/").await;
+        assert_unreachable(&files, "file:///root/dir/in.txt").await;
+        assert_unreachable(&files, "file:///root/dir/").await;
         assert_eq!(listed(&files).await, ["", "in.txt", "moved/", "moved/in.txt"]);
         fs::remove_file(sandbox.path("dir")).unwrap();
         fs::rename(sandbox.path("moved"), sandbox.path("dir")).unwrap();
     }
 }
 
-/// Swaps two names back and forth while `files` are read.
+/// Swaps two names back and forth while these paths are read.
 async fn race(sandbox: &Sandbox, files: &Files, paths: &[&str], names: [&str; 2]) {
     let [one, other] = names.map(|name| sandbox.path(name));
-    let _swapping = Meanwhile::each(move |_| {
+    let _swapping = BackgroundLoop::each(move |_| {
         renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
     });
     for round in 0..1500 {
@@ -240,7 +240,7 @@ async fn race(sandbox: &Sandbox, files: &Files, paths: &[&str], names: [&str; 2]
 }
 
 #[tokio::test]
-async fn a_directory_swapped_for_a_link_all_the_time() {
+async fn race_between_a_directory_and_a_symlink() {
     let sandbox = sandbox();
     symlink("../outside", sandbox.path("other")).unwrap();
     for follow in [false, true] {
@@ -250,7 +250,7 @@ async fn a_directory_swapped_for_a_link_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_file_swapped_for_a_link_all_the_time() {
+async fn race_between_a_file_and_a_symlink() {
     let sandbox = sandbox();
     symlink("../secret.txt", sandbox.path("other.txt")).unwrap();
     for follow in [false, true] {
@@ -261,20 +261,20 @@ async fn a_file_swapped_for_a_link_all_the_time() {
 }
 
 #[tokio::test]
-async fn the_root_swapped_for_a_link_all_the_time() {
-    // With and without a slash at the end, at which the system would follow a link by itself.
+async fn race_between_the_root_and_a_symlink() {
+    // With and without a trailing slash, with which the system itself would follow a symbolic link.
     for end in ["", "/"] {
         let sandbox = sandbox();
         let [root, other] = ["root", "other"].map(|name| sandbox.outside().join(name));
         symlink("outside", &other).unwrap();
         let path = format!("{}{end}", root.display());
         let files = Files::open(Config { mount: Some("root".into()), ..Config::new(path) }).unwrap();
-        let swapping = Meanwhile::each(move |_| {
+        let swapping = BackgroundLoop::each(move |_| {
             renameat_with(CWD, &root, CWD, &other, RenameFlags::EXCHANGE).unwrap();
         });
         let started = Instant::now();
         let (mut inside, mut outside) = (0, 0);
-        // What the outside has instead of the folder is seen by a listing as well.
+        // The directory outside has no `dir`, so a listing reveals it too.
         while started.elapsed() < Duration::from_secs(2) || inside == 0 {
             assert!(started.elapsed() < Duration::from_secs(20), "the folder was never at its path");
             match read(&files, "in.txt").await {
@@ -294,7 +294,7 @@ async fn the_root_swapped_for_a_link_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_folder_above_the_root_swapped_for_a_link() {
+async fn an_ancestor_replaced_by_a_symlink_is_not_followed() {
     let sandbox = Sandbox::with(&[("parent/served/in.txt", "inside")]);
     fs::create_dir_all(sandbox.outside().join("elsewhere/served")).unwrap();
     fs::write(sandbox.outside().join("elsewhere/served/in.txt"), CANARY).unwrap();
@@ -311,7 +311,7 @@ async fn a_folder_above_the_root_swapped_for_a_link() {
 }
 
 #[tokio::test]
-async fn a_link_above_the_root_that_is_made_to_lead_elsewhere() {
+async fn a_symlink_in_the_root_path_is_followed_to_its_new_target() {
     let sandbox = Sandbox::with(&[("one/docs/a.txt", "1"), ("two/docs/a.txt", "2")]);
     let current = sandbox.outside().join("current");
     symlink("root/one", &current).unwrap();
@@ -329,7 +329,7 @@ fn pipe(path: &Path) {
 }
 
 #[tokio::test]
-async fn pipes_and_sockets_are_not_there() {
+async fn pipes_and_sockets_do_not_exist() {
     let sandbox = sandbox();
     pipe(&sandbox.path("pipe"));
     symlink("pipe", sandbox.path("link-to-pipe")).unwrap();
@@ -339,7 +339,7 @@ async fn pipes_and_sockets_are_not_there() {
         let work = async {
             assert_eq!(listed(&files).await, ["", "dir/", "dir/in.txt", "in.txt"]);
             for path in ["pipe", "pipe?lines=1", "pipe/", "link-to-pipe", "socket"] {
-                assert_closed(&files, &format!("file:///root/{path}")).await;
+                assert_unreachable(&files, &format!("file:///root/{path}")).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(20), work).await.expect("waited for a pipe");
@@ -347,7 +347,7 @@ async fn pipes_and_sockets_are_not_there() {
 }
 
 #[tokio::test]
-async fn a_file_swapped_for_a_pipe_all_the_time() {
+async fn race_between_a_file_and_a_named_pipe() {
     let sandbox = sandbox();
     pipe(&sandbox.path("other.txt"));
     let files = sandbox.files();

@@ -1,4 +1,4 @@
-//! Nothing outside of the folder is read, however it is asked for.
+//! Path confinement: nothing outside the folder can be read.
 
 use std::fs;
 
@@ -19,8 +19,8 @@ pub(crate) fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// Reads, lists and asks for children; only not found, not a directory and invalid are right.
-pub(crate) async fn assert_closed(files: &Files, text: &str) {
+/// Asserts that neither a read nor a list of children reaches the URI.
+pub(crate) async fn assert_unreachable(files: &Files, text: &str) {
     let Ok(uri) = Uri::parse(text) else { return };
     let read = files.read(&uri, &Context::default()).await;
     assert!(matches!(read, Err(Error::NotFound(_) | Error::Invalid(_))), "{text}: {read:?}");
@@ -29,7 +29,7 @@ pub(crate) async fn assert_closed(files: &Files, text: &str) {
 }
 
 #[tokio::test]
-async fn tricks_with_paths() {
+async fn path_traversal_is_rejected() {
     let sandbox = sandbox();
     let outside = sandbox.outside().display().to_string();
     for files in [sandbox.files(), sandbox.files_with(|config| config.symlinks = true)] {
@@ -74,7 +74,7 @@ async fn tricks_with_paths() {
             "C:%5cWindows",
             "file:%2f%2f%2fetc%2fpasswd",
         ] {
-            assert_closed(&files, &format!("file:///root/{path}")).await;
+            assert_unreachable(&files, &format!("file:///root/{path}")).await;
         }
         for text in [
             format!("file://{outside}/secret.txt"),
@@ -90,18 +90,18 @@ async fn tricks_with_paths() {
             "file://root/in.txt".into(),
             "http:///root/in.txt".into(),
         ] {
-            assert_closed(&files, &text).await;
+            assert_unreachable(&files, &text).await;
         }
-        // Dot segments that stay inside are gone before anybody looks.
+        // Dot segments that stay inside were removed when the URI was parsed.
         assert_eq!(read(&files, "dir/../in.txt").await.unwrap()[0].uri, uri("file:///root/in.txt"));
     }
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_put_in_the_place_of_the_folder() {
+async fn a_root_replaced_by_a_symlink_is_not_served() {
     let sandbox = sandbox();
-    // A path that ends with a slash would be followed by the system itself.
+    // With a trailing slash the system itself would follow the symbolic link.
     let root = sandbox.outside().join("root");
     let files = Files::open(libris_sources::files::Config::new(&root)).unwrap();
     let asked = uri("file:///root/in.txt");
@@ -115,7 +115,7 @@ async fn a_link_put_in_the_place_of_the_folder() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_folder_named_by_a_link_that_is_made_to_lead_elsewhere() {
+async fn a_root_symlink_is_followed_to_its_new_target() {
     let sandbox = Sandbox::with(&[("one/a.txt", "1"), ("two/a.txt", "2")]);
     let current = sandbox.outside().join("current");
     std::os::unix::fs::symlink("root/one", &current).unwrap();

@@ -1,4 +1,4 @@
-//! Changes of which the system says nothing.
+//! Changes that cause no inotify event.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::sandbox::Sandbox;
 
 #[cfg(unix)]
 #[tokio::test]
-async fn are_seen_within_two_seconds() {
+async fn a_change_through_another_hard_link_is_noticed_within_two_seconds() {
     let sandbox = Sandbox::with(&[("a.txt", "a"), ("b.txt", "b")]);
     let other = sandbox.outside().join("rules");
     fs::write(&other, "# nothing yet\n").unwrap();
@@ -18,7 +18,7 @@ async fn are_seen_within_two_seconds() {
     let uri = Uri::parse("file:///root/a.txt").unwrap();
     let read = async || files.read(&uri, &Context::default()).await;
     assert!(read().await.is_ok());
-    // Under its other name, of which no directory of ours is told.
+    // Through the other hard link, so that no watched directory gets an event.
     fs::write(&other, "a.txt\n").unwrap();
     tokio::time::sleep(Duration::from_millis(2100)).await;
     assert!(matches!(read().await, Err(Error::NotFound(_))));
