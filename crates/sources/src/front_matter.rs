@@ -1,18 +1,18 @@
-//! The title and the description that a Markdown file begins with.
+//! YAML front matter of Markdown files: the title and the description.
 
-/// The most that is looked at.
+/// How much of a file is parsed, in bytes.
 const LIMIT: usize = 4 * 1024;
 
-/// How many characters of a title are taken.
+/// The most characters of a title.
 const TITLE: usize = 200;
 
-/// How many characters of a description are taken.
+/// The most characters of a description.
 const DESCRIPTION: usize = 1000;
 
-/// What stands between two lines of `---` at the top of a Markdown file.
+/// The block between two lines of `---` at the top of a Markdown file.
 ///
-/// Only `title` and `description` are read, and only where they are plain or quoted text on one line:
-/// a whole YAML parser for the sake of two lines is not worth its risks.
+/// Only `title` and `description` are parsed, and only plain or quoted scalars on one line: two keys do not justify
+/// the attack surface of a YAML parser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrontMatter {
     pub(crate) title: Option<String>,
@@ -25,7 +25,7 @@ pub(crate) fn may_be_in(mime: &str) -> bool {
 }
 
 impl FrontMatter {
-    /// Reads it from the beginning of a file.
+    /// Parses the front matter at the beginning of a file; `None` if it has none.
     pub(crate) fn parse(head: &[u8]) -> Option<Self> {
         let head = String::from_utf8_lossy(&head[..head.len().min(LIMIT)]);
         let mut lines = head.trim_start_matches('\u{feff}').lines().map(str::trim_end);
@@ -45,11 +45,11 @@ impl FrontMatter {
                 _ => {}
             }
         }
-        // Without an end it was a ruler, unless the end is beyond what was looked at.
+        // Without a closing line, the first one was a thematic break, unless the closing line is beyond the limit.
         (head.len() >= LIMIT).then_some(found)
     }
 
-    /// How many bytes of text it has.
+    /// The number of bytes of text.
     #[cfg(feature = "files")]
     pub(crate) fn len(&self) -> usize {
         [&self.title, &self.description].into_iter().flatten().map(String::len).sum()
@@ -70,7 +70,7 @@ fn scalar(value: &str) -> Option<String> {
     let text = match value.chars().next()? {
         '"' => double_quoted(&value[1..])?,
         '\'' => single_quoted(&value[1..])?,
-        // Blocks, lists, maps, references: more than one line or not text.
+        // Block scalars, sequences, mappings, anchors, tags: not plain text on one line.
         '|' | '>' | '[' | '{' | '&' | '*' | '!' | '%' | '@' | '`' | '#' => return None,
         _ => value.split(" #").next()?.trim_end().to_owned(),
     };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars() {
+    fn plain_and_quoted_scalars() {
         assert_eq!(title(" Plain text # why").as_deref(), Some("Plain text"));
         assert_eq!(title(" C# in depth").as_deref(), Some("C# in depth"));
         assert_eq!(title(" a: b").as_deref(), Some("a: b"));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn only_at_the_top_and_closed() {
+    fn front_matter_is_at_the_top_and_closed() {
         let parse = |text: &str| FrontMatter::parse(text.as_bytes());
         assert_eq!(parse("text\n---\ntitle: no\n---\n"), None);
         assert_eq!(parse("---\ntitle: a ruler\n"), None);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_between_characters() {
+    fn long_text_is_truncated_between_characters() {
         let text = format!("---\ntitle: {}\ndescription: {}\n---\n", "é".repeat(300), "d".repeat(1500));
         let found = FrontMatter::parse(text.as_bytes()).unwrap();
         assert_eq!(found.title.unwrap(), "é".repeat(200));

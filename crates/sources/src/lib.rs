@@ -1,7 +1,7 @@
 //! The places Libris takes resources from: one module and one cargo feature each.
 //!
 //! A source depends on the core and on its own driver, never on another source. What several of them
-//! need (media types, ranges) stands beside them and is private.
+//! need (media types, ranges, directory trees) stands beside them and is private.
 
 #[cfg(all(feature = "command", unix))]
 pub mod command;
@@ -58,6 +58,8 @@ mod remote;
 mod segment;
 #[cfg(any(feature = "http", feature = "notion"))]
 mod tls;
+#[cfg(feature = "files")]
+mod tree;
 
 #[cfg(all(feature = "command", unix))]
 pub use command::Commands;

@@ -1,41 +1,41 @@
-//! Finding the bytes of a part of a file, with bounded memory however large the file is.
+//! Finding the byte range of a range of lines, with bounded memory however large the file is.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::media::Units;
+use crate::media::CodeUnits;
 use crate::range::Span;
 
-/// How much is read at a time. Even, so that no UTF-16 unit is cut.
+/// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK: usize = 64 * 1024;
 
-/// The bytes that a range of lines or bytes stands for.
+/// The byte range that a range of lines or bytes stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bounds {
-    /// From the first on, up to and without the second.
+pub(crate) enum ByteBounds {
+    /// From the first offset up to, but not including, the second.
     Within(u64, u64),
-    /// It begins after the last one. There are only so many.
-    Past(u64),
-    /// It is more than may be read at once.
-    Over(Over),
+    /// The range begins past the end: there are only this many lines or bytes.
+    PastEnd(u64),
+    /// The range is larger than the limit.
+    OverLimit(OverLimit),
 }
 
-/// Lines that are more than may be read at once. The search ends as soon as it knows.
+/// Lines that are larger than the limit. The scan stops as soon as this is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Over {
-    /// How many bytes they have at least.
+pub(crate) struct OverLimit {
+    /// A lower bound of their size in bytes.
     pub(crate) size: u64,
-    /// Where they begin, or the first byte that was looked at.
+    /// The offset at which they begin; for a scan from the end, the lowest offset that was read.
     pub(crate) start: u64,
-    /// Whether one line alone, the first or from the end the last, is already more.
+    /// Whether one line alone is larger: the first, or the last for a scan from the end.
     pub(crate) one_line: bool,
 }
 
-impl Bounds {
-    /// Those of a range of bytes in that many.
+impl ByteBounds {
+    /// The bounds of a byte range in data of this size.
     pub(crate) fn of_bytes(span: Span, size: u64) -> Self {
         match span {
             Span::From(0, _) if size == 0 => Self::Within(0, 0),
-            Span::From(first, _) if first >= size => Self::Past(size),
+            Span::From(first, _) if first >= size => Self::PastEnd(size),
             Span::From(first, last) => {
                 Self::Within(first, last.map_or(size, |last| last.saturating_add(1).min(size)))
             }
@@ -44,26 +44,26 @@ impl Bounds {
     }
 }
 
-/// A search for lines in a file.
-pub(crate) struct Lines<'a, F> {
+/// A scan of a file for line ends.
+pub(crate) struct LineScanner<'a, F> {
     pub(crate) file: &'a mut F,
-    pub(crate) units: Units,
-    /// The most bytes that may be read at once.
+    pub(crate) units: CodeUnits,
+    /// The limit on the size of a range, in bytes.
     pub(crate) limit: u64,
-    /// Told how far the search has come after each block; an error ends the search.
+    /// Called after each block with the number of bytes scanned; an error stops the scan.
     pub(crate) progress: &'a mut dyn FnMut(u64) -> io::Result<()>,
 }
 
-impl<F: Read + Seek> Lines<'_, F> {
-    /// The bytes of these lines, the last one's end included.
-    pub(crate) fn bounds(&mut self, span: Span) -> io::Result<Bounds> {
+impl<F: Read + Seek> LineScanner<'_, F> {
+    /// The byte range of these lines, with the last line terminator.
+    pub(crate) fn bounds(&mut self, span: Span) -> io::Result<ByteBounds> {
         match span {
             Span::From(first, last) => self.forward(first, last),
             Span::Last(count) => self.backward(count),
         }
     }
 
-    fn forward(&mut self, first: u64, last: Option<u64>) -> io::Result<Bounds> {
+    fn forward(&mut self, first: u64, last: Option<u64>) -> io::Result<ByteBounds> {
         self.file.seek(SeekFrom::Start(0))?;
         let mut block = Vec::with_capacity(BLOCK);
         let (mut line, mut line_start, mut offset) = (1, 0, 0);
@@ -96,15 +96,15 @@ impl<F: Read + Seek> Lines<'_, F> {
             (self.progress)(offset)?;
         }
         match start {
-            // What follows the last line end is no line, except in an empty file.
+            // A file that ends with a line terminator has no further, empty line, unless it is empty itself.
             Some(start) if start < offset || offset == 0 => {
                 Ok(self.fit(start, offset, first_end.unwrap_or(offset) - start))
             }
-            _ => Ok(Bounds::Past(line - u64::from(line_start == offset))),
+            _ => Ok(ByteBounds::PastEnd(line - u64::from(line_start == offset))),
         }
     }
 
-    fn backward(&mut self, count: u64) -> io::Result<Bounds> {
+    fn backward(&mut self, count: u64) -> io::Result<ByteBounds> {
         let size = self.file.seek(SeekFrom::End(0))?;
         let mut block = Vec::with_capacity(BLOCK);
         let mut seen = 0;
@@ -129,49 +129,51 @@ impl<F: Read + Seek> Lines<'_, F> {
         Ok(self.fit(0, size, size - last_start.unwrap_or(0)))
     }
 
-    /// The bytes from `start` to `end`, of which `line` are those of the line that is found first.
-    fn fit(&self, start: u64, end: u64, line: u64) -> Bounds {
+    /// The bounds from `start` to `end`, or `OverLimit`. `line` is the size of the first line that was found.
+    fn fit(&self, start: u64, end: u64, line: u64) -> ByteBounds {
         match end - start {
-            size if size > self.limit => Bounds::Over(Over { size, start, one_line: line > self.limit }),
-            _ => Bounds::Within(start, end),
+            size if size > self.limit => {
+                ByteBounds::OverLimit(OverLimit { size, start, one_line: line > self.limit })
+            }
+            _ => ByteBounds::Within(start, end),
         }
     }
 }
 
-/// Reads a whole block, or what is left.
+/// Reads a whole block, or the rest of the file.
 fn fill(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<()> {
     block.clear();
     file.take(BLOCK as u64).read_to_end(block).map(drop)
 }
 
-/// Where lines end within a block that begins at a whole unit.
-fn line_ends(block: &[u8], units: Units) -> impl Iterator<Item = usize> {
+/// The offsets after each line terminator in a block that begins at a whole code unit.
+fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
     memchr::memchr_iter(b'\n', block).filter_map(move |at| match units {
-        Units::Bytes => Some(at + 1),
-        Units::Little => (at % 2 == 0 && block.get(at + 1) == Some(&0)).then_some(at + 2),
-        Units::Big => (at % 2 == 1 && block[at - 1] == 0).then_some(at + 1),
+        CodeUnits::Bytes => Some(at + 1),
+        CodeUnits::Little => (at % 2 == 0 && block.get(at + 1) == Some(&0)).then_some(at + 2),
+        CodeUnits::Big => (at % 2 == 1 && block[at - 1] == 0).then_some(at + 1),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, Bounds, Lines, Over};
-    use crate::media::Units;
+    use super::{BLOCK, ByteBounds, LineScanner, OverLimit};
+    use crate::media::CodeUnits;
     use crate::range::Span;
     use proptest::prelude::{any, proptest};
     use std::io::Cursor;
 
-    fn lines(data: &[u8], units: Units, span: Span) -> Bounds {
+    fn lines(data: &[u8], units: CodeUnits, span: Span) -> ByteBounds {
         limited(data, units, u64::MAX, span)
     }
 
-    fn limited(data: &[u8], units: Units, limit: u64, span: Span) -> Bounds {
-        let mut lines = Lines { file: &mut Cursor::new(data), units, limit, progress: &mut |_| Ok(()) };
+    fn limited(data: &[u8], units: CodeUnits, limit: u64, span: Span) -> ByteBounds {
+        let mut lines = LineScanner { file: &mut Cursor::new(data), units, limit, progress: &mut |_| Ok(()) };
         lines.bounds(span).unwrap()
     }
 
     #[test]
-    fn more_than_the_limit() {
+    fn ranges_over_the_limit() {
         let cases: &[(&[u8], Span, u64, u64, bool)] = &[
             (b"a\nbbbbb\nc\n", Span::From(1, Some(2)), 8, 0, false),
             (b"a\nbbbbb\nc\n", Span::From(2, Some(2)), 6, 2, true),
@@ -183,60 +185,66 @@ mod tests {
             (b"a\nbbbbb", Span::Last(9), 7, 0, true),
         ];
         for (data, span, size, start, one_line) in cases {
-            let over = Over { size: *size, start: *start, one_line: *one_line };
-            assert_eq!(limited(data, Units::Bytes, 4, *span), Bounds::Over(over), "{data:?} {span:?}");
+            let over = OverLimit { size: *size, start: *start, one_line: *one_line };
+            assert_eq!(
+                limited(data, CodeUnits::Bytes, 4, *span),
+                ByteBounds::OverLimit(over),
+                "{data:?} {span:?}"
+            );
         }
         let far = [b"a\n", &vec![b'x'; 9 * BLOCK][..], b"\nb"].concat();
         for (span, start) in [(Span::From(2, Some(2)), 2), (Span::Last(2), 8 * BLOCK as u64)] {
-            let Bounds::Over(over) = limited(&far, Units::Bytes, 4, span) else { panic!("{span:?}") };
+            let ByteBounds::OverLimit(over) = limited(&far, CodeUnits::Bytes, 4, span) else {
+                panic!("{span:?}")
+            };
             assert_eq!(over.start, start, "{span:?}");
             assert!(over.size <= 2 * BLOCK as u64, "{span:?} went on to {}", over.size);
         }
     }
 
     #[test]
-    fn lines_are_found() {
-        use Bounds::{Past, Within};
-        let cases: &[(&[u8], Span, Bounds)] = &[
+    fn ranges_of_lines() {
+        use ByteBounds::{PastEnd, Within};
+        let cases: &[(&[u8], Span, ByteBounds)] = &[
             (b"a\nb\nc\n", Span::From(2, Some(2)), Within(2, 4)),
             (b"a\nb\nc\n", Span::From(2, Some(99)), Within(2, 6)),
-            (b"a\nb\nc\n", Span::From(4, None), Past(3)),
+            (b"a\nb\nc\n", Span::From(4, None), PastEnd(3)),
             (b"a\nb\nc", Span::From(3, None), Within(4, 5)),
-            (b"a\nb\nc", Span::From(4, None), Past(3)),
+            (b"a\nb\nc", Span::From(4, None), PastEnd(3)),
             (b"a\nb\nc\n", Span::Last(1), Within(4, 6)),
             (b"a\nb\nc", Span::Last(2), Within(2, 5)),
             (b"a\nb\nc", Span::Last(9), Within(0, 5)),
             (b"", Span::From(1, Some(5)), Within(0, 0)),
-            (b"", Span::From(2, None), Past(0)),
+            (b"", Span::From(2, None), PastEnd(0)),
             (b"", Span::Last(1), Within(0, 0)),
             (b"\n", Span::From(1, None), Within(0, 1)),
-            (b"\n", Span::From(2, None), Past(1)),
+            (b"\n", Span::From(2, None), PastEnd(1)),
         ];
         for (data, span, bounds) in cases {
-            assert_eq!(lines(data, Units::Bytes, *span), *bounds, "{data:?} {span:?}");
+            assert_eq!(lines(data, CodeUnits::Bytes, *span), *bounds, "{data:?} {span:?}");
         }
     }
 
     #[test]
-    fn units_of_two_bytes() {
-        // U+0A0A has the byte of a line end in both halves.
+    fn lines_of_utf_16() {
+        // U+0A0A contains the byte of a line feed twice.
         let big = b"\xfe\xff\0a\0\n\x0a\x0a\0\n\0c";
-        assert_eq!(lines(big, Units::Big, Span::From(2, Some(2))), Bounds::Within(6, 10));
+        assert_eq!(lines(big, CodeUnits::Big, Span::From(2, Some(2))), ByteBounds::Within(6, 10));
         let little = b"\xff\xfea\0\n\0\x0a\x0a\n\0c\0";
-        assert_eq!(lines(little, Units::Little, Span::Last(1)), Bounds::Within(10, 12));
+        assert_eq!(lines(little, CodeUnits::Little, Span::Last(1)), ByteBounds::Within(10, 12));
     }
 
     proptest! {
         #[test]
-        fn both_directions_agree(lengths in proptest::collection::vec(0_usize..(BLOCK / 8), 1..40), ended in any::<bool>()) {
+        fn forward_and_backward_scans_agree(lengths in proptest::collection::vec(0_usize..(BLOCK / 8), 1..40), ended in any::<bool>()) {
             let mut data: Vec<u8> = lengths.iter().map(|n| "x".repeat(*n)).collect::<Vec<_>>().join("\n").into();
             if ended {
                 data.push(b'\n');
             }
             let count = data.split_inclusive(|byte| *byte == b'\n').count() as u64;
             for last in 1..=count {
-                let forward = lines(&data, Units::Bytes, Span::From(count - last + 1, None));
-                assert_eq!(lines(&data, Units::Bytes, Span::Last(last)), forward);
+                let forward = lines(&data, CodeUnits::Bytes, Span::From(count - last + 1, None));
+                assert_eq!(lines(&data, CodeUnits::Bytes, Span::Last(last)), forward);
             }
         }
     }

@@ -1,13 +1,13 @@
-//! Reading a whole file of the configuration without trusting what it is.
+//! Reading a file named in the configuration, safely if it is not a regular file.
 //!
-//! The file is opened without waiting, and its type and size are those of the open file: a named pipe does not block, and
-//! a huge file is not read.
+//! The file is opened with `O_NONBLOCK`, and type and size are those of the open file. So a named pipe does not
+//! block, and a huge file is not read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// The bytes of a regular file, if there are no more than `limit` of them.
+/// The bytes of a regular file; an error if it is not one or has more than `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -23,7 +23,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     }
     let mut data = Vec::new();
     if metadata.len() <= limit {
-        // It may grow while it is read, and files of the system have no size.
+        // It may grow while it is read, and files in `/proc` report no size.
         file.take(limit.saturating_add(1)).read_to_end(&mut data)?;
     }
     match metadata.len().max(data.len() as u64) > limit {
@@ -37,7 +37,7 @@ mod tests {
     use super::read;
 
     #[test]
-    fn only_regular_files_of_some_size_are_read() {
+    fn only_regular_files_within_the_limit_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "12345").unwrap();

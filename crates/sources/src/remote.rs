@@ -1,9 +1,8 @@
-//! Telling file systems apart that do not say what others change.
+//! Detection of remote file systems, which do not report changes by other machines.
 
 use std::os::fd::BorrowedFd;
 
-/// File systems that change from elsewhere without a word: NFS, SMB of three kinds, FUSE, 9P, AFS, Ceph,
-/// and shared folders of VirtualBox.
+/// The magic numbers of NFS, SMB (three variants), FUSE, 9P, AFS, Ceph and VirtualBox shared folders.
 const REMOTE: [u32; 9] = [
     0x6969,
     0x517b,
@@ -16,9 +15,9 @@ const REMOTE: [u32; 9] = [
     0x786f_4256,
 ];
 
-/// Whether a directory may change without an event.
+/// Whether a directory may change without an inotify event.
 pub(crate) fn is_remote(directory: BorrowedFd<'_>) -> bool {
-    // The kernel's numbers have 32 bits, and some systems extend their sign.
-    // Nothing that cannot be asked is trusted to tell.
+    // The kernel's magic numbers have 32 bits, which some platforms sign-extend. A file system that cannot be
+    // identified counts as remote.
     rustix::fs::fstatfs(directory).map_or(true, |system| REMOTE.contains(&(system.f_type as u32)))
 }

@@ -31,7 +31,7 @@ use libris_core::{
 pub use config::{Config, Meaning, Place, Printer, Values};
 pub use reaper::{kill_all, reap, set_reaper};
 
-use crate::media::{self, Form};
+use crate::media::{self, ContentClass};
 use crate::range::Range;
 use crate::segment;
 use entry::{Entry, Output, Room};
@@ -120,7 +120,7 @@ impl Source for Commands {
             Some(mime) => mime.clone(),
             None => media::by_content("", &head).to_owned(),
         };
-        if by_lines && media::form(&mime) == Form::Binary {
+        if by_lines && media::content_class(&mime) == ContentClass::Binary {
             return Err(Error::invalid(format!("`{uri}` is not text: it has no lines")));
         }
         let body = match part {

@@ -1,14 +1,12 @@
-//! Completing the path of a file segment by segment.
+//! Completion of the `path` variable, one segment at a time, as in a shell.
 
 use libris_core::{Completion, Result};
 
-use super::names::folded;
-use super::root::is_missing;
-use super::tree::Found;
-use super::{Inner, fault, walk};
+use super::{Inner, read_error};
 use crate::path::{segments, unescape, value};
+use crate::tree::{Resolved, case_folded, is_missing, walk};
 
-/// The first `limit` paths below what was typed so far.
+/// The first `limit` paths that complete what was typed.
 pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {
     let (parent, begun) = match typed.rsplit_once('/') {
         Some((parent, begun)) => (format!("{}/", segments(parent)), begun),
@@ -16,33 +14,33 @@ pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completi
     };
     let begun = String::from_utf8_lossy(&unescape(begun)).to_lowercase();
     let asked = inner.uri(&parent);
-    let found = match inner.tree.find(inner.open_root()?, &parent) {
-        Ok(Found::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
-        Ok(Found::File(..)) => return Ok(Completion::default()),
+    let found = match inner.tree.resolve(inner.open_root()?, &parent) {
+        Ok(Resolved::Folder(folder)) => inner.tree.names(&folder).map(|names| (folder, names)),
+        Ok(Resolved::File(..)) => return Ok(Completion::default()),
         Err(cause) => Err(cause),
     };
-    let failed = |cause| fault(asked.as_ref().unwrap_or(&inner.root), cause);
+    let failed = |cause| read_error(asked.as_ref().unwrap_or(&inner.root), cause);
     let (folder, names) = match found {
         Ok(found) => found,
         Err(cause) if is_missing(&cause) => return Ok(Completion::default()),
         Err(cause) => return Err(failed(cause)),
     };
     let parent = value(&parent);
-    // Names that begin alike stand together, so however many there are, few are looked at.
-    let order = names.order();
-    let key = |place: u32| names.get(place as usize).unwrap_or_default();
-    let name = |place: &u32| folded(key(*place));
-    let first = order.partition_point(|place| *name(place) < *begun);
+    // Names with a common prefix are adjacent in this order, so a binary search finds them.
+    let order = names.case_folded_order();
+    let key = |position: u32| names.get(position as usize).unwrap_or_default();
+    let name = |position: &u32| case_folded(key(*position));
+    let first = order.partition_point(|position| *name(position) < *begun);
     let matching = &order[first..];
-    let matching = &matching[..matching.partition_point(|place| name(place).starts_with(&begun))];
+    let matching = &matching[..matching.partition_point(|position| name(position).starts_with(&begun))];
     let mut completion = Completion::default();
     let mut gone = 0;
-    for &place in matching {
-        let key = key(place);
+    for &position in matching {
+        let key = key(position);
         if completion.values.len() == limit {
             break;
         }
-        match walk::is_there(&inner.tree, &folder, key).map_err(failed)? {
+        match walk::exists(&inner.tree, &folder, key).map_err(failed)? {
             true => completion.values.push(format!("{parent}{}", value(key))),
             false => gone += 1,
         }

@@ -1,10 +1,12 @@
-//! What can be said about a folder in the configuration.
+//! The configuration of the files source.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use libris_core::{Audience, Scope};
 use serde::Deserialize;
+
+use crate::tree::{Options, Watching};
 
 /// A folder whose files are resources.
 ///
@@ -25,51 +27,50 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The folder. It must be said.
+    /// The path of the folder. Required.
     pub path: PathBuf,
-    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. The folder's own name
-    /// where it is not said.
+    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. Default: the name of the folder.
     pub mount: Option<String>,
-    /// A name for people, for the folder as a whole.
+    /// A human-readable title of the folder as a whole.
     pub title: Option<String>,
-    /// What is in the folder.
+    /// A description of the folder.
     pub description: Option<String>,
     /// Patterns of which a file must match one. Empty: all files.
     pub include: Vec<String>,
-    /// Patterns of files and folders to leave out.
+    /// Patterns of files and folders that are not visible.
     pub exclude: Vec<String>,
-    /// Whether names that begin with a dot are shown. `.git` never is.
+    /// Whether names that begin with a dot are visible. `.git` never is.
     pub hidden: bool,
-    /// Whether to leave out what `.gitignore`, `.ignore` and `.git/info/exclude` in the folder say. One that
-    /// cannot be read hides the folder that it is in.
+    /// Whether `.gitignore`, `.ignore` and `.git/info/exclude` in the folder apply. An ignore file that cannot be
+    /// read hides the folder that it is in.
     pub gitignore: bool,
-    /// Whether symbolic links are followed. Those that lead out of the folder, and those that are
-    /// absolute, never are. A link is shown only if both its own name and what it leads to are: one to
-    /// `.git`, or to what is hidden, excluded, ignored or not included, does not exist.
+    /// Whether symbolic links are followed. Absolute links and links that lead out of the folder never are. A link is
+    /// visible only if both its own name and its target are: a link to `.git`, or to a file that is hidden, excluded,
+    /// ignored or not included, does not exist.
     pub symlinks: bool,
-    /// The most bytes that are read at once. Larger files are read by ranges. At most 1 GiB.
+    /// The largest file that is read as a whole, in bytes. Larger files are read by ranges. At most 1 GiB.
     #[serde(deserialize_with = "crate::bounds::content")]
     pub max_size: u64,
-    /// The most entries that reading a folder gives. At most 100,000.
+    /// The most entries in the contents of a folder. At most 100,000.
     #[serde(deserialize_with = "crate::bounds::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of its files that reading a folder gives. At most 1 GiB.
+    /// The most bytes of files in the contents of a folder. At most 1 GiB.
     #[serde(deserialize_with = "crate::bounds::folder_bytes")]
     pub directory_bytes: u64,
-    /// What to say about files that match a pattern. Of several, the last that says it counts.
+    /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
     #[serde(rename = "rule")]
     pub rules: Vec<Rule>,
-    /// How to notice changes: `"auto"`, by being told where the system tells it, or `"poll"`, by looking
-    /// through the folder again and again, as is done anyway where the system cannot tell.
+    /// How changes are detected: `"auto"`, by file system events where the operating system reports them and
+    /// otherwise by polling, or `"poll"`, by polling always.
     pub watch: Watching,
-    /// The time between two such looks, as in `"5s"`. It is longer for a folder that takes long to look
-    /// through. Where links are followed it is also how soon a change behind a link is noticed.
+    /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks` it also
+    /// limits how soon a change of a link target is noticed.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub poll: Duration,
-    /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
+    /// How long clients may cache a response, as in `"30s"` or `"5m"`.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub ttl: Duration,
-    /// Who may share a kept answer: `"private"` or `"public"`.
+    /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,
 }
 
@@ -98,33 +99,35 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults for this folder.
+    /// The default configuration for the folder at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }
+
+    /// The options that concern the directory tree.
+    pub(super) fn tree_options(&self) -> Options {
+        Options {
+            include: self.include.clone(),
+            exclude: self.exclude.clone(),
+            hidden: self.hidden,
+            gitignore: self.gitignore,
+            symlinks: self.symlinks,
+            watch: self.watch,
+            poll: self.poll,
+        }
+    }
 }
 
-/// How changes are noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Watching {
-    /// The system tells them, if it can.
-    #[default]
-    Auto,
-    /// By looking again and again.
-    Poll,
-}
-
-/// What to say about the files that match a pattern.
+/// Metadata for the files that match a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
-    /// The pattern. It must be said.
+    /// The pattern. Required.
     pub glob: String,
     /// How important the files are, from 0 to 1.
     pub priority: Option<f64>,
-    /// Whom they are for: `"user"`, `"assistant"` or both.
+    /// The intended audience: `"user"`, `"assistant"` or both.
     pub audience: Option<Vec<Audience>>,
-    /// What they are about, where a file does not say it itself.
+    /// A description for files without one in their front matter.
     pub description: Option<String>,
 }

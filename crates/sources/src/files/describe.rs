@@ -1,4 +1,5 @@
-//! What is known about a file: its kind, its title, and what the configuration says of it.
+//! The metadata of resources: media type, title and description, from the file itself and from the rules of the
+//! configuration.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,68 +10,71 @@ use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
 use libris_core::{Annotations, Error, Resource, Result, Uri};
 
-use super::cache::Cache;
 use super::config::Rule;
-use super::root::Place;
-use super::stamp::Stamp;
-use super::tree::{Folder, Tree};
-use super::walk::{self, Leaf};
 use crate::front_matter::{self, FrontMatter};
 use crate::media;
 use crate::patterns::patterns;
+use crate::tree::walk::{self, FileEntry};
+use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 
 /// The media type of directories.
 pub(super) const DIRECTORY: &str = "inode/directory";
 
-/// How many bytes of what was found in files are kept in memory.
-const KNOWN: usize = 32 * 1024 * 1024;
+/// The size of the cache of [`ContentFacts`], in bytes.
+const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a file takes there beside its key and its texts.
-const OVERHEAD: usize = 192;
+/// The bytes that a file takes in the cache beside its key and its texts.
+const ENTRY_OVERHEAD: usize = 192;
 
-/// Describes files.
-pub(super) struct Describe {
+/// Makes resources of files and directories.
+pub(super) struct ResourceDescriber {
     rules: Vec<(Gitignore, Rule)>,
-    known: Cache<Known>,
+    cache: LruCache<CachedFacts>,
 }
 
 #[derive(Clone)]
-struct Known {
-    stamp: Stamp,
-    facts: Facts,
+struct CachedFacts {
+    stamp: StatStamp,
+    facts: ContentFacts,
 }
 
-/// What looking into a file tells.
+/// What the content of a file says about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct ContentFacts {
     pub(super) mime: &'static str,
     front_matter: Option<Arc<FrontMatter>>,
-    /// Whether the file could be read, as far as that was necessary.
+    /// Whether the file was readable, if it had to be read.
     pub(super) complete: bool,
 }
 
-impl Describe {
+impl ResourceDescriber {
     pub(super) fn new(rules: &[Rule]) -> Result<Self> {
         let rules = rules.iter().map(|rule| Ok((check(rule)?, rule.clone()))).collect::<Result<_>>()?;
-        Ok(Self { rules, known: Cache::new(KNOWN) })
+        Ok(Self { rules, cache: LruCache::new(MAX_CACHED_BYTES) })
     }
 
-    pub(super) fn folder(&self, folder: &Folder, uri: Uri, name: String) -> Resource {
+    pub(super) fn folder(&self, folder: &OpenFolder, uri: Uri, name: String) -> Resource {
         let mut resource = Resource::new(uri, name);
         resource.mime = Some(DIRECTORY.into());
-        self.apply_rules(&mut resource, &folder.way.path, true);
+        self.apply_rules(&mut resource, &folder.logical.path, true);
         resource.annotations.last_modified = folder.stamp.modified.and_then(timestamp);
         resource
     }
 
-    pub(super) fn file(&self, folder: &Folder, leaf: &Leaf, facts: Facts, uri: Uri) -> Resource {
-        let mut resource = Resource::new(uri, leaf.name.to_string_lossy());
+    pub(super) fn file(
+        &self,
+        folder: &OpenFolder,
+        entry: &FileEntry,
+        facts: ContentFacts,
+        uri: Uri,
+    ) -> Resource {
+        let mut resource = Resource::new(uri, entry.name.to_string_lossy());
         resource.mime = Some(facts.mime.into());
-        resource.size = Some(leaf.stamp.size);
+        resource.size = Some(entry.stamp.size);
         if !self.rules.is_empty() {
-            self.apply_rules(&mut resource, &folder.way.path.join(&leaf.name), false);
+            self.apply_rules(&mut resource, &folder.logical.path.join(&entry.name), false);
         }
-        resource.annotations.last_modified = leaf.stamp.modified.and_then(timestamp);
+        resource.annotations.last_modified = entry.stamp.modified.and_then(timestamp);
         if let Some(matter) = facts.front_matter {
             resource.title.clone_from(&matter.title);
             resource.description = matter.description.clone().or(resource.description);
@@ -78,42 +82,47 @@ impl Describe {
         resource
     }
 
-    /// What is known of a file without looking into it now.
-    pub(super) fn known(&self, leaf: &Leaf) -> Option<Facts> {
-        if let Some(mime) = media::by_name(&leaf.name.to_string_lossy())
+    /// The facts about a file that are known without reading it now: from its name or from the cache.
+    pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentFacts> {
+        if let Some(mime) = media::by_name(&entry.name.to_string_lossy())
             && !front_matter::may_be_in(mime)
         {
-            return Some(Facts { mime, front_matter: None, complete: true });
+            return Some(ContentFacts { mime, front_matter: None, complete: true });
         }
-        self.known.find(&leaf.key).filter(|known| known.stamp == leaf.stamp).map(|known| known.facts)
+        self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.facts)
     }
 
-    /// What looking into a file tells; it is opened only where its name does not tell enough. A file that
-    /// is gone, or that cannot be read for a reason of its own, is described by its name alone.
-    pub(super) fn facts(&self, tree: &Tree, folder: &Folder, leaf: &Leaf) -> io::Result<Facts> {
-        if let Some(known) = self.known(leaf) {
-            return Ok(known);
+    /// The facts about a file, which is read only if its name and the cache are not enough. A file that is gone or
+    /// damaged, or that may not be read, is described by its name alone.
+    pub(super) fn facts(
+        &self,
+        tree: &Tree,
+        folder: &OpenFolder,
+        entry: &FileEntry,
+    ) -> io::Result<ContentFacts> {
+        if let Some(cached) = self.cached_facts(entry) {
+            return Ok(cached);
         }
-        let label = leaf.name.to_string_lossy();
+        let label = entry.name.to_string_lossy();
         let named = media::by_name(&label);
         let seen = SystemTime::now();
-        let Some((head, stamp)) = head(tree, folder, leaf)? else {
+        let Some((head, stamp)) = read_head(tree, folder, entry)? else {
             let mime = named.unwrap_or("application/octet-stream");
-            return Ok(Facts { mime, front_matter: None, complete: false });
+            return Ok(ContentFacts { mime, front_matter: None, complete: false });
         };
         let mime = named.unwrap_or_else(|| media::by_content(&label, &head));
         let front_matter =
             front_matter::may_be_in(mime).then(|| FrontMatter::parse(&head)).flatten().map(Arc::new);
-        let facts = Facts { mime, front_matter, complete: true };
+        let facts = ContentFacts { mime, front_matter, complete: true };
         if stamp.settled(seen) {
-            self.keep(&leaf.key, Known { stamp, facts: facts.clone() });
+            self.cache_facts(&entry.key, CachedFacts { stamp, facts: facts.clone() });
         }
         Ok(facts)
     }
 
-    fn keep(&self, key: &str, known: Known) {
-        let texts = known.facts.front_matter.as_ref().map_or(0, |matter| matter.len());
-        self.known.keep(key, OVERHEAD + key.len() + texts, known);
+    fn cache_facts(&self, key: &str, cached: CachedFacts) {
+        let texts = cached.facts.front_matter.as_ref().map_or(0, |matter| matter.len());
+        self.cache.insert(key, ENTRY_OVERHEAD + key.len() + texts, cached);
     }
 
     fn apply_rules(&self, resource: &mut Resource, path: &Path, directory: bool) {
@@ -135,33 +144,37 @@ impl Describe {
     }
 }
 
-/// The first bytes of a file, and the stamp of the file that was opened: the one that was listed may be
-/// another by now. `None` where it is gone or cannot be read for a reason of its own.
-fn head(tree: &Tree, folder: &Folder, leaf: &Leaf) -> io::Result<Option<(Vec<u8>, Stamp)>> {
-    let (file, metadata) = match tree.at(folder, &leaf.name, Place::open) {
+/// The first bytes of a file, and the stamp of the file that was opened, since it may have replaced the listed one.
+/// `None` if it is gone or damaged, or may not be read.
+fn read_head(
+    tree: &Tree,
+    folder: &OpenFolder,
+    entry: &FileEntry,
+) -> io::Result<Option<(Vec<u8>, StatStamp)>> {
+    let (file, metadata) = match tree.with_target(folder, &entry.name, DirectoryHandle::open) {
         Ok(opened) => opened,
-        Err(cause) => return walk::pass_over(tree, &leaf.key, cause).map(|()| None),
+        Err(cause) => return walk::skip_unreadable(tree, &entry.key, cause).map(|()| None),
     };
     let mut head = Vec::new();
     match file.take(media::HEAD as u64).read_to_end(&mut head) {
-        Ok(_) => Ok(Some((head, Stamp::of(&metadata)))),
-        // A damaged file must not keep the others from being listed.
-        Err(cause) if is_damage(&cause) => {
-            tree.warn(&leaf.key, &cause);
+        Ok(_) => Ok(Some((head, StatStamp::of(&metadata)))),
+        // One damaged file must not make the whole listing fail.
+        Err(cause) if is_disk_error(&cause) => {
+            tree.warn(&entry.key, &cause);
             Ok(None)
         }
         Err(cause) => Err(cause),
     }
 }
 
-/// Whether the data of a file could not be read from its disk.
+/// Whether the disk failed to read the data of a file (`EIO`).
 #[cfg(unix)]
-fn is_damage(cause: &io::Error) -> bool {
+fn is_disk_error(cause: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(cause) == Some(rustix::io::Errno::IO)
 }
 
 #[cfg(not(unix))]
-fn is_damage(_cause: &io::Error) -> bool {
+fn is_disk_error(_cause: &io::Error) -> bool {
     false
 }
 
@@ -184,21 +197,24 @@ fn timestamp(time: SystemTime) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::root::Root;
-    use super::{Arc, Describe, Facts, FrontMatter, KNOWN, Known, Stamp};
+    use super::{
+        Arc, CachedFacts, ContentFacts, FrontMatter, MAX_CACHED_BYTES, ResourceDescriber, StatStamp,
+    };
+    use crate::tree::Root;
 
     #[test]
-    fn what_is_known_is_bounded_in_bytes() {
+    fn cached_facts_are_bounded_in_bytes() {
         let folder = tempfile::tempdir().unwrap();
-        let metadata = Root::open(folder.path()).unwrap().place().unwrap().metadata().unwrap();
-        let describe = Describe::new(&[]).unwrap();
-        let files = KNOWN / 3000 * 2;
+        let metadata = Root::open(folder.path()).unwrap().handle().unwrap().metadata().unwrap();
+        let describe = ResourceDescriber::new(&[]).unwrap();
+        let files = MAX_CACHED_BYTES / 3000 * 2;
         for file in 0..files {
             let matter = FrontMatter { title: None, description: Some("d".repeat(3000)) };
-            let facts = Facts { mime: "text/markdown", front_matter: Some(Arc::new(matter)), complete: true };
-            describe.keep(&file.to_string(), Known { stamp: Stamp::of(&metadata), facts });
+            let facts =
+                ContentFacts { mime: "text/markdown", front_matter: Some(Arc::new(matter)), complete: true };
+            describe.cache_facts(&file.to_string(), CachedFacts { stamp: StatStamp::of(&metadata), facts });
         }
-        let kept = (0..files).filter(|file| describe.known.find(&file.to_string()).is_some()).count();
-        assert!(kept > 100 && kept * 3000 <= KNOWN, "{kept}");
+        let cached = (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count();
+        assert!(cached > 100 && cached * 3000 <= MAX_CACHED_BYTES, "{cached}");
     }
 }

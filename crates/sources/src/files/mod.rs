@@ -1,31 +1,14 @@
-//! A folder whose files and directories are resources.
+//! The files source: a folder whose files and directories are resources.
 //!
-//! `file:///<mount>/<path>`, where the mount stands for the folder. URIs of directories end with a slash.
-//! Only `root` opens anything; the other modules see what it hands out, and `tree` decides what of it
-//! exists.
+//! Their URIs are `file:///<mount>/<path>`, where the mount names the folder. URIs of directories end with a slash.
+//! `crate::tree` reads and watches the folder; this module turns it into a [`Source`]: pages of resources,
+//! contents, completions.
 
 mod background;
-mod cache;
 mod complete;
 mod config;
 mod describe;
-mod details;
-mod filter;
-mod ignore_files;
-mod kept;
-mod link;
-mod listing;
-mod metadata;
-mod name;
-mod names;
 mod read;
-mod root;
-mod root_path;
-mod stamp;
-mod tree;
-mod vigil;
-mod walk;
-mod watch;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -44,65 +27,65 @@ use libris_core::{
 };
 use tokio::sync::Semaphore;
 
-pub use config::{Config, Rule, Watching};
+pub use crate::tree::Watching;
+pub use config::{Config, Rule};
 
 use crate::range::Range;
-use describe::Describe;
-use names::Names;
-use read::{Reader, Search};
-use root::Root;
-use tree::{Folder, Found, Tree};
-use walk::{Pace, Step, Walk};
+use crate::tree::walk::{Blocking, TreeWalk, WalkItem};
+use crate::tree::{NameList, OpenFolder, Resolved, Root, Tree, is_missing, name, walk, watch};
+use describe::ResourceDescriber;
+use read::{FileReader, SearchControl};
 
-/// How long a mount may be: as long as the longest file name, with every byte escaped.
-const MOUNT: usize = 3 * 255;
+/// The longest mount as a URI segment: the longest file name with every byte escaped.
+const MAX_MOUNT_LENGTH: usize = 3 * 255;
 
-/// How many threads work on requests for one folder at once.
-const THREADS: usize = 32;
+/// The most threads that work on requests for one folder at once.
+const MAX_THREADS: usize = 32;
 
-/// How many of the searches for lines in large files run at once. Each keeps a processor busy, which others need too.
-const LONG_SEARCHES: usize = 1;
+/// The most searches for lines in large files that run at once. Each keeps a processor busy.
+const MAX_LONG_SEARCHES: usize = 1;
 
-/// For how long to look ahead of a client that asks for page after page.
-const AHEAD: Duration = Duration::from_secs(1);
+/// The longest duration of one prefetch. A client that requests page after page causes prefetches.
+const PREFETCH_TIME: Duration = Duration::from_secs(1);
 
 /// A folder as a source of resources.
 pub struct Files {
     inner: Arc<Inner>,
 }
 
+/// The state that requests and background tasks share.
 struct Inner {
     config: Config,
-    /// The mount as people read it.
+    /// The mount without URI escapes.
     mount: String,
     root: Uri,
-    /// What all URIs begin with: that of the root.
+    /// The prefix of all URIs: the URI of the root.
     prefix: String,
     template: UriTemplate,
-    tree: Tree,
-    describe: Describe,
-    /// Whether somebody looks ahead of a client that pages.
-    looking: AtomicBool,
-    /// Bounds the threads that work on requests.
+    tree: Arc<Tree>,
+    describe: ResourceDescriber,
+    /// Whether a prefetch is running.
+    prefetching: AtomicBool,
+    /// Limits the threads that work on requests.
     threads: Arc<Semaphore>,
-    /// Bounds the long searches among them, which keep a processor busy.
+    /// Limits the long line searches among them.
     long_searches: Arc<Semaphore>,
 }
 
 impl Files {
-    /// Opens the folder, which must be there.
+    /// Opens the folder, which must exist.
     pub fn open(config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::invalid("a folder to serve has no `path`"));
         }
         let unreadable = |cause| cannot_open(&config.path, cause);
-        // As it was written, since a link to the newest release should lead to the newest one again.
+        // Not canonicalised: if the path is a symbolic link to the newest release, it must be followed again later.
         let root =
             std::path::absolute(&config.path).and_then(|path| Root::open(&path)).map_err(unreadable)?;
         let (mount, segment) = match &config.mount {
             Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
             None => {
-                // `.` has no name of its own, but what it stands for has.
+                // `.` has no file name, but the directory it stands for has.
                 let name = match config.path.file_name() {
                     Some(name) => name.to_owned(),
                     None => config
@@ -126,16 +109,16 @@ impl Files {
         let inner = Inner {
             root: Uri::parse(&prefix)?,
             template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
-            tree: Tree::open(&config, root)?,
-            describe: Describe::new(&config.rules)?,
-            looking: AtomicBool::new(false),
-            threads: Arc::new(Semaphore::new(THREADS)),
-            long_searches: Arc::new(Semaphore::new(LONG_SEARCHES)),
+            tree: Arc::new(Tree::open(&config.tree_options(), root)?),
+            describe: ResourceDescriber::new(&config.rules)?,
+            prefetching: AtomicBool::new(false),
+            threads: Arc::new(Semaphore::new(MAX_THREADS)),
+            long_searches: Arc::new(Semaphore::new(MAX_LONG_SEARCHES)),
             config,
             mount,
             prefix,
         };
-        // An unreadable folder is told at once, not at the first question.
+        // An unreadable folder is an error now and not at the first request.
         let root = inner.open_root()?;
         inner.tree.names(&root).map_err(|cause| inner.unavailable(cause))?;
         Ok(Self { inner: Arc::new(inner) })
@@ -146,20 +129,20 @@ impl Files {
         &self.inner.root
     }
 
-    /// Looks in the background at what comes after a URI, unless that is being done already.
-    fn look_ahead(&self, after: Uri) {
+    /// Prefetches in the background what comes after a URI, unless a prefetch is running.
+    fn prefetch(&self, after: Uri) {
         let inner = Arc::clone(&self.inner);
-        if inner.config.symlinks || inner.looking.swap(true, Ordering::Relaxed) {
+        if inner.config.symlinks || inner.prefetching.swap(true, Ordering::Relaxed) {
             return;
         }
         tokio::task::spawn_blocking(move || {
-            inner.look_ahead(&after);
-            inner.looking.store(false, Ordering::Relaxed);
+            inner.prefetch(&after);
+            inner.prefetching.store(false, Ordering::Relaxed);
         });
     }
 
-    /// Runs `work` on a thread where it may wait. The permit is given back when the work has ended, and not when
-    /// whoever asked for it has gone.
+    /// Runs `work` on a thread that may block. The permit is released when the work has ended, even if the caller was
+    /// cancelled before.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -178,12 +161,13 @@ impl Files {
     }
 }
 
+/// The error for a folder that cannot be opened, with a hint for common mistakes.
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
-    // Wherever it stands: a path of the configuration has been taken from the folder of that by now.
+    // Any component: relative paths of the configuration file were joined with its directory.
     let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
     let why = if path.is_file() {
         "it is a file; hint: name the folder that it is in instead".to_owned()
-    } else if home && root::is_missing(&cause) {
+    } else if home && is_missing(&cause) {
         format!("{cause}; hint: `~` is expanded by the shell and not here, so write the whole path")
     } else {
         cause.to_string()
@@ -191,10 +175,11 @@ fn cannot_open(path: &Path, cause: io::Error) -> Error {
     Error::Unavailable(format!("the folder `{}` cannot be opened: {why}", path.display()))
 }
 
+/// The mount as a URI segment; `None` if it cannot be a file name.
 fn mount_segment(name: &OsStr) -> Option<String> {
-    // Back and forth, so that what cannot be a file name cannot be a mount.
-    let segment = name::to_segment(name).filter(|segment| segment.len() <= MOUNT)?;
-    name::of_segment(&segment).map(|_| segment)
+    // Converted back to check that the mount is a valid file name.
+    let segment = name::to_segment(name).filter(|segment| segment.len() <= MAX_MOUNT_LENGTH)?;
+    name::from_segment(&segment).map(|_| segment)
 }
 
 #[async_trait]
@@ -213,34 +198,34 @@ impl Source for Files {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
-        if let Some(page) = self.inner.list_now(after, limit) {
+        if let Some(page) = self.inner.list_cached(after, limit) {
             return Ok(page);
         }
-        // Whoever asks for a second page will most likely ask for all of them.
+        // A caller that requests a second page will most likely request all of them.
         let pages = after.is_some();
         let after = after.cloned();
         let page = self.blocking(move |inner| inner.list(after.as_ref(), limit)).await?;
         if let Some(last) = page.resources.last().filter(|_| pages && page.more) {
-            self.look_ahead(last.uri.clone());
+            self.prefetch(last.uri.clone());
         }
         Ok(page)
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let waiting = Waiting::default();
-        let reader = Reader { inner: &self.inner, uri, context, search: &waiting.search };
-        if let Some(read) = reader.read_now() {
+        let guard = AbandonOnDrop::default();
+        let reader = FileReader { inner: &self.inner, uri, context, search: &guard.search };
+        if let Some(read) = reader.read_cached() {
             return read;
         }
         let work = || {
-            let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&waiting.search));
-            move |inner: &Inner| Reader { inner, uri: &uri, context: &context, search: &search }.read()
+            let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&guard.search));
+            move |inner: &Inner| FileReader { inner, uri: &uri, context: &context, search: &search }.read()
         };
         let read = self.blocking(work()).await;
-        if !waiting.search.became_long.load(Ordering::Relaxed) {
+        if !guard.search.became_long.load(Ordering::Relaxed) {
             return read;
         }
-        waiting.search.may_be_long.store(true, Ordering::Relaxed);
+        guard.search.may_be_long.store(true, Ordering::Relaxed);
         let closed = |cause| Error::failed("wait for a thread", cause);
         let permit = Arc::clone(&self.inner.long_searches).acquire_owned().await.map_err(closed)?;
         let (inner, work) = (Arc::clone(&self.inner), work());
@@ -295,26 +280,27 @@ impl Source for Files {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        let changes =
-            watch::start(&self.inner).await.map_err(|cause| Error::failed("watch the folder", cause))?;
+        let changes = watch::start(&self.inner.tree, &self.inner.root, &self.inner.mount)
+            .await
+            .map_err(|cause| Error::failed("watch the folder", cause))?;
         Ok(Some(Box::pin(changes)))
     }
 }
 
-/// Tells a running read when its caller has gone.
+/// Tells a running read, when dropped, that its caller was cancelled.
 #[derive(Default)]
-struct Waiting {
-    search: Arc<Search>,
+struct AbandonOnDrop {
+    search: Arc<SearchControl>,
 }
 
-impl Drop for Waiting {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.search.abandoned.store(true, Ordering::Relaxed);
     }
 }
 
 impl Inner {
-    /// The path of a URI below the root, still escaped; `None` if it is not of this folder.
+    /// The key in a URI; `None` if the URI is not in this folder.
     fn path<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
         let text = uri.as_str();
         let end = text.find(['?', '#']).unwrap_or(text.len());
@@ -327,7 +313,7 @@ impl Inner {
         }
     }
 
-    /// The URI of a path; `None` where it would be too long.
+    /// The URI of a key; `None` if it would be too long.
     fn uri(&self, path: &str) -> Option<Uri> {
         self.root.below(path).ok()
     }
@@ -337,8 +323,8 @@ impl Inner {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
     }
 
-    fn open_root(&self) -> Result<Arc<Folder>> {
-        self.tree.proven_root().map_err(|cause| self.unavailable(cause))
+    fn open_root(&self) -> Result<Arc<OpenFolder>> {
+        self.tree.watched_root().map_err(|cause| self.unavailable(cause))
     }
 
     fn unavailable(&self, cause: io::Error) -> Error {
@@ -349,87 +335,89 @@ impl Inner {
     fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let root = self.open_root()?;
         let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
-        let page = self.page(root, names, after, limit, Pace::Patient);
+        let page = self.page(root, names, after, limit, Blocking::Allowed);
         page.map_err(|cause| Error::failed("list the folder", cause))
     }
 
-    /// A page, if all that it says is at hand.
-    fn list_now(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
-        let root = self.tree.kept("")?;
-        let names = Tree::names_at_hand(&root)?;
-        self.page(root, names, after, limit, Pace::Now).ok()
+    /// A page, if all that it contains is cached.
+    fn list_cached(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
+        let root = self.tree.cached_folder("")?;
+        let names = Tree::cached_names(&root)?;
+        self.page(root, names, after, limit, Blocking::Refused).ok()
     }
 
     fn page(
         &self,
-        root: Arc<Folder>,
-        names: Names,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
         after: Option<&Uri>,
         limit: usize,
-        pace: Pace,
+        blocking: Blocking,
     ) -> io::Result<Page> {
-        let Some(mut walk) = self.walk(root, names, after, pace)? else {
+        let Some(mut walk) = self.walk(root, names, after, blocking)? else {
             return Ok(Page { freshness: self.freshness(None), ..Page::default() });
         };
         let mut page = Page::default();
         let mut complete = true;
-        while let Some(step) = walk.step()? {
+        while let Some(item) = walk.next_item()? {
             if page.resources.len() == limit {
                 page.more = true;
                 break;
             }
-            page.resources.extend(match step {
-                Step::Folder(folder) => self.describe_folder(folder),
-                Step::File(folder, leaf) => {
-                    let facts = match self.describe.known(&leaf) {
+            page.resources.extend(match item {
+                WalkItem::Folder(folder) => self.describe_folder(folder),
+                WalkItem::File(folder, entry) => {
+                    let facts = match self.describe.cached_facts(&entry) {
                         Some(facts) => facts,
                         None => {
-                            pace.wait()?;
-                            self.describe.facts(&self.tree, folder, &leaf)?
+                            blocking.check()?;
+                            self.describe.facts(&self.tree, folder, &entry)?
                         }
                     };
                     complete &= facts.complete;
-                    self.uri(&leaf.key).map(|uri| self.describe.file(folder, &leaf, facts, uri))
+                    self.uri(&entry.key).map(|uri| self.describe.file(folder, &entry, facts, uri))
                 }
             });
         }
-        // What could not be read may be readable at the next request.
-        page.freshness = self.freshness(walk.into_witness().prove().filter(|_| complete));
+        // A file that could not be read may be readable at the next request.
+        page.freshness = self.freshness(walk.into_proof().build().filter(|_| complete));
         Ok(page)
     }
 
-    /// A walk over what comes after a URI; `None` where all of it comes before.
+    /// A walk over the keys after a URI; `None` if all of them come before it.
     fn walk(
         &self,
-        root: Arc<Folder>,
-        names: Names,
+        root: Arc<OpenFolder>,
+        names: Arc<NameList>,
         after: Option<&Uri>,
-        pace: Pace,
-    ) -> io::Result<Option<Walk<'_>>> {
+        blocking: Blocking,
+    ) -> io::Result<Option<TreeWalk<'_>>> {
         let Some(after) = after.map(Uri::as_str) else {
-            return Ok(Some(Walk::everything(&self.tree, root, names, pace)));
+            return Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)));
         };
         match after.strip_prefix(&self.prefix) {
-            Some(path) => Walk::after(&self.tree, root, names, path, pace).map(Some),
-            None if *after < *self.prefix => Ok(Some(Walk::everything(&self.tree, root, names, pace))),
+            Some(path) => TreeWalk::after(&self.tree, root, names, path, blocking).map(Some),
+            None if *after < *self.prefix => {
+                Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)))
+            }
             None => Ok(None),
         }
     }
 
-    /// Looks at what comes after a URI, so that the next pages are at hand when they are asked for. Ends
-    /// when what was seen first would no longer be trusted.
-    fn look_ahead(&self, after: &Uri) {
+    /// Visits what comes after a URI, so that the next pages are cached when they are requested. Ends before the
+    /// first cached entries expire.
+    fn prefetch(&self, after: &Uri) {
         let began = Instant::now();
-        let Ok(root) = self.tree.proven_root() else { return };
+        let Ok(root) = self.tree.watched_root() else { return };
         let Ok(names) = self.tree.names(&root) else { return };
-        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Pace::Patient) else { return };
-        while let Ok(Some(step)) = walk.step() {
-            if let Step::File(folder, leaf) = step
-                && self.describe.facts(&self.tree, folder, &leaf).is_err()
+        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Blocking::Allowed) else { return };
+        while let Ok(Some(item)) = walk.next_item() {
+            if let WalkItem::File(folder, entry) = item
+                && self.describe.facts(&self.tree, folder, &entry).is_err()
             {
                 break;
             }
-            if began.elapsed() > AHEAD {
+            if began.elapsed() > PREFETCH_TIME {
                 break;
             }
         }
@@ -439,13 +427,13 @@ impl Inner {
         let whole = uri.query().is_none_or(|query| matches!(Range::parse(query), Ok(None)));
         let path = self.path(uri).filter(|_| whole);
         let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let failed = |cause| fault(uri, cause);
-        let folder = match self.tree.find(self.open_root()?, path).map_err(failed)? {
-            Found::Folder(folder) => folder,
-            Found::File(..) => return Err(Error::NotDirectory(uri.clone())),
+        let failed = |cause| read_error(uri, cause);
+        let folder = match self.tree.resolve(self.open_root()?, path).map_err(failed)? {
+            Resolved::Folder(folder) => folder,
+            Resolved::File(..) => return Err(Error::NotDirectory(uri.clone())),
         };
         let names = self.tree.names(&folder).map_err(failed)?;
-        let own = format!("{}{}", self.prefix, folder.way.key);
+        let own = format!("{}{}", self.prefix, folder.logical.key);
         let first = match after.map(Uri::as_str) {
             None => 0,
             Some(after) => match after.strip_prefix(&*own) {
@@ -457,13 +445,13 @@ impl Inner {
         let mut page = Page { freshness: self.freshness(None), ..Page::default() };
         for key in names.iter_from(first) {
             let resource = if key.ends_with('/') {
-                let child = walk::directory(&self.tree, &folder, key, None).map_err(failed)?;
+                let child = walk::open_listed_folder(&self.tree, &folder, key, None).map_err(failed)?;
                 child.and_then(|child| self.describe_folder(&child))
             } else {
-                match walk::leaf(&self.tree, &folder, key).map_err(failed)? {
-                    Some(leaf) => {
-                        let facts = self.describe.facts(&self.tree, &folder, &leaf).map_err(failed)?;
-                        self.uri(&leaf.key).map(|uri| self.describe.file(&folder, &leaf, facts, uri))
+                match walk::file_entry(&self.tree, &folder, key).map_err(failed)? {
+                    Some(entry) => {
+                        let facts = self.describe.facts(&self.tree, &folder, &entry).map_err(failed)?;
+                        self.uri(&entry.key).map(|uri| self.describe.file(&folder, &entry, facts, uri))
                     }
                     None => None,
                 }
@@ -478,9 +466,9 @@ impl Inner {
         Ok(page)
     }
 
-    fn describe_folder(&self, folder: &Folder) -> Option<Resource> {
-        let uri = self.uri(&folder.way.key)?;
-        let Some(name) = folder.way.path.file_name() else {
+    fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
+        let uri = self.uri(&folder.logical.key)?;
+        let Some(name) = folder.logical.path.file_name() else {
             let mut resource = self.describe.folder(folder, uri, self.mount.clone());
             resource.title.clone_from(&self.config.title);
             resource.description.clone_from(&self.config.description);
@@ -490,9 +478,9 @@ impl Inner {
     }
 }
 
-/// What went wrong with the file or directory at `uri`.
-fn fault(uri: &Uri, cause: io::Error) -> Error {
-    if root::is_missing(&cause) {
+/// The error for a failure to read the file or directory at `uri`.
+fn read_error(uri: &Uri, cause: io::Error) -> Error {
+    if is_missing(&cause) {
         return Error::NotFound(uri.clone());
     }
     if cause.kind() == io::ErrorKind::PermissionDenied {

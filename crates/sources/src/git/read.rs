@@ -12,8 +12,8 @@ use super::describe::{DIRECTORY, LINK, Pointer, SUBMODULE, mime, submodule};
 use super::directory;
 use super::repo::{Entry, Objects, names};
 use super::walk::{DEPTH, join};
-use crate::media::{self, Form, Units};
-use crate::part::{Bounds, Lines};
+use crate::media::{self, CodeUnits, ContentClass};
+use crate::part::{ByteBounds, LineScanner};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
 
 /// The largest file of which a part is read: git keeps files whole, so all of it is in memory for that.
@@ -77,9 +77,9 @@ impl Reader<'_> {
         let limit = if range.is_some() { LARGEST } else { self.inner.config.max_size };
         let size = self.size(found.entry.id)?;
         if size > limit {
-            let hint = match media::by_name(&label).map(media::form) {
+            let hint = match media::by_name(&label).map(media::content_class) {
                 _ if range.is_some() || size > LARGEST => None,
-                Some(Form::Binary) => Some(HINT_BYTES),
+                Some(ContentClass::Binary) => Some(HINT_BYTES),
                 _ => Some(HINT),
             };
             return Err(self.too_large(size, limit, hint));
@@ -100,17 +100,17 @@ impl Reader<'_> {
         let size = data.len() as u64;
         let limit = self.inner.config.max_size;
         let (unit, bounds) = match range {
-            Range::Bytes(span) => ("bytes", Bounds::of_bytes(span, size)),
+            Range::Bytes(span) => ("bytes", ByteBounds::of_bytes(span, size)),
             Range::Lines(span) => ("lines", self.lines(&data, mime, span)?),
         };
         let (start, end) = match bounds {
-            Bounds::Within(start, end) if end - start <= limit => (start as usize, end as usize),
-            Bounds::Within(start, end) => return Err(self.too_large(end - start, limit, Some(FEWER))),
-            Bounds::Over(over) if over.one_line => {
+            ByteBounds::Within(start, end) if end - start <= limit => (start as usize, end as usize),
+            ByteBounds::Within(start, end) => return Err(self.too_large(end - start, limit, Some(FEWER))),
+            ByteBounds::OverLimit(over) if over.one_line => {
                 return Err(self.too_large(over.size, limit, Some(HINT_BYTES)));
             }
-            Bounds::Over(over) => return Err(self.too_large(over.size, limit, Some(FEWER))),
-            Bounds::Past(count) => {
+            ByteBounds::OverLimit(over) => return Err(self.too_large(over.size, limit, Some(FEWER))),
+            ByteBounds::PastEnd(count) => {
                 return Err(Error::invalid(format!(
                     "`{}` begins past the end: there are {count} {unit}",
                     self.uri
@@ -124,7 +124,7 @@ impl Reader<'_> {
         }
     }
 
-    fn lines(&self, data: &[u8], mime: &str, span: Span) -> Result<Bounds> {
+    fn lines(&self, data: &[u8], mime: &str, span: Span) -> Result<ByteBounds> {
         if !media::has_lines(mime, data) {
             return Err(self.not_text());
         }
@@ -137,8 +137,12 @@ impl Reader<'_> {
             })
         };
         let limit = self.inner.config.max_size;
-        let mut search =
-            Lines { file: &mut Cursor::new(data), units: Units::of(data), limit, progress: &mut progress };
+        let mut search = LineScanner {
+            file: &mut Cursor::new(data),
+            units: CodeUnits::of(data),
+            limit,
+            progress: &mut progress,
+        };
         let bounds = search.bounds(span);
         bounds.map_err(|cause| ended.take().unwrap_or_else(|| Error::failed("read the file", cause)))
     }

@@ -76,10 +76,11 @@ fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, Strin
             media::by_name(name).unwrap_or_else(|| media::by_content(name, &reply.data)).to_owned()
         }
     };
-    let body = match charset(parameters).filter(|_| media::form(&mime) != media::Form::Binary) {
-        Some(encoding) => decoded(encoding, reply.data),
-        None => media::body(reply.data, essence(&mime)),
-    };
+    let body =
+        match charset(parameters).filter(|_| media::content_class(&mime) != media::ContentClass::Binary) {
+            Some(encoding) => decoded(encoding, reply.data),
+            None => media::body(reply.data, essence(&mime)),
+        };
     if endpoint.mime.is_some() && is_json(&mime) {
         let Body::Text(text) = &body else { return Err(Fault::Malformed) };
         if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
@@ -95,7 +96,7 @@ fn fits(sent: &str, meant: &str) -> bool {
     sent.is_empty()
         || sent == meant
         || (is_json(sent) && is_json(meant))
-        || (sent == "text/plain" && media::form(meant) != media::Form::Binary)
+        || (sent == "text/plain" && media::content_class(meant) != media::ContentClass::Binary)
         || [sent, meant].contains(&"application/octet-stream")
 }
 

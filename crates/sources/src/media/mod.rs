@@ -1,4 +1,4 @@
-//! What kind of data a file holds: by its name where that tells, by its content where it does not.
+//! Media types and text decoding: by the name of a file if that suffices, otherwise by its content.
 
 // Some sources have no names of files.
 #[cfg_attr(
@@ -14,17 +14,18 @@ use libris_core::Body;
 #[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline"))]
 pub(crate) use name::by_name;
 #[cfg(any(feature = "files", feature = "git"))]
-pub(crate) use text::Units;
+pub(crate) use text::CodeUnits;
 
-/// How much of a file's beginning [`by_content`] wants to see.
+/// The size of the head of a file from which [`by_content`] determines the type.
 ///
-/// It always sees exactly this much, in a listing and in a read alike, so that the two agree.
+/// Listings and reads use exactly this many bytes, so that they agree.
 pub(crate) const HEAD: usize = 8 * 1024;
 
-/// The media type of data whose name does not tell it.
+/// The media type of data whose name does not determine it.
 pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
     let head = &head[..head.len().min(HEAD)];
-    // Text first: `infer` takes a sentence that begins with `BM` for a picture. A PDF may be all letters.
+    // Text is checked first: `infer` takes a sentence that begins with `BM` for a bitmap. A PDF can consist of ASCII
+    // only.
     if text::looks_like_text(head) && !head.starts_with(b"%PDF-") {
         return name::by_name_of_text(file_name).unwrap_or_else(|| markup(head).unwrap_or("text/plain"));
     }
@@ -37,12 +38,12 @@ fn markup(head: &[u8]) -> Option<&'static str> {
     matches!(mime, "text/html" | "text/xml").then_some(mime)
 }
 
-/// The data of a file whose media type is `mime`, as text where it is text.
+/// The data of a file with the media type `mime`, decoded if it is text.
 pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
-    let decoded = match form(mime) {
-        Form::Text => text::decode(data, text::Legacy::Guess),
-        Form::Open => text::decode(data, text::Legacy::Refuse),
-        Form::Binary => Err(data),
+    let decoded = match content_class(mime) {
+        ContentClass::Text => text::decode(data, text::LegacyEncoding::Guess),
+        ContentClass::Ambiguous => text::decode(data, text::LegacyEncoding::Refuse),
+        ContentClass::Binary => Err(data),
     };
     match decoded {
         Ok(text) => Body::Text(text),
@@ -50,20 +51,20 @@ pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
     }
 }
 
-/// Bytes that must not change: text only where that is the same bytes.
+/// Data that must be preserved byte for byte: as text only if it is valid UTF-8 without NUL.
 #[cfg(any(feature = "command", feature = "files", feature = "git"))]
 pub(crate) fn exact(data: Vec<u8>, mime: &str) -> Body {
-    if form(mime) == Form::Binary {
+    if content_class(mime) == ContentClass::Binary {
         return Body::Bytes(Bytes::from(data));
     }
     match String::from_utf8(data) {
-        Ok(text) if text::is_clean(&text) => Body::Text(text),
+        Ok(text) if text::has_no_nul(&text) => Body::Text(text),
         Ok(text) => Body::Bytes(Bytes::from(text)),
         Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
     }
 }
 
-/// Some lines of a file that begins with `head`; `None` where they are not text.
+/// Decodes some lines of a file that begins with `head`; `None` if they are not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
     text::decode_part(head, lines)
@@ -72,43 +73,45 @@ pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
 /// Whether a file of this media type that begins with `head` can be read by lines.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn has_lines(mime: &str, head: &[u8]) -> bool {
-    form(mime) != Form::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
+    content_class(mime) != ContentClass::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
 }
 
-/// What a media type says about its data.
+/// Whether data of a media type is text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// It is text, perhaps in an old encoding.
+pub(crate) enum ContentClass {
+    /// Text, perhaps in a legacy encoding.
     Text,
-    /// It is not text, even where all its bytes happen to be letters.
+    /// Not text, even if all bytes are ASCII.
     Binary,
-    /// It may be either.
-    Open,
+    /// Either; the content decides.
+    Ambiguous,
 }
 
-/// What `mime` says about its data.
-pub(crate) fn form(mime: &str) -> Form {
+/// Whether data of the media type `mime` is text.
+pub(crate) fn content_class(mime: &str) -> ContentClass {
     let (kind, subtype) = mime.split_once('/').unwrap_or((mime, ""));
     if kind == "text" || ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix)) {
-        return Form::Text;
+        return ContentClass::Text;
     }
     match (kind, subtype) {
-        ("image" | "audio" | "video" | "font" | "inode", _) => Form::Binary,
+        ("image" | "audio" | "video" | "font" | "inode", _) => ContentClass::Binary,
         ("application", "octet-stream" | "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "java-archive") => {
-            Form::Binary
+            ContentClass::Binary
         }
-        ("application", "json" | "xml" | "javascript" | "yaml" | "toml" | "sql" | "x-sh") => Form::Text,
-        _ => Form::Open,
+        ("application", "json" | "xml" | "javascript" | "yaml" | "toml" | "sql" | "x-sh") => {
+            ContentClass::Text
+        }
+        _ => ContentClass::Ambiguous,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, body, by_content, form};
+    use super::{ContentClass, body, by_content, content_class};
     use libris_core::Body;
 
     #[test]
-    fn content_decides_where_the_name_does_not() {
+    fn content_decides_if_the_name_does_not() {
         let cases: &[(&str, &[u8], &str)] = &[
             ("README", b"hello\n", "text/plain"),
             ("empty", b"", "text/plain"),
@@ -128,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_bytes_even_when_they_are_letters() {
-        assert_eq!(form("image/svg+xml"), Form::Text);
-        assert_eq!(form("application/x-tex"), Form::Open);
+    fn images_are_bytes_even_if_they_are_ascii() {
+        assert_eq!(content_class("image/svg+xml"), ContentClass::Text);
+        assert_eq!(content_class("application/x-tex"), ContentClass::Ambiguous);
         assert_eq!(body(b"abc".to_vec(), "image/png"), Body::Bytes("abc".into()));
         assert_eq!(body(b"abc".to_vec(), "application/x-tex"), Body::Text("abc".into()));
         assert_eq!(body(b"a\0c".to_vec(), "text/plain"), Body::Bytes("a\0c".into()));

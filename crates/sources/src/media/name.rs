@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-/// How many extensions are remembered.
-const REMEMBERED: usize = 1000;
+/// The most extensions in the cache.
+const MAX_CACHED_EXTENSIONS: usize = 1000;
 
-/// The media type that a file name tells; `None` where the content must be asked.
+/// The media type of a file by its name; `None` if the content must decide.
 pub(crate) fn by_name(file_name: &str) -> Option<&'static str> {
-    static WHOLE_NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| WHOLE.iter().copied().collect());
+    static BY_WHOLE_NAME: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| WHOLE.iter().copied().collect());
     let lower = file_name.to_ascii_lowercase();
-    if let Some(mime) = WHOLE_NAMES.get(&*lower) {
+    if let Some(mime) = BY_WHOLE_NAME.get(&*lower) {
         return Some(mime);
     }
     // In `.env.md` the extension is `md`, in `.env` there is none.
@@ -18,25 +18,26 @@ pub(crate) fn by_name(file_name: &str) -> Option<&'static str> {
     by_extension(extension)
 }
 
-/// The media type that an extension in lower case tells. It is searched for once: the files of a folder
-/// have few different ones.
+/// The media type of an extension in lower case. Results are cached, since the files of a folder have few different
+/// extensions.
 fn by_extension(extension: &str) -> Option<&'static str> {
-    static FOUND: LazyLock<RwLock<HashMap<Box<str>, Option<&'static str>>>> = LazyLock::new(RwLock::default);
-    if let Some(found) = FOUND.read().unwrap_or_else(PoisonError::into_inner).get(extension) {
+    static BY_EXTENSION: LazyLock<RwLock<HashMap<Box<str>, Option<&'static str>>>> =
+        LazyLock::new(RwLock::default);
+    if let Some(found) = BY_EXTENSION.read().unwrap_or_else(PoisonError::into_inner).get(extension) {
         return *found;
     }
     let ambiguous = AMBIGUOUS.iter().any(|(known, _)| *known == extension);
     let mime = look_up(EXTENSIONS, extension)
         .or_else(|| mime_guess::from_ext(extension).first_raw())
         .filter(|mime| !ambiguous && *mime != "application/octet-stream");
-    let mut found = FOUND.write().unwrap_or_else(PoisonError::into_inner);
-    if found.len() < REMEMBERED {
+    let mut found = BY_EXTENSION.write().unwrap_or_else(PoisonError::into_inner);
+    if found.len() < MAX_CACHED_EXTENSIONS {
         found.insert(extension.into(), mime);
     }
     mime
 }
 
-/// The media type of text in a file whose name means one thing for text and another for the rest.
+/// The media type of a text file whose extension also stands for a binary format.
 pub(super) fn by_name_of_text(file_name: &str) -> Option<&'static str> {
     let lower = file_name.to_ascii_lowercase();
     look_up(AMBIGUOUS, lower.rsplit_once('.')?.1)
@@ -46,7 +47,7 @@ fn look_up(table: &[(&str, &'static str)], wanted: &str) -> Option<&'static str>
     table.iter().find(|(known, _)| *known == wanted).map(|(_, mime)| *mime)
 }
 
-/// Extensions that stand for a text format and for a binary one.
+/// Extensions that stand for both a text format and a binary one, with the media type of the former.
 const AMBIGUOUS: &[(&str, &str)] = &[
     ("ts", "text/typescript"),
     ("mts", "text/typescript"),
@@ -56,7 +57,7 @@ const AMBIGUOUS: &[(&str, &str)] = &[
     ("pages", "text/plain"),
 ];
 
-/// Names that tell without an extension, in lower case.
+/// Whole file names in lower case.
 const WHOLE: &[(&str, &str)] = &[
     ("authors", "text/plain"),
     ("cargo.lock", "application/toml"),
@@ -77,7 +78,7 @@ const WHOLE: &[(&str, &str)] = &[
     ("readme", "text/plain"),
 ];
 
-/// Extensions of which `mime_guess` knows nothing, or nothing that a programmer means.
+/// Extensions that `mime_guess` does not know, or maps to a type that programmers do not expect.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("adoc", "text/asciidoc"),
     ("asciidoc", "text/asciidoc"),
@@ -174,7 +175,7 @@ mod tests {
     use super::{EXTENSIONS, WHOLE, by_name};
 
     #[test]
-    fn names_tell() {
+    fn names_determine_media_types() {
         let cases = [
             ("main.rs", Some("text/x-rust")),
             ("README.MD", Some("text/markdown")),

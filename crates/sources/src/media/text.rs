@@ -1,23 +1,23 @@
-//! Telling text from other data, and old encodings from UTF-8.
+//! Distinguishing text from binary data, and decoding legacy encodings to UTF-8.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_16BE, UTF_16LE};
 
-/// What to do with text that is neither UTF-8 nor marked as UTF-16.
+/// What to do with data that is neither UTF-8 nor has the byte order mark of UTF-16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Legacy {
-    /// Guess its encoding.
+pub(super) enum LegacyEncoding {
+    /// Detect its encoding.
     Guess,
-    /// Take it for binary.
+    /// Treat it as binary.
     Refuse,
 }
 
 const UTF_8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The data as text without its byte order mark, or the data unchanged where it is not text.
-pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
-    if let Some(encoding) = Units::of(&data).encoding() {
-        return match strictly(encoding, &data[2..]) {
+/// Decodes data, without its byte order mark. Returns the data unchanged if it is not text.
+pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Vec<u8>> {
+    if let Some(encoding) = CodeUnits::of(&data).encoding() {
+        return match decode_strictly(encoding, &data[2..]) {
             Some(text) => Ok(text),
             None => Err(data),
         };
@@ -35,56 +35,57 @@ pub(super) fn decode(data: Vec<u8>, legacy: Legacy) -> Result<String, Vec<u8>> {
         Err(error) => {
             let data = error.into_bytes();
             match legacy {
-                Legacy::Guess => guess(&[], &data).ok_or(data),
-                Legacy::Refuse => Err(data),
+                LegacyEncoding::Guess => decode_guessed(&[], &data).ok_or(data),
+                LegacyEncoding::Refuse => Err(data),
             }
         }
     }
 }
 
-/// How much of a text is looked at to guess its encoding.
+/// How much of a text is sampled to detect its encoding, in bytes.
 const SAMPLE: usize = 256 * 1024;
 
-/// A part of a text as text, given how the whole begins; `None` where it is not text.
+/// Decodes a part of a text, given the beginning of the whole; `None` if it is not text.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
-    if let Some(encoding) = Units::of(head).encoding() {
-        let marked = Units::of(&part).encoding() == Some(encoding);
-        return strictly(encoding, if marked { &part[2..] } else { &part });
+    if let Some(encoding) = CodeUnits::of(head).encoding() {
+        let marked = CodeUnits::of(&part).encoding() == Some(encoding);
+        return decode_strictly(encoding, if marked { &part[2..] } else { &part });
     }
-    // A few lines tell less about an old encoding than the beginning of the file does.
-    decode(part, Legacy::Refuse).or_else(|part| guess(head, &part).ok_or(())).ok()
+    // The beginning of the file says more about its encoding than a few lines do.
+    decode(part, LegacyEncoding::Refuse).or_else(|part| decode_guessed(head, &part).ok_or(())).ok()
 }
 
-/// Whether the beginning of a file, which may end inside a character, is that of a text.
+/// Whether the head of a file, which may end within a character, is text.
 pub(super) fn looks_like_text(head: &[u8]) -> bool {
-    if let Some(encoding) = Units::of(head).encoding() {
-        // An odd byte or half a surrogate pair may be the cut.
-        return (0..4)
-            .any(|cut| head.len() >= 2 + cut && strictly(encoding, &head[2..head.len() - cut]).is_some());
+    if let Some(encoding) = CodeUnits::of(head).encoding() {
+        // The head may end within a code unit or a surrogate pair.
+        return (0..4).any(|cut| {
+            head.len() >= 2 + cut && decode_strictly(encoding, &head[2..head.len() - cut]).is_some()
+        });
     }
     match std::str::from_utf8(head) {
-        Ok(text) => is_clean(text),
+        Ok(text) => has_no_nul(text),
         Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
-            // Cut inside a character, or one legacy letter at the very end: text either way.
-            std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_clean)
+            // The head ends within a character, or with a single character of a legacy encoding: text either way.
+            std::str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(has_no_nul)
         }
-        // Likewise the cut may have halved a character of two bytes.
+        // The head may also end within a two-byte character of a legacy encoding.
         Err(_) => {
             let (last, before) = (head[head.len() - 1], &head[..head.len() - 1]);
-            guess(&[], head).is_some() || (last >= 0x80 && guess(&[], before).is_some())
+            decode_guessed(&[], head).is_some() || (last >= 0x80 && decode_guessed(&[], before).is_some())
         }
     }
 }
 
-/// Whether valid UTF-8 is text: a zero byte never is.
-pub(super) fn is_clean(text: &str) -> bool {
+/// Whether UTF-8 data has no NUL byte, which text never has.
+pub(super) fn has_no_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }
 
-/// Decodes text of an unmarked encoding other than UTF-8; what stands before helps to tell which.
-fn guess(before: &[u8], data: &[u8]) -> Option<String> {
-    // Any bytes are Windows-1252, so without this every small binary would be text.
+/// Decodes text in a legacy encoding, which is detected from the data and from what stands before it.
+fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
+    // Any bytes are valid Windows-1252, so without this every small binary file would be text.
     let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
     if data.is_empty() || data.iter().any(control) {
         return None;
@@ -93,29 +94,29 @@ fn guess(before: &[u8], data: &[u8]) -> Option<String> {
     detector.feed(before, false);
     let sample = &data[..data.len().min(SAMPLE)];
     detector.feed(sample, sample.len() == data.len());
-    strictly(detector.guess(None, Utf8Detection::Deny), data)
+    decode_strictly(detector.guess(None, Utf8Detection::Deny), data)
 }
 
-fn strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
+fn decode_strictly(encoding: &'static Encoding, data: &[u8]) -> Option<String> {
     let text = encoding.decode_without_bom_handling_and_without_replacement(data)?;
-    // C1 controls are what binary looks like through a single-byte encoding.
+    // Binary data decoded from a single-byte encoding has C1 control characters.
     let odd = |letter: char| letter == '\0' || ('\u{80}'..='\u{9f}').contains(&letter);
     (!text.contains(odd)).then(|| text.into_owned())
 }
 
-/// The units that a text's line ends are made of.
+/// The code units of a text, which determine what its line terminators look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Units {
-    /// Bytes. No encoding with this unit uses the byte of `\n` for anything else.
+pub(crate) enum CodeUnits {
+    /// Bytes. In all such encodings the byte of `\n` stands for nothing else.
     Bytes,
-    /// UTF-16, little end first.
+    /// UTF-16, little-endian.
     Little,
-    /// UTF-16, big end first.
+    /// UTF-16, big-endian.
     Big,
 }
 
-impl Units {
-    /// Told by the byte order mark.
+impl CodeUnits {
+    /// Determined by the byte order mark.
     pub(crate) fn of(head: &[u8]) -> Self {
         match head {
             [0xff, 0xfe, ..] => Self::Little,
@@ -135,10 +136,10 @@ impl Units {
 
 #[cfg(test)]
 mod tests {
-    use super::{Legacy, decode, looks_like_text};
+    use super::{LegacyEncoding, decode, looks_like_text};
 
     #[test]
-    fn encodings_become_utf_8() {
+    fn encodings_are_converted_to_utf_8() {
         let cases: &[(&[u8], &str)] = &[
             (b"\xef\xbb\xbfmark", "mark"),
             (b"\xff\xfeh\0\xe9\0", "h\u{e9}"),
@@ -150,17 +151,17 @@ mod tests {
             ),
         ];
         for (data, text) in cases {
-            assert_eq!(decode(data.to_vec(), Legacy::Guess).as_deref(), Ok(*text));
+            assert_eq!(decode(data.to_vec(), LegacyEncoding::Guess).as_deref(), Ok(*text));
             assert!(looks_like_text(data), "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_text_comes_back_unchanged() {
+    fn binary_data_is_returned_unchanged() {
         for data in [&b"a\0b"[..], b"\xff\xfe\0", b"\x01\x02\xff", b"\xff\xfe\0\0a\0\0\0"] {
-            assert_eq!(decode(data.to_vec(), Legacy::Guess), Err(data.to_vec()));
+            assert_eq!(decode(data.to_vec(), LegacyEncoding::Guess), Err(data.to_vec()));
         }
-        assert_eq!(decode(b"caf\xe9".to_vec(), Legacy::Refuse), Err(b"caf\xe9".to_vec()));
+        assert_eq!(decode(b"caf\xe9".to_vec(), LegacyEncoding::Refuse), Err(b"caf\xe9".to_vec()));
         assert!(!looks_like_text(b"\x89PNG\r\n\x1a\n\0"));
     }
 

@@ -1,4 +1,4 @@
-//! Completions of `{+path}` lead to readable URIs.
+//! Completions of `{+path}` expand to readable URIs.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ async fn values(files: &Files, typed: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn segment_by_segment() {
+async fn completes_one_segment_at_a_time() {
     let files = Sandbox::with(&[
         ("guide/start.md", ""),
         ("guide/Stop.md", ""),
@@ -50,7 +50,7 @@ async fn segment_by_segment() {
 }
 
 #[tokio::test]
-async fn every_value_expands_to_something_readable() {
+async fn every_completion_expands_to_a_readable_uri() {
     let sandbox = Sandbox::new();
     for name in
         ["100%", "50%25", "a b", "what?", "#1", "[x]", "é", "a+b", "new\nline", "semi;", "co:lon", "{x}"]
@@ -83,7 +83,7 @@ async fn every_value_expands_to_something_readable() {
 }
 
 #[tokio::test]
-async fn many() {
+async fn completions_are_limited_and_counted() {
     let sandbox = Sandbox::new();
     for number in 0..150 {
         sandbox.write(format!("{number:03}"), "");

@@ -1,5 +1,4 @@
-//! A failing system call is an error of the request: it never shows what is hidden, and never passes for
-//! "nothing is there".
+//! A failing system call fails the request: it exposes no hidden file and does not look like absence.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,16 +13,16 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::sandbox::{Sandbox, listed, read, uri};
-use super::watch::{WAYS, Watched};
+use super::watch::{MODES, WatchedFolder};
 
-/// Set in the child process in which a test exhausts the file descriptors.
+/// The environment variable that marks the child process in which a test exhausts the file descriptors.
 const CHILD: &str = "LIBRIS_TEST_DESCRIPTORS";
 
 /// The soft limit on file descriptors in that process.
 const DESCRIPTORS: u64 = 128;
 
-/// Runs the test of this name again in a process of its own, whose limits are no other test's concern.
-/// Returns whether this is that process.
+/// Runs the test of this name again in a child process, so that its resource limits affect no other test. Returns
+/// whether this is the child process.
 fn is_child(test: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         let limit = Rlimit { current: Some(DESCRIPTORS), ..getrlimit(Resource::Nofile) };
@@ -40,10 +39,10 @@ fn is_child(test: &str) -> bool {
     false
 }
 
-/// All descriptors of the process but `free`, for as long as this lives.
-struct Descriptors(#[expect(dead_code, reason = "dropping it closes them")] Vec<File>);
+/// Holds all file descriptors of the process but `free`, until it is dropped.
+struct HeldDescriptors(#[expect(dead_code, reason = "dropping it closes them")] Vec<File>);
 
-impl Descriptors {
+impl HeldDescriptors {
     fn all_but(free: usize) -> Self {
         let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         assert!(taken.len() > free);
@@ -63,7 +62,7 @@ async fn completed(files: &Files, typed: &str) -> Result<Vec<String>> {
     Ok(files.complete(asked, &Context::default()).await?.values)
 }
 
-/// The URIs of everything, or of what is directly in a folder.
+/// The keys of the resources of a page.
 async fn names(page: Result<libris_core::Page>) -> Result<Vec<String>> {
     let name = |resource: libris_core::Resource| resource.uri.as_str()["file:///root/".len()..].to_owned();
     Ok(page?.resources.into_iter().map(name).collect())
@@ -74,8 +73,8 @@ fn is_failure(error: &Error) -> bool {
 }
 
 #[test]
-fn no_ignored_file_is_shown_when_descriptors_run_out() {
-    if !is_child("failures::no_ignored_file_is_shown_when_descriptors_run_out") {
+fn ignored_files_stay_hidden_without_file_descriptors() {
+    if !is_child("failures::ignored_files_stay_hidden_without_file_descriptors") {
         return;
     }
     let sandbox = Sandbox::with(&[
@@ -90,22 +89,22 @@ fn no_ignored_file_is_shown_when_descriptors_run_out() {
     ]);
     let shown = ["", "sub/", "sub/shown"];
     run(async {
-        // Threads and the event queue of the process take their descriptors before these run out.
+        // Threads and the inotify instance of the process get their descriptors before these run out.
         assert_eq!(listed(&sandbox.files()).await, shown);
-        for watch in WAYS {
+        for watch in MODES {
             let files = sandbox.files_with(|config| config.watch = watch);
             for free in 0..16 {
-                // So that the rules are read anew.
+                // Written again so that the rules are read again.
                 for rules in [".gitignore", "sub/.ignore", ".git/info/exclude"] {
                     sandbox.write(rules, fs::read(sandbox.path(rules)).unwrap());
                 }
-                let descriptors = Descriptors::all_but(free);
+                let descriptors = HeldDescriptors::all_but(free);
                 match names(files.list(None, 100, &Context::default()).await).await {
                     Ok(listed) => assert_eq!(listed, shown, "{free} descriptors"),
                     Err(error) => assert!(is_failure(&error), "{free} descriptors: {error:?}"),
                 }
                 drop(descriptors);
-                // Nothing of the failure may last.
+                // No failure may be cached.
                 assert_eq!(listed(&files).await, shown, "after {free} descriptors");
                 for path in ["secret", "excluded", "sub/secret", "sub/hidden"] {
                     let read = read(&files, path).await;
@@ -117,8 +116,8 @@ fn no_ignored_file_is_shown_when_descriptors_run_out() {
 }
 
 #[test]
-fn what_cannot_be_opened_for_want_of_descriptors_is_not_missing() {
-    if !is_child("failures::what_cannot_be_opened_for_want_of_descriptors_is_not_missing") {
+fn a_lack_of_file_descriptors_is_an_error_and_not_absence() {
+    if !is_child("failures::a_lack_of_file_descriptors_is_an_error_and_not_absence") {
         return;
     }
     let sandbox = Sandbox::with(&[
@@ -147,7 +146,7 @@ fn what_cannot_be_opened_for_want_of_descriptors_is_not_missing() {
                 };
                 let complete = async || completed(&files, "a/").await;
                 let failing = {
-                    let _descriptors = Descriptors::all_but(free);
+                    let _descriptors = HeldDescriptors::all_but(free);
                     [described().await, children().await, parts().await, complete().await]
                 };
                 let right = [described().await, children().await, parts().await, complete().await];
@@ -162,10 +161,10 @@ fn what_cannot_be_opened_for_want_of_descriptors_is_not_missing() {
     });
 }
 
-/// Puts something in the place of an ignore file that cannot be read as one.
-type Spoil = fn(&Sandbox, &str);
+/// Puts something at the path of an ignore file that cannot be read as one.
+type MakeUnreadable = fn(&Sandbox, &str);
 
-const SPOILED: [(&str, Spoil); 8] = [
+const UNREADABLE: [(&str, MakeUnreadable); 8] = [
     ("directory", |sandbox, path| fs::create_dir_all(sandbox.path(path)).unwrap()),
     ("pipe", |sandbox, path| {
         mknodat(CWD, sandbox.path(path), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -182,16 +181,16 @@ const SPOILED: [(&str, Spoil); 8] = [
 ];
 
 #[tokio::test]
-async fn an_ignore_file_that_cannot_be_read_hides_its_folder() {
+async fn an_unreadable_ignore_file_hides_its_directory() {
     for rules in [".gitignore", ".ignore"] {
         let sandbox = Sandbox::with(&[("ok/.gitignore", "# caf\n*.log\n"), ("ok/shown", "x")]);
         sandbox.write("ok/.ignore", b"# a comment may be in any encoding: \xe9\nx.log\n");
-        for (name, spoil) in SPOILED {
+        for (name, make_unreadable) in UNREADABLE {
             sandbox.write(format!("{name}/deep/secret"), "x");
             sandbox.write(format!("{name}/secret"), "x");
-            spoil(&sandbox, &format!("{name}/{rules}"));
+            make_unreadable(&sandbox, &format!("{name}/{rules}"));
         }
-        for watch in WAYS {
+        for watch in MODES {
             let files = sandbox.files_with(|config| config.watch = watch);
             for _ in 0..2 {
                 assert_eq!(listed(&files).await, ["", "ok/", "ok/shown"]);
@@ -200,7 +199,7 @@ async fn an_ignore_file_that_cannot_be_read_hides_its_folder() {
                     ["ok/"]
                 );
                 assert_eq!(completed(&files, "").await.unwrap(), ["ok/"]);
-                for (name, _) in SPOILED {
+                for (name, _) in UNREADABLE {
                     for path in ["", "secret", "deep/", "deep/secret"] {
                         let path = format!("{name}/{path}");
                         let read = read(&files, &path).await;
@@ -213,13 +212,13 @@ async fn an_ignore_file_that_cannot_be_read_hides_its_folder() {
 }
 
 #[tokio::test]
-async fn a_root_whose_ignore_file_cannot_be_read_is_unavailable() {
+async fn an_unreadable_ignore_file_makes_the_root_unavailable() {
     for rules in [".gitignore", ".ignore", ".git/info/exclude"] {
-        for (name, spoil) in SPOILED {
+        for (name, make_unreadable) in UNREADABLE {
             let sandbox = Sandbox::with(&[("secret", "x"), ("shown", "x"), (".git/info/other", "")]);
             let files = sandbox.files();
             assert_eq!(listed(&files).await, ["", "secret", "shown"]);
-            spoil(&sandbox, rules);
+            make_unreadable(&sandbox, rules);
             let listed_now = files.list(None, 10, &Context::default()).await;
             assert!(matches!(listed_now, Err(Error::Unavailable(_))), "{rules} {name}: {listed_now:?}");
             let read_now = read(&files, "shown").await;
@@ -235,30 +234,30 @@ async fn a_root_whose_ignore_file_cannot_be_read_is_unavailable() {
 }
 
 #[tokio::test]
-async fn git_that_is_kept_elsewhere_excludes_nothing() {
-    // A worktree has a file, and some tools make links.
-    let file: Spoil = |sandbox, path| sandbox.write(path, "gitdir: elsewhere\n");
-    let link: Spoil = |sandbox, path| symlink("elsewhere", sandbox.path(path)).unwrap();
-    for spoil in [file, link] {
+async fn excludes_of_a_repository_elsewhere_do_not_apply() {
+    // In a worktree `.git` is a file, and some tools make it a symbolic link.
+    let file: MakeUnreadable = |sandbox, path| sandbox.write(path, "gitdir: elsewhere\n");
+    let link: MakeUnreadable = |sandbox, path| symlink("elsewhere", sandbox.path(path)).unwrap();
+    for make_unreadable in [file, link] {
         let sandbox = Sandbox::with(&[("shown", "x")]);
-        spoil(&sandbox, ".git");
+        make_unreadable(&sandbox, ".git");
         assert_eq!(listed(&sandbox.files()).await, ["", "shown"]);
     }
 }
 
 #[tokio::test]
-async fn subscribers_hear_when_an_ignore_file_can_be_read_again() {
+async fn an_ignore_file_that_becomes_readable_again_is_noticed() {
     for watch in [Watching::Auto, Watching::Poll] {
         let sandbox =
             Sandbox::with(&[("sub/.gitignore", "secret\n"), ("sub/secret", "x"), ("sub/shown", "x")]);
-        let mut watched = Watched::new(sandbox, watch).await;
+        let mut watched = WatchedFolder::new(sandbox, watch).await;
         let shown = |uri: &Uri| uri.as_str() == "file:///root/sub/shown";
         fs::remove_file(watched.sandbox.path("sub/.gitignore")).unwrap();
         fs::create_dir(watched.sandbox.path("sub/.gitignore")).unwrap();
-        watched.until("it goes", |change| matches!(change, Change::Removed(uri) if shown(uri))).await;
+        watched.wait_for("it goes", |change| matches!(change, Change::Removed(uri) if shown(uri))).await;
         fs::remove_dir(watched.sandbox.path("sub/.gitignore")).unwrap();
         watched.sandbox.write("sub/.gitignore", "secret\n");
-        watched.until("it comes back", |change| matches!(change, Change::Added(uri) if shown(uri))).await;
+        watched.wait_for("it comes back", |change| matches!(change, Change::Added(uri) if shown(uri))).await;
         assert_eq!(listed(&watched.files).await, ["", "sub/", "sub/shown", "~/"]);
     }
 }

@@ -1,13 +1,13 @@
-//! What is left out does not exist: not in a listing, not in a read.
+//! Hidden, excluded and ignored files exist neither in a listing nor in a read.
 
 use std::fs;
 
 use libris_core::{Context, Error, Source};
 
-use super::sandbox::{Sandbox, listed, read, shown};
+use super::sandbox::{Sandbox, listed, read, rendered};
 
 #[tokio::test]
-async fn ignore_files() {
+async fn ignore_files_hide_files() {
     let sandbox = Sandbox::with(&[
         (".gitignore", "*.log\n/build/\n!keep.log\nsecret\n"),
         ("a.log", ""),
@@ -78,7 +78,7 @@ async fn an_ignore_file_edited_in_place() {
     for _ in 0..20 {
         fs::write(sandbox.path(".gitignore"), "aaaa\n").unwrap();
         assert_eq!(listed(&files).await, ["", "bbbb", "d/", "d/bbbb"]);
-        // The same size, the same directory entries, and perhaps within the same tick of the clock.
+        // The size and the directory entries are the same, and perhaps the timestamp too.
         fs::write(sandbox.path(".gitignore"), "bbbb\n").unwrap();
         assert_eq!(listed(&files).await, ["", "aaaa", "d/", "d/aaaa"]);
         assert!(matches!(read(&files, "d/bbbb").await, Err(Error::NotFound(_))));
@@ -106,12 +106,12 @@ async fn include_and_exclude() {
     for path in ["b.rs", "guide/d.txt", "drafts/e.md", "drafts/"] {
         assert!(matches!(read(&files, path).await, Err(Error::NotFound(_))), "{path}");
     }
-    insta::assert_snapshot!(shown(&files, "guide").await, @r#"file:///root/guide/c.md text/markdown text """#);
+    insta::assert_snapshot!(rendered(&files, "guide").await, @r#"file:///root/guide/c.md text/markdown text """#);
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_may_not_be_read() {
+async fn files_without_read_permission_are_hidden() {
     use std::collections::BTreeMap;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -132,14 +132,14 @@ async fn what_may_not_be_read() {
     for (path, mode) in modes {
         set(path, mode);
     }
-    // The superuser may read everything.
+    // The superuser can read everything.
     if fs::read(sandbox.path("closed.txt")).is_err() {
         for follow in [false, true] {
             let files = sandbox.files_with(|config| config.symlinks = follow);
             assert_eq!(listed(&files).await, ["", "open.txt"]);
             let children = files.children(files.root(), None, 9, &Context::default()).await.unwrap();
             assert_eq!(children.resources.len(), 1);
-            assert_eq!(shown(&files, "").await, r#"file:///root/open.txt text/plain text "x""#);
+            assert_eq!(rendered(&files, "").await, r#"file:///root/open.txt text/plain text "x""#);
             let templates = files.templates(&Context::default()).await.unwrap().templates;
             let known = BTreeMap::new();
             let asked = Partial {
@@ -183,18 +183,18 @@ async fn what_may_not_be_read() {
 }
 
 #[tokio::test]
-async fn a_root_that_goes_and_comes_back() {
+async fn a_deleted_root_is_unavailable_until_it_is_back() {
     let sandbox = Sandbox::with(&[("x", "1")]);
     let files = sandbox.files();
     fs::remove_dir_all(sandbox.path("")).unwrap();
     assert!(matches!(files.list(None, 10, &Context::default()).await, Err(Error::Unavailable(_))));
-    insta::assert_snapshot!(shown(&files, "x").await, @"Unavailable: the folder `root` cannot be read now");
+    insta::assert_snapshot!(rendered(&files, "x").await, @"Unavailable: the folder `root` cannot be read now");
     sandbox.write("x", "2");
-    insta::assert_snapshot!(shown(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
+    insta::assert_snapshot!(rendered(&files, "x").await, @r#"file:///root/x text/plain text "2""#);
 }
 
 #[test]
-fn a_root_that_is_not_there() {
+fn opening_a_missing_root_is_an_error() {
     let open =
         |path: &str| libris_sources::Files::open(libris_sources::files::Config::new(path)).err().unwrap();
     insta::assert_snapshot!(open("/no/such/folder"), @"the folder `/no/such/folder` cannot be opened: No such file or directory (os error 2)");

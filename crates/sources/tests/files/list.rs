@@ -1,14 +1,14 @@
-//! What a listing says about files.
+//! Listings: metadata, order, pages, templates and configuration.
 
 use std::time::{Duration, SystemTime};
 
 use libris_core::{Context, Scope, Source};
 use libris_sources::files::Config;
 
-use super::sandbox::{Sandbox, listed, shown, uri};
+use super::sandbox::{Sandbox, listed, rendered, uri};
 
 #[tokio::test]
-async fn metadata() {
+async fn resources_have_metadata() {
     let sandbox = Sandbox::with(&[
         ("guide/start.md", "---\ntitle: Getting started\ndescription: 'It''s easy'\n---\n# Start\n"),
         ("guide/plain.md", "# Plain\n"),
@@ -73,7 +73,7 @@ async fn metadata() {
 }
 
 #[tokio::test]
-async fn a_listing_and_a_read_agree_about_the_kind() {
+async fn a_listing_and_a_read_agree_on_the_media_type() {
     let sandbox = Sandbox::new();
     let long = "x".repeat(20_000);
     let cases: &[(&str, &[u8])] = &[
@@ -101,7 +101,7 @@ async fn a_listing_and_a_read_agree_about_the_kind() {
         let read = files.read(&resource.uri, &Default::default()).await.unwrap();
         assert_eq!(resource.mime, read.parts[0].mime, "{}", resource.uri);
     }
-    insta::assert_snapshot!(shown(&files, "").await.replace(&long, "…"), @r##"
+    insta::assert_snapshot!(rendered(&files, "").await.replace(&long, "…"), @r##"
     file:///root/code.ts text/typescript text "let a = 1"
     file:///root/data.bin text/plain text "really text"
     file:///root/empty text/plain text ""
@@ -118,7 +118,7 @@ async fn a_listing_and_a_read_agree_about_the_kind() {
 }
 
 #[tokio::test]
-async fn a_listing_can_begin_anywhere() {
+async fn a_listing_can_begin_after_any_uri() {
     let sandbox = Sandbox::with(&[
         ("a", ""),
         ("a!", ""),
@@ -163,7 +163,7 @@ async fn a_listing_can_begin_anywhere() {
 }
 
 #[tokio::test]
-async fn children() {
+async fn children_are_paged() {
     let sandbox = Sandbox::with(&[("a/b/c", ""), ("a/d", ""), ("a/e/f", ""), ("g", "")]);
     let files = sandbox.files();
     let mut seen = Vec::new();
@@ -182,7 +182,7 @@ async fn children() {
 }
 
 #[tokio::test]
-async fn templates_and_cache() {
+async fn templates_freshness_and_coverage() {
     let sandbox = Sandbox::with(&[("a", "")]);
     let files = sandbox.files_with(|config| {
         config.ttl = Duration::from_secs(300);
@@ -231,7 +231,7 @@ async fn templates_and_cache() {
 }
 
 #[test]
-fn configuration() {
+fn configuration_errors() {
     let parse = |text: &str| toml::from_str::<Config>(text);
     assert_eq!(parse("").unwrap(), Config::default());
     assert_eq!(parse("ttl = '5m'").unwrap().ttl, Duration::from_secs(300));

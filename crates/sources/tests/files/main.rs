@@ -1,14 +1,15 @@
-//! The files source, seen from outside.
+//! Integration tests of the files source.
 
 mod complete;
-mod confine;
+mod confinement;
 #[cfg(target_os = "linux")]
 mod failures;
 mod filter;
-#[cfg(target_os = "linux")]
-mod links;
 mod list;
-// Other systems turn down some of these names, or take two of them for one.
+#[cfg(target_os = "linux")]
+mod symlinks;
+// Other systems reject some of these names or treat two of them as one.
+mod missing_events;
 #[cfg(target_os = "linux")]
 mod names;
 mod paging;
@@ -16,7 +17,6 @@ mod read;
 mod sandbox;
 #[cfg(target_os = "linux")]
 mod times;
-mod unseen;
 mod watch;
 #[cfg(unix)]
 mod watch_model;

@@ -1,10 +1,10 @@
-//! Whatever a file is called, its URI leads back to it.
+//! URIs of files with unusual names lead back to the files.
 
 use libris_core::{Body, Context, Source};
 
-use super::sandbox::{Sandbox, listed, read, shown};
+use super::sandbox::{Sandbox, listed, read, rendered};
 
-const ODD: &[&str] = &[
+const UNUSUAL: &[&str] = &[
     "a b",
     "100%",
     "50%25",
@@ -52,19 +52,19 @@ const ODD: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn odd_names() {
+async fn unusual_names_round_trip() {
     let sandbox = Sandbox::new();
     let long = "x".repeat(255);
     let wide = "日".repeat(85);
-    for name in ODD.iter().copied().chain([long.as_str(), wide.as_str()]) {
+    for name in UNUSUAL.iter().copied().chain([long.as_str(), wide.as_str()]) {
         sandbox.write(format!("files/{name}"), name);
         sandbox.write(format!("folders/{name}/inner"), name);
     }
-    assert_round_trip(&sandbox, 2 * (ODD.len() + 2)).await;
+    assert_round_trip(&sandbox, 2 * (UNUSUAL.len() + 2)).await;
 }
 
 #[tokio::test]
-async fn names_that_are_not_utf_8() {
+async fn names_that_are_not_utf_8_round_trip() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -80,7 +80,7 @@ async fn names_that_are_not_utf_8() {
 }
 
 #[tokio::test]
-async fn every_byte() {
+async fn every_byte_round_trips() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
@@ -115,17 +115,17 @@ async fn assert_round_trip(sandbox: &Sandbox, count: usize) {
 }
 
 #[tokio::test]
-async fn hidden_names_with_hidden_on() {
+async fn hidden_shows_dot_files_except_git() {
     let sandbox = Sandbox::with(&[(".env", "A=1"), (".config/x", "y"), (".git/config", "no"), ("..x", "z")]);
     assert_eq!(listed(&sandbox.files()).await, [""]);
     let files = sandbox.files_with(|config| config.hidden = true);
     assert_eq!(listed(&files).await, ["", "..x", ".config/", ".config/x", ".env"]);
-    insta::assert_snapshot!(shown(&files, ".git/config").await, @"NotFound: nothing is at `file:///root/.git/config`");
-    insta::assert_snapshot!(shown(&files, "..x").await, @r#"file:///root/..x text/plain text "z""#);
+    insta::assert_snapshot!(rendered(&files, ".git/config").await, @"NotFound: nothing is at `file:///root/.git/config`");
+    insta::assert_snapshot!(rendered(&files, "..x").await, @r#"file:///root/..x text/plain text "z""#);
 }
 
 #[tokio::test]
-async fn mounts() {
+async fn mounts_are_encoded_and_validated() {
     let sandbox = Sandbox::with(&[("x", "y")]);
     assert_eq!(sandbox.files().root().as_str(), "file:///root/");
     let files = sandbox.files_with(|config| config.mount = Some("my docs é".into()));

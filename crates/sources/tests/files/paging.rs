@@ -1,14 +1,14 @@
-//! A page stays right while files come and go.
+//! Keyset pagination while files are created and deleted.
 
 use std::collections::HashMap;
 use std::fs;
 
 use libris_core::{Context, Source, Uri};
 
-use super::sandbox::{Meanwhile, Sandbox};
+use super::sandbox::{BackgroundLoop, Sandbox};
 
 #[tokio::test]
-async fn a_hundred_thousand_files_while_others_come_and_go() {
+async fn pages_are_complete_while_files_come_and_go() {
     let sandbox = Sandbox::large();
     let folders: Vec<_> = (0..100).map(|folder| sandbox.path(format!("folder {folder:02}"))).collect();
     for folder in &folders {
@@ -18,7 +18,7 @@ async fn a_hundred_thousand_files_while_others_come_and_go() {
         }
     }
     let files = sandbox.files();
-    let _others = Meanwhile::each(move |round| {
+    let _others = BackgroundLoop::each(move |round| {
         let folder = &folders[round % folders.len()];
         let (file, directory) =
             (folder.join(format!("{round}-passing.txt")), folder.join(format!("{round}!")));

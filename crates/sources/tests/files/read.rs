@@ -1,4 +1,4 @@
-//! What reading gives.
+//! The contents of files, ranges and directories.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,10 +6,10 @@ use libris_core::{Body, Content, Context, Error, Progress, Source, Uri, Visibili
 use libris_sources::Files;
 use libris_sources::files::Config;
 
-use super::sandbox::{Sandbox, read, shown, uri};
+use super::sandbox::{Sandbox, read, rendered, uri};
 
 #[tokio::test]
-async fn encodings() {
+async fn text_is_decoded() {
     let sandbox = Sandbox::new();
     let wide =
         |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> { text.encode_utf16().flat_map(bytes).collect() };
@@ -25,7 +25,7 @@ async fn encodings() {
     sandbox.write("zero.txt", b"a\0b");
     sandbox.write("half.txt", b"\xff\xfea\0b");
     let files = sandbox.files();
-    insta::assert_snapshot!(shown(&files, "").await, @r#"
+    insta::assert_snapshot!(rendered(&files, "").await, @r#"
     file:///root/big.txt text/plain text "wide ü 😀\nsecond\n"
     file:///root/half.txt text/plain bytes b"\xff\xfea\0b"
     file:///root/little.txt text/plain text "wide ü 😀\nsecond\n"
@@ -35,14 +35,14 @@ async fn encodings() {
     file:///root/windows-1252.txt text/plain text "“Café” crème brûlée – déjà vu\n"
     file:///root/zero.txt text/plain bytes b"a\0b"
     "#);
-    insta::assert_snapshot!(shown(&files, "little.txt?lines=2").await, @r#"file:///root/little.txt?lines=2 text/plain text "second\n""#);
-    insta::assert_snapshot!(shown(&files, "big.txt?lines=1").await, @r#"file:///root/big.txt?lines=1 text/plain text "wide ü 😀\n""#);
-    insta::assert_snapshot!(shown(&files, "windows-1252.txt?lines=1-9").await, @r#"file:///root/windows-1252.txt?lines=1-9 text/plain text "“Café” crème brûlée – déjà vu\n""#);
-    insta::assert_snapshot!(shown(&files, "zero.txt?lines=1").await, @"Invalid: `file:///root/zero.txt` is not text: read it by `?bytes=0-65535`");
+    insta::assert_snapshot!(rendered(&files, "little.txt?lines=2").await, @r#"file:///root/little.txt?lines=2 text/plain text "second\n""#);
+    insta::assert_snapshot!(rendered(&files, "big.txt?lines=1").await, @r#"file:///root/big.txt?lines=1 text/plain text "wide ü 😀\n""#);
+    insta::assert_snapshot!(rendered(&files, "windows-1252.txt?lines=1-9").await, @r#"file:///root/windows-1252.txt?lines=1-9 text/plain text "“Café” crème brûlée – déjà vu\n""#);
+    insta::assert_snapshot!(rendered(&files, "zero.txt?lines=1").await, @"Invalid: `file:///root/zero.txt` is not text: read it by `?bytes=0-65535`");
 }
 
 #[tokio::test]
-async fn ranges() {
+async fn ranges_of_lines_and_bytes() {
     let sandbox = Sandbox::with(&[
         ("a.txt", "one\ntwo\r\nthrée\nfour"),
         ("empty.txt", ""),
@@ -92,7 +92,7 @@ async fn ranges() {
         "d/?bytes=0-1",
         "nowhere?lines=1",
     ] {
-        table.push(format!("{path:24} {}", shown(&files, path).await.replace("file:///root/", "")));
+        table.push(format!("{path:24} {}", rendered(&files, path).await.replace("file:///root/", "")));
     }
     insta::assert_snapshot!(table.join("\n"), @r#"
     a.txt?lines=1            a.txt?lines=1 text/plain text "one\n"
@@ -137,7 +137,7 @@ async fn ranges() {
 }
 
 #[tokio::test]
-async fn too_large() {
+async fn files_over_the_limit_are_errors() {
     let sandbox = Sandbox::with(&[("big.txt", &"0123456789\n".repeat(10)), ("fits.txt", &"x".repeat(50))]);
     let files = sandbox.files_with(|config| config.max_size = 50);
     insta::assert_debug_snapshot!(read(&files, "big.txt").await.unwrap_err(), @r#"
@@ -170,12 +170,12 @@ async fn too_large() {
         ),
     }
     "#);
-    insta::assert_snapshot!(shown(&files, "big.txt?lines=-2").await, @r#"file:///root/big.txt?lines=-2 text/plain text "0123456789\n0123456789\n""#);
-    insta::assert_snapshot!(shown(&files, "big.txt?bytes=0-49").await, @r#"file:///root/big.txt?bytes=0-49 text/plain text "0123456789\n0123456789\n0123456789\n0123456789\n012345""#);
+    insta::assert_snapshot!(rendered(&files, "big.txt?lines=-2").await, @r#"file:///root/big.txt?lines=-2 text/plain text "0123456789\n0123456789\n""#);
+    insta::assert_snapshot!(rendered(&files, "big.txt?bytes=0-49").await, @r#"file:///root/big.txt?bytes=0-49 text/plain text "0123456789\n0123456789\n0123456789\n0123456789\n012345""#);
     assert_eq!(read(&files, "fits.txt").await.unwrap()[0].body.len(), 50);
 }
 
-/// What an error says to do next.
+/// The hint of the error.
 async fn hint(files: &Files, path: &str) -> String {
     match read(files, path).await {
         Err(Error::TooLarge { hint, .. }) => hint.unwrap(),
@@ -184,7 +184,7 @@ async fn hint(files: &Files, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_to_do_about_too_much() {
+async fn errors_over_the_limit_suggest_a_range() {
     let sandbox = Sandbox::with(&[("lines.txt", "1234567\n12\n345\n1234567"), ("picture.png", "12345678")]);
     sandbox.write("zeros.txt", [0; 8]);
     sandbox.write("unnamed", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0");
@@ -217,47 +217,47 @@ async fn what_to_do_about_too_much() {
 }
 
 #[tokio::test]
-async fn a_line_that_does_not_end() {
+async fn a_line_over_the_limit_is_not_scanned_to_its_end() {
     let sandbox = Sandbox::with(&[("line.json", &"x".repeat(4 * 1024 * 1024))]);
     let files = sandbox.files_with(|config| config.max_size = 1000);
     for path in ["line.json?lines=1", "line.json?lines=1-", "line.json?lines=-1"] {
-        let told = Arc::new(Told::default());
-        let context = Context::default().with_progress(told.clone());
+        let reported = Arc::new(ReportedProgress::default());
+        let context = Context::default().with_progress(reported.clone());
         let read = files.read(&uri(&format!("file:///root/{path}")), &context).await;
         let Err(Error::TooLarge { size, hint: Some(hint), .. }) = read else { panic!("{path}: {read:?}") };
         assert!(hint.contains("`?bytes="), "{path}: {hint}");
-        assert!(size <= 64 * 1024 && told.0.lock().unwrap().is_empty(), "{path} was looked through");
+        assert!(size <= 64 * 1024 && reported.0.lock().unwrap().is_empty(), "{path} was scanned to the end");
     }
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<(u64, Option<u64>)>>);
+struct ReportedProgress(Mutex<Vec<(u64, Option<u64>)>>);
 
-impl Progress for Told {
+impl Progress for ReportedProgress {
     fn report(&self, done: u64, total: Option<u64>) {
         self.0.lock().unwrap().push((done, total));
     }
 }
 
 #[tokio::test]
-async fn lines_of_a_file_far_too_large_to_read() {
+async fn lines_of_a_huge_file_are_found_with_progress() {
     const LINE: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde\n";
     const MIB: u64 = 1024 * 1024;
     let sandbox = Sandbox::with(&[("big.log", &LINE.repeat(4 * MIB as usize / LINE.len()))]);
     let files = sandbox.files_with(|config| config.max_size = 1000);
-    let told = Arc::new(Told::default());
-    let context = Context::default().with_progress(told.clone());
+    let reported = Arc::new(ReportedProgress::default());
+    let context = Context::default().with_progress(reported.clone());
     let lines = files.read(&uri("file:///root/big.log?lines=65530-65531"), &context).await.unwrap();
     assert_eq!(lines.parts[0].body, Body::Text(LINE.repeat(2)));
     assert_eq!(
-        *told.0.lock().unwrap(),
+        *reported.0.lock().unwrap(),
         [(MIB, Some(4 * MIB)), (2 * MIB, Some(4 * MIB)), (3 * MIB, Some(4 * MIB))]
     );
-    insta::assert_snapshot!(shown(&files, "big.log?lines=70000").await, @"Invalid: `file:///root/big.log?lines=70000` begins past the end: there are 65536 lines");
+    insta::assert_snapshot!(rendered(&files, "big.log?lines=70000").await, @"Invalid: `file:///root/big.log?lines=70000` begins past the end: there are 65536 lines");
 }
 
 #[tokio::test]
-async fn directories() {
+async fn reading_a_directory() {
     let sandbox = Sandbox::with(&[
         ("mixed/a.txt", "12345"),
         ("mixed/b.txt", &"x".repeat(200)),
@@ -271,7 +271,7 @@ async fn directories() {
         config.directory_bytes = 12;
         config.directory_entries = 5;
     });
-    insta::assert_snapshot!(shown(&files, "mixed/").await, @r##"
+    insta::assert_snapshot!(rendered(&files, "mixed/").await, @r##"
     file:///root/mixed/a.txt text/plain text "12345"
     file:///root/mixed/b.txt text/plain text "[not included: 200 bytes; read file:///root/mixed/b.txt itself]" {"dev.libris/omitted":"too large: 200 bytes"}
     file:///root/mixed/c/ inode/directory text ""
@@ -280,19 +280,19 @@ async fn directories() {
     file:///root/mixed/ text/plain text "[1 more entry; list the resources to see it]" {"dev.libris/more":1}
     "##);
     let fewer = sandbox.files_with(|config| config.directory_entries = 0);
-    insta::assert_snapshot!(shown(&fewer, "mixed/").await, @r#"file:///root/mixed/ text/plain text "[6 more entries; list the resources to see them]" {"dev.libris/more":6}"#);
-    assert_eq!(shown(&files, "mixed").await, shown(&files, "mixed/").await);
-    insta::assert_snapshot!(shown(&files, "empty").await, @r#"file:///root/empty/ inode/directory text """#);
-    insta::assert_snapshot!(shown(&files, "").await, @r#"
+    insta::assert_snapshot!(rendered(&fewer, "mixed/").await, @r#"file:///root/mixed/ text/plain text "[6 more entries; list the resources to see them]" {"dev.libris/more":6}"#);
+    assert_eq!(rendered(&files, "mixed").await, rendered(&files, "mixed/").await);
+    insta::assert_snapshot!(rendered(&files, "empty").await, @r#"file:///root/empty/ inode/directory text """#);
+    insta::assert_snapshot!(rendered(&files, "").await, @r#"
     file:///root/empty/ inode/directory text ""
     file:///root/mixed/ inode/directory text ""
     "#);
     let root = files.read(&uri("file:///root"), &Context::default()).await.unwrap();
     assert_eq!(root.parts.len(), 2);
-    insta::assert_snapshot!(shown(&files, "mixed/a.txt/").await, @"NotFound: nothing is at `file:///root/mixed/a.txt/`");
+    insta::assert_snapshot!(rendered(&files, "mixed/a.txt/").await, @"NotFound: nothing is at `file:///root/mixed/a.txt/`");
 }
 
-/// Hides what has `secret` in its URI.
+/// Hides URIs that contain `secret`.
 struct NoSecrets;
 
 impl Visibility for NoSecrets {
@@ -302,13 +302,13 @@ impl Visibility for NoSecrets {
 }
 
 #[tokio::test]
-async fn hidden_entries_are_neither_given_nor_counted() {
+async fn invisible_entries_are_neither_returned_nor_counted() {
     let context = || Context::default().with_visibility(Arc::new(NoSecrets));
     let names = ["a.txt", "b-secret.txt", "c/d.txt", "e-secret/f.txt", "g.txt", "h-secret.txt", "i.txt"];
     let whole = Sandbox::with(&names.map(|name| (name, "12345")));
     let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
     let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
-    // Neither in the place of others nor in their bytes.
+    // Hidden entries count neither against the limit of entries nor against that of bytes.
     for (entries, bytes) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 100), (100, 10), (100, 0)] {
         let limited = |config: &mut Config| {
             config.directory_entries = entries;
@@ -320,7 +320,7 @@ async fn hidden_entries_are_neither_given_nor_counted() {
         assert_eq!(seen, reduced.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
         assert_ne!(seen, whole.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
     }
-    // One with hidden entries only is as an empty one.
+    // A directory with hidden entries only reads as an empty one.
     let only = Sandbox::with(&[("x/secret.txt", "12345")]);
     let seen = only.files().read(&uri("file:///root/x/"), &context()).await.unwrap().parts;
     assert_eq!(seen, [Content::text(uri("file:///root/x/"), "inode/directory", "")]);

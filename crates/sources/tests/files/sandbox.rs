@@ -1,4 +1,4 @@
-//! A folder that a test fills and serves.
+//! A temporary folder that a test fills and serves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use libris_sources::Files;
 use libris_sources::files::Config;
 use tempfile::TempDir;
 
-/// A folder `root` inside of a temporary one, which is the outside.
+/// A folder `root` in a temporary directory, whose other content must never be served.
 pub(crate) struct Sandbox {
     outside: TempDir,
 }
@@ -21,7 +21,7 @@ impl Sandbox {
         Self::in_folder(TempDir::new().unwrap())
     }
 
-    /// One for very many files, in memory where the system offers it.
+    /// A sandbox for very many files, in memory if the system has `/dev/shm`.
     pub(crate) fn large() -> Self {
         Self::in_folder(TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap())
     }
@@ -31,7 +31,7 @@ impl Sandbox {
         Self { outside }
     }
 
-    /// One with these files in it.
+    /// A sandbox with these files.
     pub(crate) fn with(files: &[(&str, &str)]) -> Self {
         let sandbox = Self::new();
         for (path, content) in files {
@@ -69,7 +69,7 @@ pub(crate) fn uri(text: &str) -> Uri {
     Uri::parse(text).unwrap()
 }
 
-/// All URIs, page by page, without what they have in common.
+/// Lists everything, page by page. Returns the keys.
 pub(crate) async fn listed(source: &impl Source) -> Vec<String> {
     let mut all: Vec<Uri> = Vec::new();
     loop {
@@ -89,15 +89,15 @@ pub(crate) async fn read(source: &impl Source, path: &str) -> Result<Vec<Content
     Ok(source.read(&uri, &Context::default()).await?.parts)
 }
 
-/// What reading gives, a line for each part.
-pub(crate) async fn shown(source: &impl Source, path: &str) -> String {
+/// Reads a resource and renders the result, one line for each part.
+pub(crate) async fn rendered(source: &impl Source, path: &str) -> String {
     match read(source, path).await {
-        Ok(parts) => parts.iter().map(show).collect::<Vec<_>>().join("\n"),
+        Ok(parts) => parts.iter().map(render).collect::<Vec<_>>().join("\n"),
         Err(error) => format!("{}: {error}", format!("{error:?}").split([' ', '(', '{']).next().unwrap()),
     }
 }
 
-fn show(part: &Content) -> String {
+fn render(part: &Content) -> String {
     let mime = part.mime.as_deref().unwrap_or("-");
     let body = match &part.body {
         Body::Text(text) => format!("text {text:?}"),
@@ -107,13 +107,13 @@ fn show(part: &Content) -> String {
     format!("{} {mime} {body}{}", part.uri, meta.unwrap_or_default())
 }
 
-/// What another thread does again and again for as long as this lives.
-pub(crate) struct Meanwhile {
+/// A thread that repeats some work until this is dropped.
+pub(crate) struct BackgroundLoop {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Meanwhile {
+impl BackgroundLoop {
     pub(crate) fn each(work: impl Fn(usize) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -122,7 +122,7 @@ impl Meanwhile {
     }
 }
 
-impl Drop for Meanwhile {
+impl Drop for BackgroundLoop {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -1,4 +1,4 @@
-//! Times of modification that nobody would expect.
+//! Extreme modification times.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -8,8 +8,8 @@ use libris_sources::{Files, files};
 use rustix::fs::{CWD, Timespec, Timestamps, UTIME_OMIT, statat, utimensat};
 
 #[tokio::test]
-async fn extreme_ones_do_no_harm() {
-    // A file system in memory holds every time; others have limits.
+async fn extreme_modification_times_are_served() {
+    // tmpfs stores every time; other file systems have limits.
     let folder = tempfile::tempdir_in("/dev/shm").unwrap();
     for (name, seconds) in [("a", i64::MIN), ("b", i64::MAX), ("c", -1), ("d", i64::MIN + 1), ("e", 0)] {
         let path = folder.path().join(name);

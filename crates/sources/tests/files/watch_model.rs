@@ -1,4 +1,4 @@
-//! Random changes to a watched folder, and whether what was told of them is the truth.
+//! Model-based tests of the watcher: random changes on disk are compared with the reported ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use libris_sources::files::Watching;
 
 use crate::sandbox::Sandbox;
-use crate::watch::{WAYS, Watched};
+use crate::watch::{MODES, WatchedFolder};
 
-/// A small generator, so that a seed tells all.
+/// A seeded pseudo-random generator, so that failures are reproducible.
 struct Random(u64);
 
 impl Random {
@@ -24,44 +24,49 @@ impl Random {
     }
 }
 
-/// A file as the system sees it.
+/// The state of a file on disk.
 #[derive(Clone, Debug, PartialEq)]
-struct File {
+struct FileState {
     content: Vec<u8>,
     node: u64,
     changed: (i64, i64),
 }
 
-struct Disk {
+/// The served folder on disk, to which random changes are made.
+struct DiskModel {
     root: PathBuf,
     outside: PathBuf,
     random: Random,
+    /// The number of names that were made up so far.
     names: usize,
 }
 
-impl Disk {
-    fn files(&self) -> BTreeMap<String, File> {
+impl DiskModel {
+    fn files(&self) -> BTreeMap<String, FileState> {
         let mut files = BTreeMap::new();
         self.walk(&self.root, &mut |path, metadata| {
             if metadata.is_file() {
                 let key = path.strip_prefix(&self.root).unwrap().to_str().unwrap().to_owned();
                 let changed = (metadata.ctime(), metadata.ctime_nsec());
-                files.insert(key, File { content: fs::read(path).unwrap(), node: metadata.ino(), changed });
+                files.insert(
+                    key,
+                    FileState { content: fs::read(path).unwrap(), node: metadata.ino(), changed },
+                );
             }
         });
         files
     }
 
-    /// When each directory last got or lost an entry.
-    fn touched(&self) -> BTreeMap<String, (i64, i64)> {
-        let mut touched = BTreeMap::new();
+    /// The modification time of each directory.
+    fn directory_times(&self) -> BTreeMap<String, (i64, i64)> {
+        let mut times = BTreeMap::new();
         self.walk(&self.root, &mut |path, metadata| {
             if metadata.is_dir() {
                 let key = format!("{}/", path.strip_prefix(&self.root).unwrap().to_str().unwrap());
-                touched.insert(key, (metadata.mtime(), metadata.mtime_nsec()));
+                times.insert(key, (metadata.mtime(), metadata.mtime_nsec()));
             }
         });
-        touched
+        times
     }
 
     fn walk(&self, at: &Path, each: &mut impl FnMut(&Path, &fs::Metadata)) {
@@ -89,12 +94,13 @@ impl Disk {
         all
     }
 
-    /// A name that was never used, so that nothing moves away and back between two looks.
+    /// A new name, so that nothing is moved away and back between two scans.
     fn fresh(&mut self, kind: &str) -> String {
         self.names += 1;
         format!("{kind}{}", self.names)
     }
 
+    /// Makes one random change.
     fn change(&mut self) {
         let files = self.all(fs::Metadata::is_file);
         let inner = self.all(fs::Metadata::is_dir);
@@ -151,62 +157,63 @@ impl Disk {
     }
 }
 
-async fn run(seed: u64, way: Watching) {
+/// Makes random changes and checks that exactly those are reported.
+async fn run(seed: u64, mode: Watching) {
     let sandbox = Sandbox::with(&[("one", "1"), ("a/two", "2"), ("a/b/three", "3")]);
     let (root, outside) = (sandbox.path(""), sandbox.outside().join("outside"));
     fs::create_dir(&outside).unwrap();
-    let mut watched = Watched::new(sandbox, way).await;
-    let mut disk = Disk { root, outside, random: Random(seed), names: 0 };
+    let mut watched = WatchedFolder::new(sandbox, mode).await;
+    let mut disk = DiskModel { root, outside, random: Random(seed), names: 0 };
     for round in 0..25 {
-        let (before, untouched) = (disk.files(), disk.touched());
+        let (before, times_before) = (disk.files(), disk.directory_times());
         for _ in 0..=disk.random.below(20) {
             disk.change();
         }
         watched.settle().await;
         let after = disk.files();
-        let told = std::mem::take(&mut watched.told);
+        let reported = std::mem::take(&mut watched.reported);
         for (path, is) in &after {
-            // What came is known to be told: what was told equals the list.
+            // Added files were checked by `settle`, which compares the reported state with a listing.
             let Some(was) = before.get(path) else { continue };
-            // Where somebody looked in between, it went and came.
-            let mentioned = told.get(path).is_some_and(|told| told.updated || told.added);
-            assert_eq!(is != was, mentioned, "seed {seed}, {way:?}, round {round}: `{path}` {was:?} {is:?}");
+            // If a scan happened in between, the file was removed and added.
+            let mentioned = reported.get(path).is_some_and(|reported| reported.updated || reported.added);
+            assert_eq!(is != was, mentioned, "seed {seed}, {mode:?}, round {round}: `{path}` {was:?} {is:?}");
         }
-        for (path, _) in told.iter().filter(|(path, told)| told.updated && path.ends_with('/')) {
+        for (path, _) in reported.iter().filter(|(path, reported)| reported.updated && path.ends_with('/')) {
             let direct = |other: &&String| {
                 let below = other.strip_prefix(path.as_str()).map(|below| below.trim_end_matches('/'));
                 below.is_some_and(|below| !below.is_empty() && !below.contains('/'))
             };
-            // What came and went before it was told left its mark on the directory alone.
-            let passed = disk.touched().get(path) != untouched.get(path);
+            // A file that was created and deleted between two scans changes only its directory.
+            let directory_changed = disk.directory_times().get(path) != times_before.get(path);
             assert!(
-                passed || told.keys().any(|other| direct(&other)),
+                directory_changed || reported.keys().any(|other| direct(&other)),
                 "seed {seed}, round {round}: `{path}`"
             );
         }
-        watched.calm().await;
+        watched.quiesce().await;
     }
 }
 
 #[tokio::test]
-async fn what_is_told_is_the_truth() {
-    for way in WAYS {
+async fn reported_changes_match_the_file_system() {
+    for mode in MODES {
         for seed in 1..=3 {
-            run(seed, way).await;
+            run(seed, mode).await;
         }
     }
 }
 
 #[tokio::test]
-async fn a_burst_beyond_every_queue_ends_in_the_truth() {
+async fn a_queue_overflow_loses_no_change() {
     let sandbox = Sandbox::large();
     for folder in 0..20 {
         sandbox.write(format!("{folder}/last"), "before");
     }
-    let mut watched = Watched::new(sandbox, Watching::Auto).await;
+    let mut watched = WatchedFolder::new(sandbox, Watching::Auto).await;
     let root = watched.sandbox.path("");
     let burst = tokio::task::spawn_blocking(move || {
-        // Each makes at least three events.
+        // Each iteration causes at least three events.
         for n in 0..70_000 {
             let file = root.join(format!("{}/{}", n % 20, n % 701));
             if fs::remove_file(&file).is_err() {
@@ -220,6 +227,6 @@ async fn a_burst_beyond_every_queue_ends_in_the_truth() {
     burst.await.unwrap();
     watched.settle().await;
     for folder in 0..20 {
-        assert!(watched.told[&format!("{folder}/last")].updated);
+        assert!(watched.reported[&format!("{folder}/last")].updated);
     }
 }

@@ -1,0 +1,412 @@
+//! A confined directory tree: the visible files and directories below a root, with caches, proofs and a watcher.
+//!
+//! Nothing outside the root is ever opened: every name is resolved relative to an open directory handle, without
+//! following symbolic links ([`root`], [`symlink`]). What the options, `.gitignore` and the like hide ([`filter`],
+//! [`ignore_files`]) does not exist for callers. Listings are read once for concurrent callers ([`listing`]), and
+//! open directories stay cached as long as inotify proves them unchanged ([`proof`], [`open_folders`]). [`walk`]
+//! visits the tree in the order of URIs, [`watch`] reports changes in it.
+//!
+//! Files and directories are identified by a *key*: the path from the root as it stands in a URI. The key of a
+//! directory ends with a slash, that of the root is empty.
+
+mod cache;
+mod filter;
+mod ignore_files;
+#[cfg(target_os = "linux")]
+mod inotify;
+mod listing;
+mod metadata;
+pub(crate) mod name;
+mod name_list;
+mod open_folders;
+mod options;
+mod proof;
+mod root;
+mod root_path;
+mod stamp;
+mod stamp_table;
+mod symlink;
+pub(crate) mod walk;
+pub(crate) mod watch;
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use libris_core::{Result, Uri};
+
+pub(crate) use cache::LruCache;
+pub(crate) use metadata::Metadata;
+pub(crate) use name_list::{NameList, case_folded};
+pub(crate) use options::Options;
+pub use options::Watching;
+pub(crate) use proof::ProofBuilder;
+pub(crate) use root::{DirectoryHandle, Root, is_missing};
+pub(crate) use stamp::StatStamp;
+
+use filter::{IgnoreRules, PathFilter};
+use ignore_files::{CompiledRules, is_same_rules};
+use listing::DirectoryListing;
+use open_folders::OpenFolders;
+use proof::{DirectoryEvidence, PathEvidence, Prover};
+use root::{CASE_INSENSITIVE, missing};
+use stamp::FileId;
+use stamp_table::StampTable;
+use symlink::{ParentMemo, Symlinks};
+
+/// The most names of directory entries that each cache holds.
+const MAX_CACHED_NAMES: usize = 1_000_000;
+
+/// The most keys for which a logged warning is remembered.
+const MAX_WARNED: usize = 10_000;
+
+/// The most directories that the cache keeps open.
+const MAX_OPEN_FOLDERS: usize = 128;
+
+/// How deep directories may be nested. A walk holds one open directory for each level.
+const MAX_DEPTH: usize = 128;
+
+/// The longest key of a resource. It leaves room in a URI for the mount and a query.
+const MAX_KEY_LENGTH: usize = Uri::LIMIT - 1024;
+
+/// A directory tree as its options make it visible.
+pub(crate) struct Tree {
+    root: Root,
+    symlinks: Symlinks,
+    filter: PathFilter,
+    gitignore: bool,
+    listings: LruCache<Arc<DirectoryListing>>,
+    /// For how long at least names that were updated from events alone are trusted without reading the directory
+    /// again.
+    event_trust: Duration,
+    compiled_rules: LruCache<Arc<CompiledRules>>,
+    /// Held while ignore files are compiled, so that one directory is compiled at a time.
+    compiling: Mutex<()>,
+    stamp_tables: LruCache<Arc<StampTable>>,
+    /// The LRU cache of open directories.
+    open_folders: Arc<OpenFolders>,
+    pub(crate) prover: Prover,
+    /// How the watcher detects changes, and how often it polls.
+    watching: Watching,
+    poll: Duration,
+    warned: Mutex<HashSet<String>>,
+}
+
+/// An open directory with all that decides what is visible in it.
+pub(crate) struct OpenFolder {
+    pub(crate) handle: DirectoryHandle,
+    /// The path on which it was reached, which may have symbolic links that are followed.
+    pub(crate) logical: TreePath,
+    /// The path with all symbolic links resolved, if `logical` has some.
+    physical: Option<TreePath>,
+    pub(crate) stamp: StatStamp,
+    /// The identities of this directory and its ancestors, to detect cycles of symbolic links.
+    ancestry: Vec<FileId>,
+    /// Evidence that the path still leads to this directory; `None` if that cannot be proven.
+    path_evidence: Option<Arc<PathEvidence>>,
+    /// Evidence that `stamp` and `names` are up to date; `None` if there is no path evidence.
+    names_evidence: Option<DirectoryEvidence>,
+    /// The visible names, once read. Set only if there is path evidence.
+    names: OnceLock<Arc<NameList>>,
+}
+
+/// A path from the root to a directory, with the ignore rules that apply there.
+#[derive(Clone, Default)]
+pub(crate) struct TreePath {
+    /// The key: the path as it stands in a URI.
+    pub(crate) key: String,
+    /// The path as the operating system writes it.
+    pub(crate) path: PathBuf,
+    /// The rules of the ignore files in the directories on the path; `None` if there are none.
+    ignore_rules: Option<Arc<IgnoreRules>>,
+}
+
+impl TreePath {
+    /// Whether the same names would be visible in the directory.
+    fn has_same_rules_as(&self, other: &Self) -> bool {
+        self.path == other.path && is_same_rules(self.ignore_rules.as_ref(), other.ignore_rules.as_ref())
+    }
+}
+
+impl OpenFolder {
+    /// The paths to the directory. What is in it is visible only if the rules on both allow it.
+    fn paths(&self) -> impl Iterator<Item = &TreePath> {
+        [&self.logical].into_iter().chain(&self.physical)
+    }
+}
+
+/// What a path leads to: a directory, or a file by its name in a directory.
+pub(crate) enum Resolved {
+    Folder(Arc<OpenFolder>),
+    File(Arc<OpenFolder>, OsString),
+}
+
+impl Tree {
+    pub(crate) fn open(options: &Options, root: Root) -> Result<Self> {
+        Ok(Self {
+            root,
+            symlinks: Symlinks::of(options.symlinks),
+            filter: PathFilter::new(options)?,
+            gitignore: options.gitignore,
+            listings: LruCache::new(MAX_CACHED_NAMES),
+            event_trust: proof::MAX_AGE,
+            compiled_rules: LruCache::new(ignore_files::MAX_CACHED_TEXT),
+            compiling: Mutex::default(),
+            stamp_tables: LruCache::new(MAX_CACHED_NAMES),
+            open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
+            // The target of a symbolic link can change without an event in any directory on the path of the link.
+            prover: if options.symlinks || options.watch == Watching::Poll {
+                Prover::disabled()
+            } else {
+                Prover::new()
+            },
+            watching: options.watch,
+            poll: options.poll,
+            warned: Mutex::default(),
+        })
+    }
+
+    /// Opens the root.
+    fn root(&self) -> io::Result<OpenFolder> {
+        self.root_folder(self.root.handle()?, None)
+    }
+
+    /// The root with this handle.
+    fn root_folder(
+        &self,
+        handle: DirectoryHandle,
+        path_evidence: Option<Arc<PathEvidence>>,
+    ) -> io::Result<OpenFolder> {
+        let names_evidence = path_evidence.as_ref().map(|path_evidence| path_evidence.names_evidence());
+        let (metadata, ancestry) = self.check_directory(&handle, "", &[])?;
+        let logical = TreePath {
+            ignore_rules: self.ignore_rules(&handle, Path::new(""), "", None)?,
+            ..TreePath::default()
+        };
+        let stamp = StatStamp::of(&metadata);
+        Ok(OpenFolder {
+            stamp,
+            handle,
+            logical,
+            physical: None,
+            ancestry,
+            path_evidence,
+            names_evidence,
+            names: OnceLock::new(),
+        })
+    }
+
+    /// The identity of the directory that is at the root path now.
+    fn root_id(&self) -> io::Result<FileId> {
+        Ok(FileId::of(&self.root.handle()?.metadata()?))
+    }
+
+    /// What a key such as `guide/start.md` leads to. The slash at the end of a directory's key may be left out.
+    pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<Resolved> {
+        let (path, slash) = match path.strip_suffix('/') {
+            Some(path) => (path, true),
+            None => (path, false),
+        };
+        if path.is_empty() {
+            return if slash { Err(missing()) } else { Ok(Resolved::Folder(root)) };
+        }
+        // A cached parent directory is found in one step, however deep it is.
+        let cached = root.path_evidence.as_ref().and_then(|_| self.cached_parent(path));
+        let (mut folder, rest) = cached.unwrap_or((root, path));
+        let mut segments = rest.split('/').peekable();
+        while let Some(segment) = segments.next() {
+            let (name, directory) = self.entry(&folder, segment)?;
+            if directory {
+                folder = self.open_child(&folder, segment, &name)?;
+            } else if segments.peek().is_none() && !slash {
+                return Ok(Resolved::File(folder, name));
+            } else {
+                return Err(missing());
+            }
+        }
+        Ok(Resolved::Folder(folder))
+    }
+
+    /// The file name that a URI segment stands for in a directory, and whether it is a directory; not found if it is
+    /// not visible.
+    pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
+        let name = name::from_segment(segment).ok_or_else(missing)?;
+        let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
+        let directory = metadata.is_dir();
+        if !(directory || metadata.is_file())
+            || folder.logical.key.len() + segment.len() >= MAX_KEY_LENGTH
+            || !self.shows(folder, &name, directory)
+            || !self.has_exact_name(folder, segment, directory)?
+        {
+            return Err(missing());
+        }
+        Ok((name, directory))
+    }
+
+    /// Opens the subdirectory of this name, whether or not the name is visible.
+    fn open_child(&self, folder: &OpenFolder, segment: &str, name: &OsStr) -> io::Result<Arc<OpenFolder>> {
+        if folder.path_evidence.is_some()
+            && let Some(cached) = self.cached_folder(&format!("{}{segment}/", folder.logical.key))
+        {
+            return Ok(cached);
+        }
+        let entered = match self.symlink_target(folder, name, &mut ParentMemo::default())? {
+            None => {
+                let physical = folder.physical.as_ref().map(|physical| (physical, name));
+                self.open_folder(folder.handle.open_child(name)?, folder, (segment, name), physical)
+            }
+            Some(target) => {
+                let handle = target.parent.handle.open_child(&target.name)?;
+                self.open_folder(
+                    handle,
+                    folder,
+                    (segment, name),
+                    Some((&target.parent.logical, &target.name)),
+                )
+            }
+        };
+        Ok(self.cache_folder(entered?))
+    }
+
+    /// Opens the subdirectory of this name, which must not be a symbolic link.
+    fn open_child_nofollow(&self, folder: &OpenFolder, name: &OsStr) -> io::Result<OpenFolder> {
+        let segment = name::to_segment(name).ok_or_else(missing)?;
+        self.open_folder(folder.handle.open_child(name)?, folder, (&segment, name), None)
+    }
+
+    /// The directory with this handle, which has this name in `above` and, if a symbolic link led to it, another path
+    /// in fact (`physical`).
+    fn open_folder(
+        &self,
+        handle: DirectoryHandle,
+        above: &OpenFolder,
+        (segment, name): (&str, &OsStr),
+        physical: Option<(&TreePath, &OsStr)>,
+    ) -> io::Result<OpenFolder> {
+        // Watched before anything is read that the evidence is to prove.
+        let path_evidence = above
+            .path_evidence
+            .as_ref()
+            .and_then(|path_evidence| self.prover.watch_child(path_evidence, &handle));
+        let names_evidence = path_evidence.as_ref().map(|path_evidence| path_evidence.names_evidence());
+        let (metadata, ancestry) =
+            self.check_directory(&handle, &format!("{}{segment}/", above.logical.key), &above.ancestry)?;
+        let logical = self.tree_path(&handle, &above.logical, segment, name)?;
+        let physical = match physical {
+            Some((above, name)) => {
+                let segment = name::to_segment(name).ok_or_else(missing)?;
+                Some(self.tree_path(&handle, above, &segment, name)?)
+            }
+            None => None,
+        };
+        let stamp = StatStamp::of(&metadata);
+        Ok(OpenFolder {
+            stamp,
+            handle,
+            logical,
+            physical,
+            ancestry,
+            path_evidence,
+            names_evidence,
+            names: OnceLock::new(),
+        })
+    }
+
+    fn tree_path(
+        &self,
+        handle: &DirectoryHandle,
+        above: &TreePath,
+        segment: &str,
+        name: &OsStr,
+    ) -> io::Result<TreePath> {
+        let key = format!("{}{segment}/", above.key);
+        let path = above.path.join(name);
+        let ignore_rules = self.ignore_rules(handle, &path, &key, above.ignore_rules.as_ref())?;
+        Ok(TreePath { key, path, ignore_rules })
+    }
+
+    /// Checks that a directory may be entered. Returns its metadata and its ancestry.
+    fn check_directory(
+        &self,
+        handle: &DirectoryHandle,
+        key: &str,
+        above: &[FileId],
+    ) -> io::Result<(Metadata, Vec<FileId>)> {
+        handle.check_listable()?;
+        let metadata = handle.metadata()?;
+        let file_id = FileId::of(&metadata);
+        // A symbolic link may lead to one of its own ancestors.
+        if above.contains(&file_id) {
+            return Err(missing());
+        }
+        if above.len() >= MAX_DEPTH {
+            self.warn(key, &io::Error::other(format!("directories are nested more than {MAX_DEPTH} deep")));
+            return Err(missing());
+        }
+        Ok((metadata, above.iter().copied().chain([file_id]).collect()))
+    }
+
+    fn shows(&self, folder: &OpenFolder, name: &OsStr, directory: bool) -> bool {
+        folder
+            .paths()
+            .all(|path| self.filter.shows(&path.path.join(name), directory, path.ignore_rules.as_deref()))
+    }
+
+    /// Whether the entry has exactly this name. A case-insensitive file system also finds names of another case.
+    fn has_exact_name(&self, folder: &OpenFolder, segment: &str, directory: bool) -> io::Result<bool> {
+        if !CASE_INSENSITIVE {
+            return Ok(true);
+        }
+        let key = if directory { format!("{segment}/") } else { segment.to_owned() };
+        Ok(self.names(folder)?.contains(&key))
+    }
+
+    /// Logs that something could not be read, once for each key.
+    pub(crate) fn warn(&self, key: &str, cause: &io::Error) {
+        if self.is_first_warning(key) {
+            tracing::warn!(path = key, %cause, "skipped what cannot be read");
+        }
+    }
+
+    /// Whether no warning was logged for a key yet.
+    fn is_first_warning(&self, key: &str) -> bool {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.len() >= MAX_WARNED {
+            warned.clear();
+        }
+        warned.insert(key.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::walk::{Blocking, TreeWalk};
+    use super::{Arc, MAX_DEPTH, Options, Root, Tree};
+    use std::path::Path;
+
+    fn tree(path: &Path) -> Tree {
+        Tree::open(&Options::default(), Root::open(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn directories_nested_too_deep_are_skipped_and_logged_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |depth: usize| "d/".repeat(depth);
+        std::fs::create_dir_all(folder.path().join(path(MAX_DEPTH + 1))).unwrap();
+        let tree = tree(folder.path());
+        for _ in 0..2 {
+            let root = tree.root().unwrap();
+            let names = tree.names(&root).unwrap();
+            let mut walk = TreeWalk::from_start(&tree, Arc::new(root), names, Blocking::Allowed);
+            let mut met = 0;
+            while walk.next_item().unwrap().is_some() {
+                met += 1;
+            }
+            assert_eq!(met, MAX_DEPTH);
+        }
+        assert_eq!(tree.warned.lock().unwrap().iter().collect::<Vec<_>>(), [&path(MAX_DEPTH)]);
+    }
+}

@@ -1,0 +1,49 @@
+//! What of a directory tree is visible, and how changes in it are detected.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Options of a [`Tree`](super::Tree) and of the watcher on it. Patterns have the syntax of `.gitignore` files.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Patterns of which a file must match one. Empty: every file does.
+    pub(crate) include: Vec<String>,
+    /// Patterns of files and directories that are not visible.
+    pub(crate) exclude: Vec<String>,
+    /// Whether names that begin with a dot are visible. `.git` never is.
+    pub(crate) hidden: bool,
+    /// Whether `.gitignore`, `.ignore` and `.git/info/exclude` apply.
+    pub(crate) gitignore: bool,
+    /// Whether symbolic links to targets within the tree are followed.
+    pub(crate) symlinks: bool,
+    /// How changes are detected.
+    pub(crate) watch: Watching,
+    /// The interval of polling.
+    pub(crate) poll: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            include: Vec::new(),
+            exclude: Vec::new(),
+            hidden: false,
+            gitignore: true,
+            symlinks: false,
+            watch: Watching::Auto,
+            poll: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How changes are detected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Watching {
+    /// By file system events where the operating system reports them, otherwise by polling.
+    #[default]
+    Auto,
+    /// By polling.
+    Poll,
+}

@@ -1,0 +1,149 @@
+//! The set of files and directories to scan again, collected from events.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use super::super::filter::IgnoreRules;
+use super::super::name;
+
+/// The most names in the set. Beyond, scanning everything costs less.
+const MAX_NAMES: usize = 100_000;
+
+/// What to scan again.
+#[derive(Default)]
+pub(super) struct DirtySet {
+    /// By key, so that a directory comes before those below it.
+    pub(super) folders: BTreeMap<Box<str>, DirtyDirectory>,
+    /// The number of names in all directories.
+    names: usize,
+    /// Whether to scan everything.
+    pub(super) all: bool,
+    /// Whether events were lost, so that a file with an unchanged stamp may have changed.
+    pub(super) lost: bool,
+}
+
+/// What to scan again in one directory.
+#[derive(Default)]
+pub(super) struct DirtyDirectory {
+    pub(super) scope: RescanScope,
+    /// The names as URI segments, without a slash.
+    pub(super) names: BTreeMap<Box<str>, EntryEvent>,
+}
+
+/// How much of a directory to scan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RescanScope {
+    /// Only the given names.
+    #[default]
+    Names,
+    /// All entries of the directory.
+    Entries,
+    /// The whole subtree.
+    Subtree,
+}
+
+/// What an event says about an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum EntryEvent {
+    /// It may have changed; if it has, its stamp is another one.
+    #[default]
+    Touched,
+    /// It has changed, even if its stamp is the same.
+    Modified,
+    /// Another file or directory may have its name now.
+    Replaced,
+}
+
+impl DirtySet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.folders.is_empty() && !self.all
+    }
+
+    /// Marks an entry of a directory.
+    pub(super) fn mark_entry(&mut self, key: &str, name: &OsStr, event: EntryEvent) {
+        match (key, name.to_str()) {
+            // Nothing in `.git` is visible, but `.git/info/exclude` decides what else is.
+            ("", Some(".git")) | (".git/", Some("info")) | (".git/info/", Some("exclude")) => {
+                self.mark_subtree("")
+            }
+            (key, _) if key.starts_with(".git/") => {}
+            (key, text) => {
+                if text.is_some_and(|text| IgnoreRules::FILES.contains(&text)) {
+                    self.mark_subtree(key);
+                }
+                if let Some(segment) = name::to_segment(name) {
+                    self.mark_name(key, segment.into(), event);
+                }
+            }
+        }
+    }
+
+    /// Marks a directory.
+    pub(super) fn mark_directory(&mut self, key: &str, event: EntryEvent) {
+        match split(key) {
+            Some(_) if key.starts_with(".git/") => self.mark_subtree(""),
+            Some((parent, segment)) => self.mark_name(parent, segment.into(), event),
+            None if event == EntryEvent::Replaced => self.mark_all(),
+            None => self.widen("", RescanScope::Entries),
+        }
+    }
+
+    /// Marks all that is below a directory, whose visibility may have changed.
+    pub(super) fn mark_subtree(&mut self, key: &str) {
+        self.widen(key, RescanScope::Subtree);
+    }
+
+    pub(super) fn mark_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Marks everything, because events were lost.
+    pub(super) fn mark_lost(&mut self) {
+        *self = Self { all: true, lost: true, ..Self::default() };
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn merge(&mut self, other: Self) {
+        if other.lost {
+            return self.mark_lost();
+        }
+        self.all |= other.all;
+        for (key, directory) in other.folders {
+            self.widen(&key, directory.scope);
+            for (segment, event) in directory.names {
+                self.mark_name(&key, segment, event);
+            }
+        }
+    }
+
+    /// Extends what to scan in a directory.
+    fn widen(&mut self, key: &str, scope: RescanScope) {
+        if !self.lost {
+            let directory = self.folders.entry(key.into()).or_default();
+            directory.scope = directory.scope.max(scope);
+        }
+    }
+
+    fn mark_name(&mut self, key: &str, segment: Box<str>, event: EntryEvent) {
+        if self.lost {
+            return;
+        }
+        if !self.folders.contains_key(key) {
+            self.folders.insert(key.into(), DirtyDirectory::default());
+        }
+        let Some(directory) = self.folders.get_mut(key) else { return };
+        let known = directory.names.len();
+        let known_event = directory.names.entry(segment).or_default();
+        *known_event = event.max(*known_event);
+        self.names += directory.names.len() - known;
+        if self.names > MAX_NAMES {
+            self.mark_lost();
+        }
+    }
+}
+
+/// The key of the parent directory and the name in it; `None` for the root.
+fn split(key: &str) -> Option<(&str, &str)> {
+    let path = key.strip_suffix('/')?;
+    Some(path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1)))
+}

@@ -1,0 +1,15 @@
+//! File system events: the only module of the watcher that depends on the platform.
+//!
+//! [`EventSource`] has the same methods everywhere. On Linux it has an inotify watch for each visible directory,
+//! since a recursive watch would include ignored directories such as `target/`. Elsewhere one recursive watch covers
+//! the tree.
+
+#[cfg(target_os = "linux")]
+mod inotify;
+#[cfg(target_os = "linux")]
+pub(super) use inotify::{EventSource, WakeHandle};
+
+#[cfg(not(target_os = "linux"))]
+mod recursive;
+#[cfg(not(target_os = "linux"))]
+pub(super) use recursive::{EventSource, WakeHandle};

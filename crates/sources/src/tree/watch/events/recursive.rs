@@ -1,0 +1,178 @@
+//! File system events by one recursive watch of the `notify` crate: on macOS, Windows and other systems than Linux.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+
+use super::super::dirty::{DirtySet, EntryEvent};
+use crate::tree::name;
+use crate::tree::stamp::FileId;
+use crate::tree::{OpenFolder, Tree};
+
+/// Ends the wait of the watcher thread, from another thread.
+#[derive(Clone, Default)]
+pub(in super::super) struct WakeHandle {
+    shared: Arc<SharedEvents>,
+}
+
+/// What the callback of `notify` and the watcher thread share.
+#[derive(Default)]
+struct SharedEvents {
+    state: Mutex<ReceivedEvents>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct ReceivedEvents {
+    dirty: DirtySet,
+    woken: bool,
+}
+
+impl WakeHandle {
+    pub(in super::super) fn new() -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    pub(in super::super) fn wake(&self) {
+        self.lock().woken = true;
+        self.shared.ready.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReceivedEvents> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an event and wakes the watcher thread.
+    fn receive(&self, root: &Path, event: notify::Result<notify::Event>) {
+        {
+            let dirty = &mut self.lock().dirty;
+            match event {
+                Ok(event) if event.need_rescan() => dirty.mark_lost(),
+                Ok(event) => {
+                    let Some(entry_event) = entry_event(event.kind) else { return };
+                    for path in &event.paths {
+                        mark_dirty(dirty, root, path, entry_event);
+                    }
+                }
+                Err(cause) => {
+                    tracing::debug!(%cause, "events of a folder were lost");
+                    dirty.mark_lost();
+                }
+            }
+        }
+        self.shared.ready.notify_all();
+    }
+}
+
+/// The events of the tree; none after a fallback to polling.
+pub(in super::super) struct EventSource {
+    wake_handle: WakeHandle,
+    path: PathBuf,
+    mount: String,
+    polling: bool,
+    /// The watcher, and the root directory that it watches.
+    watcher: Option<(FileId, RecommendedWatcher)>,
+}
+
+impl EventSource {
+    pub(in super::super) fn open(wake_handle: WakeHandle, tree: &Tree, mount: &str) -> Self {
+        Self {
+            wake_handle,
+            path: tree.root.path().to_owned(),
+            mount: mount.to_owned(),
+            polling: false,
+            watcher: None,
+        }
+    }
+
+    /// A source without events.
+    pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
+        Self { wake_handle, path: PathBuf::new(), mount: String::new(), polling: true, watcher: None }
+    }
+
+    /// Whether there are no events, so that only polling detects changes.
+    pub(in super::super) fn needs_polling(&self) -> bool {
+        self.polling
+    }
+
+    /// Watches the tree when its root is added. Returns whether the watch is new.
+    pub(in super::super) fn add(&mut self, folder: &OpenFolder) -> io::Result<bool> {
+        let file_id = folder.stamp.file_id;
+        let known = matches!(&self.watcher, Some((root, _)) if *root == file_id);
+        if self.polling || known || !folder.logical.key.is_empty() {
+            return Ok(false);
+        }
+        // Events of another root say nothing about this one.
+        self.watcher = None;
+        match self.watch() {
+            Ok(watcher) => {
+                self.watcher = Some((file_id, watcher));
+                Ok(true)
+            }
+            Err(cause) => {
+                self.polling = true;
+                let (mount, why) = (&self.mount, cause);
+                tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
+                Ok(false)
+            }
+        }
+    }
+
+    fn watch(&self) -> notify::Result<RecommendedWatcher> {
+        // Events have the real path, such as `/private/var` for `/var`.
+        let root = self.path.canonicalize()?;
+        let (wake_handle, prefix) = (self.wake_handle.clone(), root.clone());
+        let mut watcher = notify::recommended_watcher(move |event| wake_handle.receive(&prefix, event))?;
+        watcher.watch(&root, RecursiveMode::Recursive)?;
+        Ok(watcher)
+    }
+
+    pub(in super::super) fn remove(&mut self, key: &str) {
+        if key.is_empty() {
+            self.watcher = None;
+        }
+    }
+
+    /// Waits for an event, for the wake handle or for the timeout. Returns whether there are events.
+    pub(in super::super) fn wait(&mut self, timeout: Duration) -> bool {
+        let idle = |state: &mut ReceivedEvents| !state.woken && state.dirty.is_empty();
+        let waited = self.wake_handle.shared.ready.wait_timeout_while(self.wake_handle.lock(), timeout, idle);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.dirty.is_empty()
+    }
+
+    /// Moves the received events into the set of what to scan again. Returns whether none are left.
+    pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
+        dirty.merge(std::mem::take(&mut self.wake_handle.lock().dirty));
+        true
+    }
+}
+
+/// Marks the file or directory at a path below the root.
+fn mark_dirty(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: EntryEvent) {
+    let Ok(path) = path.strip_prefix(root) else { return };
+    let Some(name) = path.file_name() else { return dirty.mark_directory("", entry_event) };
+    let mut key = String::new();
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(part) = part else { return };
+        let Some(segment) = name::to_segment(part) else { return };
+        key.push_str(&segment);
+        key.push('/');
+    }
+    dirty.mark_entry(&key, name, entry_event);
+}
+
+/// What an event says about an entry; `None` if it was only read.
+fn entry_event(kind: EventKind) -> Option<EntryEvent> {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => {
+            Some(EntryEvent::Touched)
+        }
+        EventKind::Access(_) => None,
+        EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => Some(EntryEvent::Modified),
+        _ => Some(EntryEvent::Replaced),
+    }
+}

@@ -1,0 +1,178 @@
+//! The changes that the stream has not yet delivered, coalesced by URI, so that a slow consumer needs bounded memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use libris_core::{Change, Uri};
+
+use super::events::WakeHandle;
+
+/// The most resources with pending changes. Beyond, the consumer is told that changes were lost.
+const MAX_RESOURCES: usize = 100_000;
+
+/// The pending changes, shared by the watcher and the stream.
+#[derive(Default)]
+pub(super) struct PendingChanges {
+    changes: Mutex<ChangeSet>,
+}
+
+#[derive(Default)]
+struct ChangeSet {
+    changes: BTreeMap<Uri, PendingChange>,
+    /// The URI delivered last: the next one is after it, so that frequent changes of one resource do not starve the
+    /// others.
+    last: Option<Uri>,
+    lost: bool,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+/// The coalesced changes of one resource.
+#[derive(Default)]
+struct PendingChange {
+    presence: Option<Presence>,
+    updated: bool,
+    described: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Presence {
+    Added,
+    Removed,
+}
+
+impl PendingChanges {
+    pub(super) fn put(&self, change: Change) {
+        let mut changes = self.lock();
+        if changes.lost {
+            return;
+        }
+        changes.put(change);
+        if changes.changes.len() > MAX_RESOURCES {
+            changes.lost = true;
+            changes.changes.clear();
+        }
+    }
+
+    /// Wakes the consumer of the stream.
+    pub(super) fn wake(&self) {
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ChangeSet> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChangeSet {
+    fn put(&mut self, change: Change) {
+        let (uri, change): (_, fn(&mut PendingChange)) = match change {
+            Change::Updated(uri) => (uri, |pending| pending.updated = true),
+            Change::Described(uri) => (uri, |pending| pending.described = true),
+            Change::Added(uri) => (uri, PendingChange::add),
+            Change::Removed(uri) => {
+                // A resource that was added and removed before it was delivered never existed for the consumer.
+                if matches!(
+                    self.changes.get(&uri),
+                    Some(PendingChange { presence: Some(Presence::Added), .. })
+                ) {
+                    self.changes.remove(&uri);
+                    return;
+                }
+                (uri, |pending| {
+                    *pending = PendingChange { presence: Some(Presence::Removed), ..PendingChange::default() }
+                })
+            }
+            _ => {
+                self.lost = true;
+                return;
+            }
+        };
+        change(self.changes.entry(uri).or_default());
+    }
+
+    fn take(&mut self) -> Option<Change> {
+        if std::mem::take(&mut self.lost) {
+            return Some(Change::Lost);
+        }
+        if self.changes.is_empty() {
+            self.last = None;
+        }
+        let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.changes.range::<Uri, _>((after, Bound::Unbounded)).next();
+        let uri = next.or_else(|| self.changes.first_key_value())?.0.clone();
+        let pending = self.changes.get_mut(&uri)?;
+        if pending.presence.is_none() && pending.updated && pending.described {
+            pending.updated = false;
+            return Some(Change::Updated(uri));
+        }
+        let pending = self.changes.remove(&uri)?;
+        self.last = Some(uri.clone());
+        Some(match pending {
+            PendingChange { presence: Some(Presence::Added), .. } => Change::Added(uri),
+            PendingChange { presence: Some(Presence::Removed), .. } => Change::Removed(uri),
+            PendingChange { updated: true, .. } => Change::Updated(uri),
+            _ => Change::Described(uri),
+        })
+    }
+}
+
+impl PendingChange {
+    fn add(&mut self) {
+        *self = match self.presence {
+            // For the consumer it existed before, and it exists again.
+            Some(Presence::Removed) => Self { presence: None, updated: true, described: true },
+            _ => Self { presence: Some(Presence::Added), ..Self::default() },
+        };
+    }
+}
+
+/// The stream of changes. Dropping it stops the watcher.
+pub(crate) struct ChangeStream {
+    pending: Arc<PendingChanges>,
+    wake_handle: WakeHandle,
+}
+
+impl ChangeStream {
+    pub(super) fn new(pending: Arc<PendingChanges>, wake_handle: WakeHandle) -> Self {
+        Self { pending, wake_handle }
+    }
+}
+
+impl Stream for ChangeStream {
+    type Item = Change;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        let mut changes = self.pending.lock();
+        if let Some(change) = changes.take() {
+            return Poll::Ready(Some(change));
+        }
+        if changes.closed {
+            return Poll::Ready(None);
+        }
+        changes.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for ChangeStream {
+    fn drop(&mut self) {
+        self.pending.close();
+        self.wake_handle.wake();
+    }
+}

@@ -1,0 +1,405 @@
+//! A scan of what is dirty, which compares it with the snapshot of the last scan and emits the differences.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use libris_core::{Change, Uri};
+
+use super::super::{OpenFolder, Resolved, Tree, ignore_files, name, walk};
+use super::dirty::{DirtyDirectory, DirtySet, EntryEvent, RescanScope};
+use super::events::EventSource;
+use super::pending::PendingChanges;
+use super::snapshot::{SnapshotDirectory, SnapshotEntry};
+
+/// One scan. It reads the same tree as requests do, so it emits nothing about hidden files.
+pub(super) struct Rescan<'a> {
+    tree: &'a Tree,
+    root_uri: &'a Uri,
+    events: &'a mut EventSource,
+    pending: &'a PendingChanges,
+    /// All changes before this time were seen by earlier scans.
+    since: SystemTime,
+    /// What must be scanned again starting from its parent directory.
+    pub(super) later: DirtySet,
+    /// Whether something could not be scanned and was taken to be unchanged.
+    pub(super) retry: bool,
+    /// The directories that are hidden because their ignore file cannot be read. No event says when it becomes
+    /// readable.
+    pub(super) hidden: Vec<String>,
+}
+
+/// The outcome of reading a file or directory.
+enum Observation<T> {
+    Present(T),
+    Absent,
+    /// The system failed, so nothing is known.
+    Unknown,
+}
+
+/// How to scan an entry.
+#[derive(Clone, Copy)]
+struct RescanMode {
+    /// How much to scan if it is a directory.
+    scope: RescanScope,
+    event: EntryEvent,
+    /// Whether there may have been changes without events.
+    events_missed: bool,
+}
+
+impl<'a> Rescan<'a> {
+    pub(super) fn new(
+        tree: &'a Tree,
+        root_uri: &'a Uri,
+        events: &'a mut EventSource,
+        pending: &'a PendingChanges,
+        since: SystemTime,
+    ) -> Self {
+        Self {
+            tree,
+            root_uri,
+            events,
+            pending,
+            since,
+            later: DirtySet::default(),
+            retry: false,
+            hidden: Vec::new(),
+        }
+    }
+
+    /// The first scan, which emits nothing.
+    pub(super) fn initial_snapshot(&mut self) -> Option<SnapshotDirectory> {
+        let root = self.open_root();
+        match self.observe("", "", root) {
+            Observation::Present(folder) => self.new_directory(&folder),
+            Observation::Absent | Observation::Unknown => None,
+        }
+    }
+
+    /// Scans what is dirty and brings the snapshot `root` up to date.
+    pub(super) fn run(&mut self, dirty: DirtySet, root: &mut Option<SnapshotDirectory>) {
+        if dirty.all {
+            // A scan of everything does not look at the events for single names, so it must expect any change.
+            return self.rescan_all(root, dirty.lost || !dirty.folders.is_empty());
+        }
+        for (key, dirty) in dirty.folders {
+            self.rescan_folder(&key, &dirty, root);
+        }
+    }
+
+    fn rescan_all(&mut self, known: &mut Option<SnapshotDirectory>, events_missed: bool) {
+        let opened = self.open_root();
+        match (self.observe("", "", opened), known.as_mut()) {
+            (Observation::Present(folder), Some(root)) => {
+                let events_missed = events_missed || root.stamp.file_id != folder.stamp.file_id;
+                let dirty = DirtyDirectory { scope: RescanScope::Subtree, ..DirtyDirectory::default() };
+                if let Observation::Absent = self.compare(&folder, root, &dirty, events_missed) {
+                    self.remove_root(known);
+                }
+            }
+            (Observation::Present(folder), None) => {
+                *known = self.new_directory(&folder);
+                if let Some(root) = known {
+                    self.emit_added("", root);
+                }
+            }
+            (Observation::Absent, _) => self.remove_root(known),
+            (Observation::Unknown, _) => {}
+        }
+    }
+
+    fn remove_root(&mut self, known: &mut Option<SnapshotDirectory>) {
+        if let Some(root) = known.take() {
+            self.emit_removed("", &root);
+        }
+    }
+
+    fn rescan_folder(&mut self, key: &str, dirty: &DirtyDirectory, root: &mut Option<SnapshotDirectory>) {
+        // A directory that is not in the snapshot is not visible. If it becomes visible, its parent directory is
+        // dirty too.
+        let Some(known) = root.as_mut().and_then(|root| root.find(key)) else { return };
+        let found = self.find(key);
+        match self.observe(key, "", found) {
+            Observation::Present(folder) if folder.stamp.file_id == known.stamp.file_id => {
+                if let Observation::Absent = self.compare(&folder, known, dirty, false) {
+                    self.later.mark_directory(key, EntryEvent::Replaced);
+                }
+            }
+            Observation::Present(_) | Observation::Absent => {
+                self.later.mark_directory(key, EntryEvent::Replaced)
+            }
+            Observation::Unknown => {}
+        }
+    }
+
+    fn find(&mut self, key: &str) -> io::Result<Arc<OpenFolder>> {
+        if key.is_empty() {
+            return self.open_root();
+        }
+        let root = Arc::new(self.tree.root()?);
+        match self.tree.resolve(root, key.strip_suffix('/').unwrap_or(key))? {
+            Resolved::Folder(folder) => Ok(folder),
+            Resolved::File(..) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Compares a directory with its snapshot.
+    fn compare(
+        &mut self,
+        folder: &OpenFolder,
+        known: &mut SnapshotDirectory,
+        dirty: &DirtyDirectory,
+        events_missed: bool,
+    ) -> Observation<()> {
+        if self.pending.is_closed() {
+            return Observation::Unknown;
+        }
+        let mut touched = false;
+        if dirty.scope == RescanScope::Names {
+            for (segment, &event) in &dirty.names {
+                touched |= self.rescan_name(folder, known, segment, event);
+            }
+        } else {
+            let names = self.tree.names(folder);
+            let names = match self.observe(&folder.logical.key, "", names) {
+                Observation::Present(names) => names,
+                Observation::Absent => return Observation::Absent,
+                Observation::Unknown => return Observation::Unknown,
+            };
+            let gone = known.entries.keys().filter(|key| !names.contains(key));
+            for key in gone.cloned().collect::<Vec<_>>() {
+                touched |= self.remove_entry(folder, known, &key);
+            }
+            for key in names.iter() {
+                let event = dirty.names.get(key.trim_end_matches('/')).copied();
+                let scope = match dirty.scope {
+                    RescanScope::Subtree => RescanScope::Subtree,
+                    _ if event.is_some() => RescanScope::Entries,
+                    _ => RescanScope::Names,
+                };
+                let mode = RescanMode { scope, event: event.unwrap_or_default(), events_missed };
+                touched |= self.rescan_entry(folder, known, key, mode);
+            }
+        }
+        if touched {
+            self.emit(Change::Updated, &folder.logical.key);
+        }
+        if known.stamp.modified != folder.stamp.modified {
+            self.emit(Change::Described, &folder.logical.key);
+        }
+        known.stamp = folder.stamp.clone();
+        Observation::Present(())
+    }
+
+    /// Scans one name, whatever it stands for now. Returns whether reading its directory gives another result.
+    fn rescan_name(
+        &mut self,
+        folder: &OpenFolder,
+        known: &mut SnapshotDirectory,
+        segment: &str,
+        event: EntryEvent,
+    ) -> bool {
+        let file = segment;
+        let directory = &*format!("{segment}/");
+        let entry = self.tree.entry(folder, segment);
+        let (is, is_not) = match self.observe(&folder.logical.key, segment, entry) {
+            Observation::Present((_, true)) => (directory, file),
+            Observation::Present((_, false)) => (file, directory),
+            Observation::Absent => {
+                return self.remove_entry(folder, known, file) | self.remove_entry(folder, known, directory);
+            }
+            Observation::Unknown => return false,
+        };
+        let mode = RescanMode { scope: RescanScope::Entries, event, events_missed: false };
+        self.remove_entry(folder, known, is_not) | self.rescan_entry(folder, known, is, mode)
+    }
+
+    /// Scans a visible entry. Returns whether reading its directory gives another result.
+    fn rescan_entry(
+        &mut self,
+        folder: &OpenFolder,
+        known: &mut SnapshotDirectory,
+        key: &str,
+        mode: RescanMode,
+    ) -> bool {
+        match key.ends_with('/') {
+            true => self.rescan_directory(folder, known, key, mode),
+            false => self.rescan_file(folder, known, key, mode),
+        }
+    }
+
+    fn rescan_file(
+        &mut self,
+        folder: &OpenFolder,
+        known: &mut SnapshotDirectory,
+        key: &str,
+        mode: RescanMode,
+    ) -> bool {
+        let entry = walk::file_entry(self.tree, folder, key);
+        let entry = match self.observe(&folder.logical.key, key, entry) {
+            Observation::Present(Some(entry)) => entry,
+            Observation::Present(None) | Observation::Absent => return self.remove_entry(folder, known, key),
+            Observation::Unknown => return false,
+        };
+        let now = entry.stamp;
+        match known.entries.get_mut(key) {
+            Some(SnapshotEntry::File(before)) => {
+                let suspected = mode.events_missed || mode.event >= EntryEvent::Modified;
+                if *before == now && !(suspected && now.may_hide_a_change(self.since)) {
+                    return false;
+                }
+                *before = now;
+                self.emit(Change::Updated, &entry.key);
+                self.emit(Change::Described, &entry.key);
+            }
+            _ => {
+                known.entries.insert(key.into(), SnapshotEntry::File(now));
+                self.emit(Change::Added, &entry.key);
+            }
+        }
+        true
+    }
+
+    fn rescan_directory(
+        &mut self,
+        folder: &OpenFolder,
+        known: &mut SnapshotDirectory,
+        key: &str,
+        mode: RescanMode,
+    ) -> bool {
+        let opened = self.open_directory(folder, key);
+        let child = match self.observe(&folder.logical.key, key, opened) {
+            Observation::Present(child) => child,
+            Observation::Absent => return self.remove_entry(folder, known, key),
+            Observation::Unknown => return false,
+        };
+        let Some(SnapshotEntry::Directory(before)) = known.entries.get_mut(key) else {
+            let Some(directory) = self.new_directory(&child) else { return false };
+            self.emit_added(&child.logical.key, &directory);
+            known.entries.insert(key.into(), SnapshotEntry::Directory(Box::new(directory)));
+            return true;
+        };
+        let replaced = mode.event == EntryEvent::Replaced || before.stamp.file_id != child.stamp.file_id;
+        let scope = if replaced { RescanScope::Subtree } else { mode.scope };
+        let dirty = DirtyDirectory { scope, ..DirtyDirectory::default() };
+        match self.compare(&child, before, &dirty, mode.events_missed || replaced) {
+            Observation::Absent => self.remove_entry(folder, known, key),
+            Observation::Present(()) | Observation::Unknown => false,
+        }
+    }
+
+    /// The snapshot of a directory that was not in the snapshot; `None` if it cannot be read.
+    fn new_directory(&mut self, folder: &OpenFolder) -> Option<SnapshotDirectory> {
+        // The stream may have been dropped, and the first scan can take long.
+        if self.pending.is_closed() {
+            return None;
+        }
+        let names = self.tree.names(folder);
+        let Observation::Present(names) = self.observe(&folder.logical.key, "", names) else {
+            self.events.remove(&folder.logical.key);
+            return None;
+        };
+        let mut entries = Vec::with_capacity(names.len());
+        for key in names.iter() {
+            let node = match key.ends_with('/') {
+                true => self.new_child(folder, key).map(|child| SnapshotEntry::Directory(Box::new(child))),
+                false => {
+                    let entry = walk::file_entry(self.tree, folder, key);
+                    match self.observe(&folder.logical.key, key, entry) {
+                        Observation::Present(entry) => entry.map(|entry| SnapshotEntry::File(entry.stamp)),
+                        Observation::Absent | Observation::Unknown => None,
+                    }
+                }
+            };
+            entries.extend(node.map(|node| (key.into(), node)));
+        }
+        // A map that is collected from a sorted vector has full nodes.
+        Some(SnapshotDirectory { stamp: folder.stamp.clone(), entries: entries.into_iter().collect() })
+    }
+
+    fn new_child(&mut self, folder: &OpenFolder, key: &str) -> Option<SnapshotDirectory> {
+        let opened = self.open_directory(folder, key);
+        match self.observe(&folder.logical.key, key, opened) {
+            Observation::Present(child) => self.new_directory(&child),
+            Observation::Absent | Observation::Unknown => None,
+        }
+    }
+
+    fn open_root(&mut self) -> io::Result<Arc<OpenFolder>> {
+        let tree = self.tree;
+        self.open(|| tree.root().map(Arc::new))
+    }
+
+    fn open_directory(&mut self, folder: &OpenFolder, key: &str) -> io::Result<Arc<OpenFolder>> {
+        let tree = self.tree;
+        let segment = key.trim_end_matches('/');
+        let name = name::from_segment(segment).ok_or(io::ErrorKind::NotFound)?;
+        self.open(|| tree.open_child(folder, segment, &name))
+    }
+
+    /// Opens a directory that is watched before anything in it is read.
+    fn open(&mut self, open: impl Fn() -> io::Result<Arc<OpenFolder>>) -> io::Result<Arc<OpenFolder>> {
+        let folder = open()?;
+        match self.events.add(&folder)? {
+            // The first time, its stamp and its ignore files were read before the watch was in place.
+            true => open(),
+            false => Ok(folder),
+        }
+    }
+
+    /// Classifies the result of reading `name` in the directory `key`, and remembers what must be tried again.
+    fn observe<T>(&mut self, key: &str, name: &str, result: io::Result<T>) -> Observation<T> {
+        let cause = match result {
+            Ok(value) => return Observation::Present(value),
+            Err(cause) => cause,
+        };
+        if ignore_files::hides_folder(&cause) {
+            self.hidden.push(format!("{key}{name}"));
+        }
+        let Err(cause) = walk::skip_unreadable(self.tree, &format!("{key}{name}"), cause) else {
+            return Observation::Absent;
+        };
+        tracing::debug!(path = format!("{key}{name}"), %cause, "cannot be scanned now");
+        self.retry = true;
+        Observation::Unknown
+    }
+
+    /// Removes an entry from the snapshot. Returns whether it was there.
+    fn remove_entry(&mut self, folder: &OpenFolder, known: &mut SnapshotDirectory, key: &str) -> bool {
+        let Some(node) = known.entries.remove(key) else { return false };
+        self.emit_entry_removed(&format!("{}{key}", folder.logical.key), &node);
+        true
+    }
+
+    fn emit_removed(&mut self, key: &str, directory: &SnapshotDirectory) {
+        self.events.remove(key);
+        for (name, node) in &directory.entries {
+            self.emit_entry_removed(&format!("{key}{name}"), node);
+        }
+        self.emit(Change::Removed, key);
+    }
+
+    fn emit_entry_removed(&mut self, key: &str, node: &SnapshotEntry) {
+        match node {
+            SnapshotEntry::File(_) => self.emit(Change::Removed, key),
+            SnapshotEntry::Directory(directory) => self.emit_removed(key, directory),
+        }
+    }
+
+    fn emit_added(&self, key: &str, directory: &SnapshotDirectory) {
+        self.emit(Change::Added, key);
+        for (name, node) in &directory.entries {
+            let key = format!("{key}{name}");
+            match node {
+                SnapshotEntry::File(_) => self.emit(Change::Added, &key),
+                SnapshotEntry::Directory(directory) => self.emit_added(&key, directory),
+            }
+        }
+    }
+
+    fn emit(&self, change: fn(Uri) -> Change, key: &str) {
+        if let Ok(uri) = self.root_uri.below(key) {
+            self.pending.put(change(uri));
+        }
+    }
+}
