@@ -212,9 +212,14 @@ impl Registry {
         Some(subject)
     }
 
-    /// Whether anybody subscribes to this subject.
-    pub(super) fn is_wanted(&self, subject: &Uri) -> bool {
-        self.subjects.contains_key(subject)
+    /// A client that subscribes to this subject: of the first few the one with the fewest subscriptions, so that nobody
+    /// can take the place of another by subscribing to the same. `None` if nobody does.
+    pub(super) fn wanted_by(&self, subject: &Uri) -> Option<libris_core::Client> {
+        const COMPARED: usize = 16;
+        let subscribers = self.subjects.get(subject)?.iter().take(COMPARED);
+        let clients = subscribers.filter_map(|of| Some(self.members.get(&of.listener)?.client));
+        let client = clients.min_by_key(|client| self.budget.bytes_of(*client));
+        Some(client.map(Client::known).unwrap_or_default())
     }
 
     /// Everything that somebody subscribes to.
