@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use libris::uri_template::Specificity;
-use libris::{Catalog, Contents, Context, Page, Result, Source, Uri};
+use libris::{Catalog, Content, Contents, Context, Page, Result, Source, Uri};
 use libris_core::Client;
 use libris_sources::{Git, Sql, git, sql};
 use tokio::sync::mpsc;
@@ -115,7 +115,7 @@ struct Uninterruptible {
 }
 
 impl Uninterruptible {
-    async fn work<T: Default + Send + 'static>(&self, context: &Context) -> Result<T> {
+    async fn work(&self, context: &Context) {
         let (end, ended) = std::sync::mpsc::channel();
         let context = context.clone();
         let work = tokio::task::spawn_blocking(move || {
@@ -124,7 +124,6 @@ impl Uninterruptible {
         });
         let _ = self.begun.send(end);
         work.await.unwrap();
-        Ok(T::default())
     }
 }
 
@@ -135,15 +134,18 @@ impl Source for Uninterruptible {
     }
 
     async fn list(&self, _: Option<&Uri>, _: usize, context: &Context) -> Result<Page> {
-        self.work(context).await
+        self.work(context).await;
+        Ok(Page::default())
     }
 
-    async fn read(&self, _: &Uri, context: &Context) -> Result<Contents> {
-        self.work(context).await
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.work(context).await;
+        Ok(Content::text(uri.clone(), "text/plain", "").into())
     }
 
     async fn children(&self, _: &Uri, _: Option<&Uri>, _: usize, context: &Context) -> Result<Page> {
-        self.work(context).await
+        self.work(context).await;
+        Ok(Page::default())
     }
 
     fn concurrency(&self) -> usize {

@@ -80,7 +80,7 @@ impl Objects<'_> {
         if header.size() > limit {
             let hint = format!("the {kind} {id} of the repository has so many bytes; ask for other commits");
             let (uri, size) = (self.task.uri.clone(), header.size());
-            return Err(Error::TooLarge { uri, size, limit, hint: Some(hint.into()) });
+            return Err(Error::TooLarge { uri, size, limit, hint: Some(hint) });
         }
         self.find_object(id).map_err(|cause| self.fault(cause))
     }
