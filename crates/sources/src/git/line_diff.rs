@@ -265,7 +265,7 @@ mod tests {
         new.rotate_left(40);
         new.splice(600..620, [1, 2, 3]);
         let (old, new) = (text(&old), text(&new));
-        let input = InternedInput::new(byte_lines(&*old), byte_lines(&*new));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
         let mut diff = Diff::compute(Algorithm::Myers, &input);
         diff.postprocess_lines(&input);
         assert_eq!(hunks(&input, &patience()).unwrap(), diff.hunks().collect::<Vec<_>>());
@@ -278,7 +278,7 @@ mod tests {
         let new: Vec<_> =
             old.iter().map(|line| if line % 1000 == 0 { line + (1 << 30) } else { *line }).collect();
         let (old, new) = (text(&old), text(&new));
-        let input = InternedInput::new(byte_lines(&*old), byte_lines(&*new));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
         let parts = parts(&input.before, &input.after, &patience()).unwrap();
         assert!(parts.len() > 10 && parts.iter().all(|part| part.is_small()), "{parts:?}");
         let found = hunks(&input, &patience()).unwrap();
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn lines_without_a_counterpart_are_not_searched_for_one() {
         let (old, new) = (text(&lines(4 * LINES, 2, 1)), text(&lines(4 * LINES, 3, 2)));
-        let input = InternedInput::new(byte_lines(&*old), byte_lines(&*new));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
         let found = hunks(&input, &patience()).unwrap();
         assert_eq!(found.len(), 1);
         assert!(found[0].before.len() > LINES + 2 * MARGIN);
