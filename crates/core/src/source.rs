@@ -11,7 +11,8 @@ use futures_core::stream::BoxStream;
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Contents, Error, Freshness, Meta, Proof, Resource, Result, Template, Uri, UriTemplate,
+    Change, Client, Contents, Error, Freshness, Lease, Meta, Proof, Resource, Result, Template, Uri,
+    UriTemplate,
 };
 
 /// A place resources come from.
@@ -85,8 +86,9 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Somebody wants to hear of changes of this subject from now on, while there is a watch. A source that
-    /// cannot look at everything it has looks at these. It may be told the same again.
-    fn follow(&self, _subject: &Uri) {}
+    /// cannot look at everything it has looks at these; where that takes long, each client has a share of its time.
+    /// `client` is one of those who want it. It may be told the same again.
+    fn follow(&self, _subject: &Uri, _client: Client) {}
 
     /// Nobody wants to hear of changes of this subject any more.
     fn unfollow(&self, _subject: &Uri) {}
@@ -154,8 +156,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).subject(uri)
     }
 
-    fn follow(&self, subject: &Uri) {
-        (**self).follow(subject);
+    fn follow(&self, subject: &Uri, client: Client) {
+        (**self).follow(subject, client);
     }
 
     fn unfollow(&self, subject: &Uri) {
@@ -275,9 +277,25 @@ pub struct Context {
     client: Client,
     memory: Option<Arc<dyn Memory>>,
     visibility: Option<Arc<dyn Visibility>>,
+    turn: Option<Arc<Turn>>,
+}
+
+/// A permit to work on a request, and the one that was held when it was taken.
+#[derive(Debug)]
+struct Turn {
+    _lease: Lease,
+    _outer: Option<Arc<Turn>>,
 }
 
 impl Context {
+    /// With a permit to work on the request, beside those that it has. All are given back when the last clone of the
+    /// context is dropped, so a source whose work cannot be cancelled moves a clone into that work: the permit is then
+    /// held until the work has ended, also if nobody waits for it any more.
+    pub fn with_turn(self, lease: Lease) -> Self {
+        let turn = Turn { _lease: lease, _outer: self.turn };
+        Self { turn: Some(Arc::new(turn)), ..self }
+    }
+
     /// With what the caller may see.
     pub fn with_visibility(self, visibility: Arc<dyn Visibility>) -> Self {
         Self { visibility: Some(visibility), ..self }

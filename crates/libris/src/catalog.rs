@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
-    Template, Templates, Unavailable, Uri,
+    Change, Client, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
+    Source, Template, Templates, Unavailable, Uri,
 };
 use tokio::sync::watch;
 
@@ -245,8 +245,8 @@ impl Source for Catalog {
             let read = async {
                 match source.is_shared(uri) {
                     false => {
-                        let _turn = gated.turn(context.client()).await?;
-                        source.read(uri, context).await
+                        let context = gated.turn(context).await?;
+                        source.read(uri, &context).await
                     }
                     true => {
                         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -290,8 +290,8 @@ impl Source for Catalog {
             });
         };
         let completion = async {
-            let _turn = gated.turn(context.client()).await?;
-            gated.source().complete(asked, context).await
+            let context = gated.turn(context).await?;
+            gated.source().complete(asked, &context).await
         };
         gated.answer(self.config, &self.sources(), completion).await
     }
@@ -306,8 +306,8 @@ impl Source for Catalog {
         let sources = self.sources();
         for gated in Self::candidates(&sources, uri) {
             let children = async {
-                let _turn = gated.listing_turn(context.client(), self.config.source_timeout).await?;
-                gated.source().children(uri, after, limit, context).await
+                let context = gated.listing_turn(context, self.config.source_timeout).await?;
+                gated.source().children(uri, after, limit, &context).await
             };
             match gated.answer(self.config, &sources, children).await {
                 Err(Error::NotFound(_)) => {}
@@ -323,9 +323,9 @@ impl Source for Catalog {
             .map_or_else(|| uri.clone(), |gated| gated.source().subject(uri))
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, client: Client) {
         if let Some(gated) = Self::candidates(&self.sources(), subject).first() {
-            gated.source().follow(subject);
+            gated.source().follow(subject, client);
         }
     }
 

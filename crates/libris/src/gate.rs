@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use libris_core::{Budget, Client, Error, Freshness, Lease, Result, Source};
+use libris_core::{Budget, Client, Context, Error, Freshness, Lease, Result, Source};
 use tokio::time::timeout;
 
 use crate::health::SourceHealth;
@@ -81,14 +81,17 @@ impl Gated {
         WeakGated(Arc::downgrade(&self.0))
     }
 
-    /// Waits for a turn to ask the source for contents or completions. The lease is held until it has answered.
-    pub(crate) async fn turn(&self, client: Client) -> Result<Lease> {
-        Self::take(&self.0.turns, client, PATIENCE).await
+    /// Waits for a turn to ask the source for contents or completions. The context that this gives has the turn, so
+    /// that the source holds it until the work has ended.
+    pub(crate) async fn turn(&self, context: &Context) -> Result<Context> {
+        let lease = Self::take(&self.0.turns, context.client(), PATIENCE).await?;
+        Ok(context.clone().with_turn(lease))
     }
 
     /// The same to ask what there is, for no longer than `patience`.
-    pub(crate) async fn listing_turn(&self, client: Client, patience: Duration) -> Result<Lease> {
-        Self::take(&self.0.listing, client, patience).await
+    pub(crate) async fn listing_turn(&self, context: &Context, patience: Duration) -> Result<Context> {
+        let lease = Self::take(&self.0.listing, context.client(), patience).await?;
+        Ok(context.clone().with_turn(lease))
     }
 
     async fn take(turns: &Arc<Budget>, client: Client, patience: Duration) -> Result<Lease> {

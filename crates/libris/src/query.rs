@@ -51,7 +51,7 @@ impl Gated {
         config: Config,
     ) -> Result<Answer<Page>> {
         let query = Query { context, config, limit, is_first: after.is_none() };
-        let page = async { self.source().list(after, limit, context).await };
+        let page = |context: Context| async move { self.source().list(after, limit, &context).await };
         match self.ask(query, page).await? {
             Ok(page) => {
                 // What was listed for one caller is not for others.
@@ -67,7 +67,7 @@ impl Gated {
     /// The templates that the source has, or had.
     pub(crate) async fn templates(&self, context: &Context, config: Config) -> Result<Answer<Templates>> {
         let query = Query { context, config, limit: 1, is_first: true };
-        let templates = async { self.source().templates(context).await };
+        let templates = |context: Context| async move { self.source().templates(&context).await };
         match self.ask(query, templates).await? {
             Ok(given) => {
                 if given.freshness.proof.is_none() && !context.identity_was_used() {
@@ -91,10 +91,10 @@ impl Gated {
     }
 
     /// Asks the source, unless it is unavailable.
-    async fn ask<T: Default>(
+    async fn ask<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: Query<'_>,
-        answer: impl Future<Output = Result<T>>,
+        answer: impl FnOnce(Context) -> F,
     ) -> Result<Result<T, Outage>> {
         let Config { source_timeout, strict } = query.config;
         let outage = || self.health().outage().filter(|_| !strict);
@@ -102,13 +102,11 @@ impl Gated {
             return Ok(Err(outage));
         }
         // Longer than those who have a turn may take: if all of them hang, the source is unavailable by then.
-        let turn = self.listing_turn(query.context.client(), source_timeout.saturating_mul(2)).await;
+        let turn = self.listing_turn(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        let turn = turn?;
-        let answer = caught(source_timeout, answer).await;
-        drop(turn);
+        let answer = caught(source_timeout, answer(turn?)).await;
         let fault = match answer {
             Ok(answer) => {
                 // In strict mode a source is asked although it is unavailable.
@@ -185,16 +183,13 @@ impl Gated {
 
     /// Queries the source as a list does; `None` if it has no time for that.
     async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), Fault>> {
-        let context = Context::default();
-        let turn = self.listing_turn(context.client(), config.source_timeout).await.ok()?;
+        let context = self.listing_turn(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
-        let queried = async {
+        let queried = async move {
             source.list(None, limit, &context).await?;
             source.templates(&context).await.map(drop)
         };
-        let outcome = caught(config.source_timeout, queried).await;
-        drop(turn);
-        match outcome {
+        match caught(config.source_timeout, queried).await {
             Err(Fault::Error(Error::Busy(_))) => None,
             // What is not for everybody is an answer too.
             Err(Fault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),

@@ -128,8 +128,8 @@ impl Reads {
             async move {
                 let source = gated.source();
                 let contents = loop {
-                    let turn = gated.turn(context.client()).await.map_err(Arc::new)?;
-                    let read = source.read(&key.1, &context).await;
+                    let turn = gated.turn(&context).await.map_err(Arc::new)?;
+                    let read = source.read(&key.1, &turn).await;
                     drop(turn);
                     match read {
                         Err(Error::Busy(_)) if loading.memory_is_free().await => {}

@@ -6,9 +6,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libris::{Catalog, Context, Source, Uri};
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use libris::uri_template::Specificity;
+use libris::{Catalog, Content, Contents, Context, Page, Result, Source, Uri};
 use libris_core::Client;
 use libris_sources::{Git, Sql, git, sql};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 /// How many slow reads there are at once.
@@ -103,4 +107,83 @@ async fn slow_reads_of_a_repository_by_one_client_do_not_hold_up_another() {
     let slow = "git://r/log/HEAD?path=nothing&limit=1000";
     let ended = ended_before(source, slow, "git://r/blob/HEAD/file").await;
     assert!(ended < SLOW / 3, "{ended} slow reads were waited for");
+}
+
+/// A source whose work on a thread goes on until it is told to end, whoever waits for it.
+struct Uninterruptible {
+    begun: mpsc::UnboundedSender<std::sync::mpsc::Sender<()>>,
+}
+
+impl Uninterruptible {
+    async fn work(&self, context: &Context) {
+        let (end, ended) = std::sync::mpsc::channel();
+        let context = context.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let _context = context;
+            let _ = ended.recv();
+        });
+        let _ = self.begun.send(end);
+        work.await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Source for Uninterruptible {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == "slow").then_some(Specificity::EXACT)
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, context: &Context) -> Result<Page> {
+        self.work(context).await;
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.work(context).await;
+        Ok(Content::text(uri.clone(), "text/plain", "").into())
+    }
+
+    async fn children(&self, _: &Uri, _: Option<&Uri>, _: usize, context: &Context) -> Result<Page> {
+        self.work(context).await;
+        Ok(Page::default())
+    }
+
+    fn concurrency(&self) -> usize {
+        1
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_held_until_the_work_has_ended() {
+    let (begun, mut works) = mpsc::unbounded_channel();
+    let catalog = Catalog::new(vec![Arc::new(Uninterruptible { begun })]);
+    let uri = Uri::parse("slow://work").unwrap();
+    let (one, other) = (context(1), context(2));
+    let ask = async |what: usize, context: &Context| match what {
+        0 => catalog.read(&uri, context).await.map(drop),
+        1 => catalog.list(None, 1, context).await.map(drop),
+        _ => catalog.children(&uri, None, 1, context).await.map(drop),
+    };
+    for what in 0..3 {
+        let end = {
+            let mut abandoned = Box::pin(ask(what, &one));
+            tokio::select! {
+                _ = &mut abandoned => unreachable!("the work has not ended"),
+                end = works.recv() => end.unwrap(),
+            }
+        };
+        let mut waiting = Box::pin(ask(what, &other));
+        for _ in 0..20 {
+            assert!((&mut waiting).now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        assert!(works.try_recv().is_err(), "the source works on one request at a time: {what}");
+        end.send(()).unwrap();
+        let end = tokio::select! {
+            _ = &mut waiting => unreachable!("the work has not ended"),
+            end = works.recv() => end.unwrap(),
+        };
+        end.send(()).unwrap();
+        waiting.await.unwrap();
+    }
 }

@@ -64,7 +64,7 @@ impl Source for Script {
         uri.without_query()
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _client: Client) {
         self.followed.lock().unwrap().insert(subject.clone());
     }
 
@@ -554,7 +554,7 @@ impl Source for Slow {
         self.script.read(uri, context).await
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _client: Client) {
         if subject.as_str() == "a:slow" {
             self.waits.store(true, std::sync::atomic::Ordering::SeqCst);
             drop(self.turn.lock().unwrap());

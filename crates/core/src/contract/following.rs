@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::watching::Watched;
 use super::{Fixture, Law};
 use crate::uri_template::Variables;
-use crate::{Change, Context, Uri};
+use crate::{Change, Client, Context, Uri};
 
 /// The subject of a URI is its own subject, and a source that covers the URI covers the subject.
 pub async fn subjects_are_settled_and_covered(fixture: &dyn Fixture) {
@@ -56,7 +56,7 @@ pub async fn what_was_unfollowed_can_be_followed_again(fixture: &dyn Fixture) {
     // Once without being followed, once after, and twice in a row.
     for followed in [false, true, false] {
         if followed {
-            law.source.follow(&subject);
+            law.source.follow(&subject, Client::default());
         }
         law.source.unfollow(&subject);
         law.source.unfollow(&fixture.unknown());
@@ -68,7 +68,7 @@ impl Watched<'_> {
     /// Follows a subject, and changes a resource that has it.
     async fn follows(&mut self, uri: &Uri, subject: &Uri) {
         let law = self.law;
-        law.source.follow(subject);
+        law.source.follow(subject, Client::default());
         // A source that can only compare compares with what it gave.
         let _ = law.source.read(uri, &Context::default()).await;
         if self.fixture.change(uri).await {

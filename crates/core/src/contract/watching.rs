@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
 use super::{Fixture, Law};
-use crate::{Change, Context, Uri};
+use crate::{Change, Client, Context, Uri};
 
 /// A source that can be watched reports what is added, changed and removed.
 pub async fn changes_are_reported(fixture: &dyn Fixture) {
@@ -20,7 +20,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
-    law.source.follow(&uri);
+    law.source.follow(&uri, Client::default());
     if fixture.change(&uri).await {
         // Some replace a resource instead of writing to it.
         let updated =

@@ -29,6 +29,14 @@ impl Client {
     pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
         address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
     }
+
+    /// The client as sources know it.
+    pub(super) fn known(self) -> libris_core::Client {
+        match self {
+            Self::Known(client) => client,
+            Self::Listener(_) => libris_core::Client::default(),
+        }
+    }
 }
 
 /// A budget that has no room for a subscription, with its limit in bytes.
@@ -144,6 +152,11 @@ impl Budget {
             }
         }
         self.total.refund(name, subject);
+    }
+
+    /// The bytes charged to a client.
+    pub(super) fn bytes_of(&self, client: Client) -> usize {
+        self.clients.get(&client).map_or(0, |account| account.bytes)
     }
 
     /// The bytes charged to each client that has subscriptions.

@@ -147,11 +147,10 @@ impl Shared {
         let number = hasher.finish() % FOLLOW_LOCKS as u64;
         // Of two calls for one subject, the later one sees what the registry says last.
         let _turn = lock(&self.follow[number as usize]);
-        let is_wanted = lock(&self.registry).is_wanted(subject);
-        if is_wanted {
-            self.source.follow(subject);
-        } else {
-            self.source.unfollow(subject);
+        let wanted_by = lock(&self.registry).wanted_by(subject);
+        match wanted_by {
+            Some(client) => self.source.follow(subject, client),
+            None => self.source.unfollow(subject),
         }
     }
 }

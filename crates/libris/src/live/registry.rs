@@ -227,12 +227,19 @@ impl Registry {
         Some(subject)
     }
 
-    /// Whether anybody subscribes to this subject who may see it.
-    pub(super) fn is_wanted(&self, subject: &Uri) -> bool {
-        let mut subscribers = self.subjects.get(subject).into_iter().flatten();
-        subscribers.any(|Subscription { listener, name }| {
-            self.members.get(listener).is_some_and(|member| !member.hidden.contains(name))
-        })
+    /// A client that subscribes to this subject and may see it: of the first few the one with the fewest subscriptions,
+    /// so that nobody can take the place of another by subscribing to the same. `None` if nobody does.
+    pub(super) fn wanted_by(&self, subject: &Uri) -> Option<libris_core::Client> {
+        const COMPARED: usize = 16;
+        let subscribers = self.subjects.get(subject)?.iter();
+        let clients = subscribers.filter_map(|Subscription { listener, name }| {
+            self.members
+                .get(listener)
+                .filter(|member| !member.hidden.contains(name))
+                .map(|member| member.client)
+        });
+        let client = clients.take(COMPARED).min_by_key(|client| self.budget.bytes_of(*client))?;
+        Some(client.known())
     }
 
     /// Everything that somebody subscribes to.

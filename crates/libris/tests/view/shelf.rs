@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::{Specificity, Variables};
+use libris::wire::Client;
 use libris::{
     Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
     Scope, Source, Template, Templates, Uri, UriTemplate,
@@ -379,7 +380,7 @@ impl Source for Shelf {
         uri.without_query()
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _: Client) {
         self.followed.lock().unwrap().insert(subject.clone());
     }
 

@@ -24,8 +24,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof,
-    Resource, Result, Source, Template, Templates, Uri,
+    Annotations, Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
+    Proof, Resource, Result, Source, Template, Templates, Uri,
 };
 
 pub use config::{Config, Meaning, Place, Printer, Values};
@@ -155,7 +155,7 @@ impl Source for Commands {
         self.find(uri).and_then(|(entry, variables)| entry.whole(&variables)).unwrap_or_else(|| uri.clone())
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _client: Client) {
         if let Some((entry, _)) = self.find(subject) {
             watch::follow(entry, subject);
         }

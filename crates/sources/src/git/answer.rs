@@ -17,7 +17,7 @@ use super::pages::{
 use super::patch::Patch;
 use super::read::Reader;
 use super::refs::Refs;
-use super::repo::{Objects, is_name};
+use super::repo::{Objects, Task, is_name};
 use super::rev::{self, Resolved};
 use super::walk::DEPTH;
 use crate::media;
@@ -39,7 +39,8 @@ const FILES: usize = 1000;
 /// How many files a diff compares.
 const COMPARED: usize = 100_000;
 
-pub(super) fn read(inner: &Inner, objects: &Objects<'_>, uri: &Uri, context: &Context) -> Result<Contents> {
+pub(super) fn read(inner: &Inner, objects: &Objects<'_>) -> Result<Contents> {
+    let Task { uri, context, .. } = &objects.task;
     let asked = inner.space.parse(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
     Answer { inner, objects, uri, context, asked }.read()
 }
@@ -154,6 +155,7 @@ impl Answer<'_> {
         let names = path.as_deref().map(names);
         let mut log = Log::new(self.objects, from, names.as_deref())?;
         let (mut commits, mut size, mut more, mut shallow) = (Vec::new(), 0, false, false);
+        let mut held = self.objects.hold(0)?;
         while let Some(id) = log.step()? {
             if commits.len() == limit || size > self.inner.config.max_size {
                 more = true;
@@ -162,6 +164,7 @@ impl Answer<'_> {
             shallow |= self.objects.is_boundary(id)?;
             let commit = Commit::read(self.objects, id)?;
             size += commit.size() as u64;
+            held.grow(commit.size() as u64)?;
             commits.push(commit);
         }
         let rev = rev::decode(rev)?;
@@ -175,6 +178,7 @@ impl Answer<'_> {
     fn commit(&self, id: ObjectId) -> Result<Content> {
         let format = self.asked.format()?;
         let commit = Commit::read(self.objects, id)?;
+        let _held = self.objects.hold(commit.size() as u64)?;
         let before = commit.parents.first().map(|parent| self.objects.node(*parent)).transpose()?;
         let changed = self.compare(before.map(|node| node.tree), commit.tree, &[], FILES)?;
         let changed = changed.as_deref();
@@ -197,7 +201,7 @@ impl Answer<'_> {
         };
         let differences =
             self.compare(Some(old), new, &within, COMPARED)?.ok_or_else(|| too_large(limit + 1))?;
-        let mut patch = Patch::new(self.objects, limit);
+        let mut patch = Patch::new(self.objects, limit)?;
         for difference in &differences {
             patch.add(difference)?;
             if patch.is_full() {

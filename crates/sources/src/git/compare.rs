@@ -1,12 +1,14 @@
 //! What differs between two trees.
 
 use std::cmp::Ordering;
+use std::iter::Peekable;
 
 use gix::ObjectId;
 use gix::objs::tree::{EntryKind, name_order};
 use libris_core::Result;
 
 use super::filter::Filter;
+use super::limits::Held;
 use super::repo::{Entry, Named, Objects};
 use super::walk::DEPTH;
 
@@ -24,6 +26,15 @@ impl Difference {
         let tree = |entry: Option<Entry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
         tree(self.old) && tree(self.new)
     }
+}
+
+/// The longest path that is compared: no system opens longer ones.
+const PATH: usize = 4096;
+
+/// What was found so far, with the memory for it.
+struct Differences<'o> {
+    found: Vec<Difference>,
+    held: Held<'o>,
 }
 
 /// A comparison of two trees.
@@ -44,25 +55,26 @@ impl Compare<'_> {
         old: Option<ObjectId>,
         new: Option<ObjectId>,
     ) -> Result<Option<Vec<Difference>>> {
-        let mut found = Vec::new();
-        if old != new && !self.below(&mut found, &[], 0, old, new)? {
+        let mut differences = Differences { found: Vec::new(), held: self.objects.hold(0)? };
+        if old != new && !self.below(&mut differences, &[], 0, old, new)? {
             return Ok(None);
         }
+        let mut found = differences.found;
         found.sort_by(|one, other| one.path.cmp(&other.path));
         Ok(Some(found))
     }
 
     fn below(
         &self,
-        found: &mut Vec<Difference>,
+        differences: &mut Differences<'_>,
         path: &[u8],
         depth: usize,
         old: Option<ObjectId>,
         new: Option<ObjectId>,
     ) -> Result<bool> {
-        let entries = |tree: Option<ObjectId>| tree.map_or(Ok(Vec::new()), |tree| self.objects.tree(tree));
-        let (old, new): (Vec<Named>, Vec<Named>) = (entries(old)?, entries(new)?);
-        let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
+        let entries = |tree: Option<ObjectId>| tree.map(|tree| self.objects.tree(tree)).transpose();
+        let ((old, _old_held), (new, _new_held)) = (entries(old)?.unzip(), entries(new)?.unzip());
+        let (mut old, mut new) = (peekable(old), peekable(new));
         loop {
             let order = match (old.peek(), new.peek()) {
                 (None, None) => return Ok(true),
@@ -76,7 +88,7 @@ impl Compare<'_> {
                 return Ok(true);
             };
             let (one, other) = (one.map(|(_, entry)| entry), other.map(|(_, entry)| entry));
-            if one != other && !self.entry(found, path, &name, depth, one, other)? {
+            if one != other && !self.entry(differences, path, &name, depth, one, other)? {
                 return Ok(false);
             }
         }
@@ -84,7 +96,7 @@ impl Compare<'_> {
 
     fn entry(
         &self,
-        found: &mut Vec<Difference>,
+        differences: &mut Differences<'_>,
         parent: &[u8],
         name: &[u8],
         depth: usize,
@@ -98,20 +110,25 @@ impl Compare<'_> {
         let tree =
             |entry: Option<Entry>| entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id);
         let directory = tree(old).is_some() || tree(new).is_some();
-        if !self.filter.shows(&path, directory) {
+        if !self.filter.shows(&path, directory) || path.len() > PATH {
             return Ok(true);
         }
         if depth + 1 >= self.within.len() {
-            if found.len() == self.limit {
+            if differences.found.len() == self.limit {
                 return Ok(false);
             }
-            found.push(Difference { path: path.clone(), old, new });
+            differences.held.grow((path.len() + size_of::<Difference>()) as u64)?;
+            differences.found.push(Difference { path: path.clone(), old, new });
         }
         if !directory || depth + 1 >= DEPTH {
             return Ok(true);
         }
-        self.below(found, &path, depth + 1, tree(old), tree(new))
+        self.below(differences, &path, depth + 1, tree(old), tree(new))
     }
+}
+
+fn peekable(entries: Option<Vec<Named>>) -> Peekable<std::vec::IntoIter<Named>> {
+    entries.unwrap_or_default().into_iter().peekable()
 }
 
 /// The order of entries in a tree, where a directory counts as if its name ended with a `/`.

@@ -8,6 +8,8 @@ use super::repo::{Entry, Named};
 /// The entries of a tree by their keys, sorted.
 pub(super) struct Directory {
     entries: Box<[(Box<str>, Entry)]>,
+    /// How many bytes they take.
+    bytes: u64,
 }
 
 impl Directory {
@@ -17,7 +19,8 @@ impl Directory {
         entries.sort_by(|one, other| one.0.cmp(&other.0));
         // In a tree that git did not write, a name may stand twice.
         entries.dedup_by(|one, other| one.0 == other.0);
-        Self { entries: entries.into() }
+        let size = |(key, _): &(Box<str>, Entry)| (size_of::<(Box<str>, Entry)>() + key.len()) as u64;
+        Self { bytes: entries.iter().map(size).sum(), entries: entries.into() }
     }
 
     /// The segments of the URIs, those of directories with a `/`, and what they stand for.
@@ -44,13 +47,13 @@ pub(super) fn name(key: &str) -> Vec<u8> {
     Uri::decode_segment(key.trim_end_matches('/')).unwrap_or_default()
 }
 
-/// Weighs directories by their entries.
+/// Weighs directories by their bytes.
 #[derive(Clone)]
 pub(super) struct Weight;
 
 impl quick_cache::Weighter<gix::ObjectId, std::sync::Arc<Directory>> for Weight {
     fn weight(&self, _: &gix::ObjectId, directory: &std::sync::Arc<Directory>) -> u64 {
-        directory.entries.len() as u64 + 1
+        directory.bytes + 1
     }
 }
 

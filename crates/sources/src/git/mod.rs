@@ -13,6 +13,8 @@ mod directory;
 mod filter;
 mod guard;
 mod history;
+mod limits;
+mod line_diff;
 mod pages;
 mod patch;
 mod read;
@@ -49,7 +51,7 @@ use address::{Space, TEMPLATES, What};
 use describe::Describe;
 use filter::Filter;
 use read::{Reader, base};
-use repo::{Objects, Patience, Repo};
+use repo::{Objects, Patience, Repo, Task};
 use walk::{Item, Walk, join};
 
 /// The revision whose files are listed. It is the same whatever branch that is, so that switching branches changes
@@ -115,8 +117,7 @@ impl Git {
             config,
         };
         // One that cannot be read is told at once, not at the first question.
-        let patience = Patience::new(Instant::now(), inner.config.timeout, Arc::default());
-        refs::head(&inner.repo.objects(patience))?;
+        refs::head(&inner.repo.objects(inner.own_task()))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -125,12 +126,16 @@ impl Git {
         &self.inner.space.root
     }
 
+    /// Does work for a caller who asked for `uri`, until it ends or the caller leaves.
     async fn blocking<T: Send + 'static>(
         &self,
+        uri: &Uri,
+        context: &Context,
         work: impl FnOnce(&Inner, &Objects<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let waiting = Waiting::default();
-        self.inner.blocking(Arc::clone(&waiting.gone), work).await
+        let patience = self.inner.patience(Arc::clone(&waiting.gone));
+        self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), patience }, work).await
     }
 }
 
@@ -196,14 +201,14 @@ impl Source for Git {
         format!("git {}", self.inner.name).into()
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let after = after.cloned();
-        self.blocking(move |inner, objects| inner.list(objects, after.as_ref(), limit)).await
+        self.blocking(self.root(), context, move |inner, objects| inner.list(objects, after.as_ref(), limit))
+            .await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (uri, context) = (uri.clone(), context.clone());
-        self.blocking(move |inner, objects| answer::read(inner, objects, &uri, &context)).await
+        self.blocking(uri, context, answer::read).await
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
@@ -219,12 +224,12 @@ impl Source for Git {
         Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
         let Some(name) = self.inner.templates.get(asked.template).copied() else {
             return Ok(Completion::default());
         };
         let wanted = complete::Wanted::new(name, &asked);
-        self.blocking(move |inner, objects| wanted.values(inner, objects)).await
+        self.blocking(self.root(), context, move |inner, objects| wanted.values(inner, objects)).await
     }
 
     async fn children(
@@ -232,10 +237,13 @@ impl Source for Git {
         uri: &Uri,
         after: Option<&Uri>,
         limit: usize,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Page> {
-        let (uri, after) = (uri.clone(), after.cloned());
-        self.blocking(move |inner, objects| inner.children(objects, &uri, after.as_ref(), limit)).await
+        let after = after.cloned();
+        self.blocking(uri, context, move |inner, objects| {
+            inner.children(objects, &objects.task.uri, after.as_ref(), limit)
+        })
+        .await
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
@@ -261,35 +269,46 @@ impl Inner {
         self.config.title.as_deref().unwrap_or(&self.name)
     }
 
+    /// The patience of somebody who asks now; `gone` tells that nobody waits any more.
+    fn patience(&self, gone: Arc<AtomicBool>) -> Patience {
+        Patience::new(Instant::now(), self.config.timeout, gone)
+    }
+
+    /// A task of the source itself, that nobody waits for.
+    fn own_task(&self) -> Task {
+        let patience = self.patience(Arc::default());
+        Task { uri: self.space.root.clone(), context: Context::default(), patience }
+    }
+
     /// Does work that waits for a disk, with few others at once, within `timeout` from now: the wait for the others
     /// counts. Work that the system blocks keeps its place until it ends, so that there are never more threads than
     /// places, and its caller does not wait for it.
     async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        gone: Arc<AtomicBool>,
+        task: Task,
         work: impl FnOnce(&Self, &Objects<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let patience = Patience::new(Instant::now(), self.config.timeout, gone);
+        let until = task.patience.until();
         let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
         let permit = match Arc::clone(&self.at_once).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
                 let _queued = self.queue.try_acquire().map_err(|_| busy())?;
-                let permit = timeout_at(patience.until().into(), Arc::clone(&self.at_once).acquire_owned());
+                let permit = timeout_at(until.into(), Arc::clone(&self.at_once).acquire_owned());
                 permit
                     .await
                     .map_err(|_| busy())?
                     .map_err(|cause| Error::failed("wait for the repository", cause))?
             }
         };
-        let until = patience.until() + OVERTIME;
+        let until = until + OVERTIME;
         let inner = Arc::clone(self);
-        let task = tokio::task::spawn_blocking(move || {
+        let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             inner.repo.check(&inner.name)?;
-            work(&inner, &inner.repo.objects(patience))
+            work(&inner, &inner.repo.objects(task))
         });
-        match timeout_at(until.into(), task).await {
+        match timeout_at(until.into(), work).await {
             Ok(Ok(result)) => result,
             Ok(Err(cause)) => Err(Error::failed("finish reading the repository", cause)),
             Err(_) => {
@@ -421,7 +440,7 @@ mod tests {
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
-    use libris_core::{Error, Result};
+    use libris_core::{Context, Error, Result};
 
     use super::{AT_ONCE, Config, Git, QUEUE};
 
@@ -434,6 +453,13 @@ mod tests {
         std::fs::write(folder.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
         let git = Git::open(Config { timeout, name: Some("repo".into()), ..Config::new(folder.path()) });
         (folder, git.unwrap())
+    }
+
+    async fn work<T: Send + 'static>(
+        git: &Git,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        git.blocking(git.root(), &Context::default(), |_, _| work()).await
     }
 
     fn is_unavailable<T>(result: &Result<T>, why: &str) -> bool {
@@ -451,13 +477,13 @@ mod tests {
             release.push(send);
             let git = Arc::clone(&git);
             blocked.push(tokio::spawn(async move {
-                git.blocking(move |_, _| Ok(receive.recv_timeout(Duration::from_secs(60)))).await
+                work(&git, move || Ok(receive.recv_timeout(Duration::from_secs(60)))).await
             }));
         }
         while git.inner.at_once.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let queued = (0..QUEUE + 10).map(|_| git.blocking(|_, _| Ok(())));
+        let queued = (0..QUEUE + 10).map(|_| work(&git, || Ok(())));
         let queued = futures_util::future::join_all(queued).await;
         assert!(queued.iter().all(|result| is_unavailable(result, "busy")));
         for task in blocked {
@@ -469,7 +495,7 @@ mod tests {
         while git.inner.at_once.available_permits() < AT_ONCE {
             tokio::task::yield_now().await;
         }
-        assert!(git.blocking(|_, _| Ok(())).await.is_ok());
+        assert!(work(&git, || Ok(())).await.is_ok());
     }
 
     #[tokio::test]
@@ -480,12 +506,12 @@ mod tests {
         let mut queued = tokio::task::JoinSet::new();
         for _ in 0..QUEUE {
             let git = Arc::clone(&git);
-            queued.spawn(async move { git.blocking(|_, _| Ok(())).await });
+            queued.spawn(async move { work(&git, || Ok(())).await });
         }
         while git.inner.queue.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let refused = tokio::time::timeout(Duration::from_secs(20), git.blocking(|_, _| Ok(()))).await;
+        let refused = tokio::time::timeout(Duration::from_secs(20), work(&git, || Ok(()))).await;
         assert!(is_unavailable(&refused.expect("it waits"), "busy"));
         drop(all);
         assert!(queued.join_all().await.iter().all(Result::is_ok));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gix::ObjectId;
 use gix::bstr::BStr;
-use gix::objs::CommitRef;
+use gix::objs::{CommitRef, Kind};
 use jiff::Timestamp;
 use jiff::tz::{Offset, TimeZone};
 use libris_core::Result;
@@ -17,6 +17,9 @@ use super::repo::{Objects, fault};
 
 /// How many digits of an id are shown to people.
 pub(super) const SHORT: usize = 10;
+
+/// The most bytes of a subject beside thousands of others.
+const SUBJECT: usize = 4096;
 
 /// A commit as it is shown.
 pub(super) struct Commit {
@@ -37,8 +40,7 @@ struct Person {
 
 impl Commit {
     pub(super) fn read(objects: &Objects<'_>, id: ObjectId) -> Result<Self> {
-        objects.patience.check()?;
-        let object = objects.find_commit(id).map_err(fault)?;
+        let object = objects.load(id, Kind::Commit)?;
         let commit = CommitRef::from_bytes(&object.data, objects.object_hash()).map_err(fault)?;
         let text = |bytes: &BStr| decoded(bytes, commit.encoding);
         let person = |signature: gix::Result<gix::actor::SignatureRef<'_>>| match signature {
@@ -62,9 +64,20 @@ impl Commit {
         subject(&self.message)
     }
 
+    /// The subject as it is shown beside many others: no more than the first part of a very long one.
+    pub(super) fn short_subject(&self) -> String {
+        let mut subject = self.subject();
+        if subject.len() > SUBJECT {
+            subject.truncate(subject.floor_char_boundary(SUBJECT));
+            subject.push('…');
+        }
+        subject
+    }
+
     /// How many bytes it has, about.
     pub(super) fn size(&self) -> usize {
-        self.message.len() + self.author.name.len() + self.committer.name.len()
+        let size = |person: &Person| person.name.len() + person.email.len();
+        self.message.len() + size(&self.author) + size(&self.committer)
     }
 
     /// When it was committed.

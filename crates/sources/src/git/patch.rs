@@ -4,10 +4,12 @@ use std::io::Write as _;
 use std::ops::Range;
 
 use gix::objs::tree::EntryKind;
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
+use imara_diff::{Hunk, InternedInput};
 use libris_core::Result;
 
 use super::compare::Difference;
+use super::limits::Held;
+use super::line_diff;
 use super::repo::{Entry, Objects};
 
 /// How many lines are shown around a change.
@@ -19,16 +21,23 @@ const HEAD: usize = 8000;
 /// How much of the line that names a function is shown.
 const HEADING: usize = 80;
 
+/// The most bytes of a file that is compared. Larger ones are said to differ, as binary ones are.
+const COMPARED: u64 = 16 * 1024 * 1024;
+
+/// How many bytes of memory a line takes while it is compared, beside its text.
+const LINE: u64 = 64;
+
 /// Writes a patch up to a limit.
 pub(super) struct Patch<'a> {
     objects: &'a Objects<'a>,
     out: Vec<u8>,
+    held: Held<'a>,
     limit: u64,
 }
 
 impl<'a> Patch<'a> {
-    pub(super) fn new(objects: &'a Objects<'a>, limit: u64) -> Self {
-        Self { objects, out: Vec::new(), limit }
+    pub(super) fn new(objects: &'a Objects<'a>, limit: u64) -> Result<Self> {
+        Ok(Self { objects, out: Vec::new(), held: objects.hold(0)?, limit })
     }
 
     /// Whether it has become larger than its limit.
@@ -44,6 +53,13 @@ impl<'a> Patch<'a> {
         if difference.is_directory() {
             return Ok(());
         }
+        let before = self.out.len();
+        let added = self.add_file(difference);
+        self.held.grow((self.out.len() - before) as u64)?;
+        added
+    }
+
+    fn add_file(&mut self, difference: &Difference) -> Result<()> {
         let Difference { path, old, new } = difference;
         let file = |entry: &Option<Entry>| entry.filter(|entry| entry.kind != EntryKind::Tree);
         match (file(old), file(new)) {
@@ -82,7 +98,7 @@ impl<'a> Patch<'a> {
         let a = if old.is_some() { a } else { b"/dev/null".to_vec() };
         let b = if new.is_some() { b } else { b"/dev/null".to_vec() };
         match (self.content(old)?, self.content(new)?) {
-            (Some(old), Some(new)) => {
+            (Some((old, _old_held)), Some((new, _new_held))) => {
                 if old != new {
                     self.line([b"--- ", &*marked(a)]);
                     self.line([b"+++ ", &*marked(b)]);
@@ -95,26 +111,28 @@ impl<'a> Patch<'a> {
     }
 
     /// What is compared; `None` where it is binary or too large.
-    fn content(&self, entry: Option<Entry>) -> Result<Option<Vec<u8>>> {
-        let Some(entry) = entry else { return Ok(Some(Vec::new())) };
+    fn content(&self, entry: Option<Entry>) -> Result<Option<(Vec<u8>, Option<Held<'a>>)>> {
+        let Some(entry) = entry else { return Ok(Some((Vec::new(), None))) };
         if entry.kind == EntryKind::Commit {
-            return Ok(Some(format!("Subproject commit {}\n", entry.id).into_bytes()));
+            return Ok(Some((format!("Subproject commit {}\n", entry.id).into_bytes(), None)));
         }
-        if self.objects.size(entry.id)?.is_some_and(|size| size > self.limit) {
+        let size = self.objects.size(entry.id)?.unwrap_or_default();
+        if size > self.limit.min(COMPARED) {
             return Ok(None);
         }
+        let held = self.objects.hold(size)?;
         let data = self.objects.blob(entry.id)?;
-        Ok((!data[..data.len().min(HEAD)].contains(&0)).then_some(data))
+        Ok((!data[..data.len().min(HEAD)].contains(&0)).then_some((data, Some(held))))
     }
 
     fn hunks(&mut self, old: &[u8], new: &[u8]) -> Result<()> {
-        self.objects.patience.check()?;
+        self.objects.patience().check()?;
+        let lines = |data: &[u8]| data.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+        let _held = self.objects.hold((lines(old) + lines(new)) * LINE)?;
         let input =
             InternedInput::new(imara_diff::sources::byte_lines(old), imara_diff::sources::byte_lines(new));
-        let mut diff = Diff::compute(Algorithm::Myers, &input);
-        diff.postprocess_lines(&input);
         let lines = Lines { input: &input };
-        let mut hunks = diff.hunks().peekable();
+        let mut hunks = line_diff::hunks(&input, self.objects.patience())?.into_iter().peekable();
         // Where the search for the name of the function went on to, and what it found before.
         let (mut searched, mut heading): (u32, Option<&[u8]>) = (0, None);
         while let Some(first) = hunks.next() {
@@ -136,6 +154,7 @@ impl<'a> Patch<'a> {
                 }
             }
             searched = before.start;
+            self.objects.patience().check()?;
             self.header(&before, &after, heading);
             self.group(&lines, &group, before);
             if self.is_full() {

@@ -10,6 +10,7 @@ use super::Inner;
 use super::address::Asked;
 use super::describe::{DIRECTORY, LINK, Pointer, SUBMODULE, mime, submodule};
 use super::directory;
+use super::limits::Held;
 use super::repo::{Entry, Objects, names};
 use super::walk::{DEPTH, join};
 use crate::media::{self, CodeUnits, ContentClass};
@@ -128,7 +129,7 @@ impl Reader<'_> {
         if !media::has_lines(mime, data) {
             return Err(self.not_text());
         }
-        let patience = &self.objects.patience;
+        let patience = self.objects.patience();
         let mut ended = None;
         let mut progress = |_: u64| {
             patience.check().map_err(|cause| {
@@ -153,6 +154,7 @@ impl Reader<'_> {
         let directory = self.objects.directory(found.entry.id)?;
         let base = base(self.path);
         let mut left = config.directory_bytes;
+        let mut held = self.objects.hold(0)?;
         let mut parts = Vec::new();
         let mut more = 0;
         for (key, entry) in directory.entries() {
@@ -173,7 +175,7 @@ impl Reader<'_> {
                 more += 1;
                 continue;
             }
-            parts.push(self.child(uri, key, *entry, &mut left)?);
+            parts.push(self.child(uri, key, *entry, &mut left, &mut held)?);
         }
         let Some(own) = self.inner.space.place(self.rev, &base) else { return Ok(parts) };
         if more > 0 {
@@ -186,7 +188,14 @@ impl Reader<'_> {
         Ok(parts)
     }
 
-    fn child(&self, uri: Uri, key: &str, entry: Entry, left: &mut u64) -> Result<Content> {
+    fn child(
+        &self,
+        uri: Uri,
+        key: &str,
+        entry: Entry,
+        left: &mut u64,
+        held: &mut Held<'_>,
+    ) -> Result<Content> {
         match entry.kind {
             EntryKind::Tree => return Ok(Content::text(uri, DIRECTORY, "")),
             EntryKind::Commit => return Ok(self.submodule(uri, entry.id)),
@@ -196,6 +205,7 @@ impl Reader<'_> {
         let why = match size {
             Some(size) if size <= self.inner.config.max_size.min(*left) => {
                 *left -= size;
+                held.grow(size)?;
                 let label = String::from_utf8_lossy(&directory::name(key)).into_owned();
                 return Ok(content(uri, &label, entry.kind, self.objects.blob(entry.id)?));
             }

@@ -16,11 +16,11 @@ use super::repo::Patience;
 /// The most bytes of a loose ref; git writes one line.
 pub(super) const LOOSE: u64 = 4 * 1024;
 
-/// The most bytes of `packed-refs`: some 900,000 refs.
-pub(super) const PACKED: u64 = 64 * 1024 * 1024;
+/// The most bytes of `packed-refs`: some 450,000 refs.
+pub(super) const PACKED: u64 = 32 * 1024 * 1024;
 
-/// The most loose refs and folders of them that are looked at.
-const ENTRIES: usize = 1_000_000;
+/// The most branches and tags that are listed.
+const MOST: usize = 100_000;
 
 /// How deep folders of loose refs may be nested.
 const DEPTH: usize = 64;
@@ -147,7 +147,11 @@ impl RefStore {
         }
         for kind in kinds {
             let packed = packed.beginning(kind).filter(|(name, _)| !names.contains(*name));
-            all.refs.extend(packed.map(|(name, id)| (name.to_owned(), id)));
+            let left = MOST + 1 - all.refs.len().min(MOST + 1);
+            all.refs.extend(packed.take(left).map(|(name, id)| (name.to_owned(), id)));
+        }
+        if all.refs.len() > MOST {
+            return Err(too_many());
         }
         all.refs.sort();
         Ok(all)
@@ -179,14 +183,19 @@ impl RefStore {
             } else if is_full_name(name.as_bytes()) {
                 names.insert(name);
             }
-            if names.len() > ENTRIES {
-                return Err(Error::Unavailable(format!(
-                    "the repository has more than {ENTRIES} loose refs; hint: run `git pack-refs --all`"
-                )));
+            if names.len() > MOST {
+                return Err(too_many());
             }
         }
         Ok(())
     }
+}
+
+fn too_many() -> Error {
+    Error::Unavailable(format!(
+        "the repository has more than {MOST} branches and tags, so they are not listed; hint: serve a clone with fewer \
+         of them"
+    ))
 }
 
 /// Whether git would let a ref have this full name.

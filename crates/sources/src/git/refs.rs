@@ -51,7 +51,7 @@ pub(super) fn shortest(name: &str) -> &str {
 
 /// All refs that are shown.
 pub(super) fn all(objects: &Objects<'_>) -> Result<AllRefs> {
-    objects.refs().all(&SHOWN, &objects.patience)
+    objects.refs().all(&SHOWN, objects.patience())
 }
 
 /// The full name of the branch that `HEAD` is, where it is one.
@@ -80,7 +80,7 @@ impl Refs {
                 commit,
                 tag: (*id != commit).then_some(*id),
                 time: read.time().to_owned(),
-                subject: read.subject(),
+                subject: read.short_subject(),
                 hidden: first.as_ref() != Some(name),
                 name: name.clone(),
             });

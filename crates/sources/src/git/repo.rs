@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use gix::objs::{CommitRefIter, Kind as ObjectKind, TreeRefIter};
+use gix::objs::{CommitRefIter, Kind, TreeRefIter};
 use gix::odb::pack::cache::lru::StaticLinkedList;
-use libris_core::{Error, Result, Uri};
+use libris_core::{Context, Error, Result, Uri};
 
 use super::directory::{Directory, Weight};
 use super::guard::{self, Alternates};
 use super::history::Window;
+use super::limits::{Held, TaskMemory};
 use super::ref_store::RefStore;
 use super::regular::{self, Stamp};
 
@@ -23,8 +24,11 @@ use super::regular::{self, Stamp};
 const OBJECTS: usize = 8 * 1024 * 1024;
 const DELTAS: usize = 8 * 1024 * 1024;
 
-/// How many entries of directories are kept.
-const ENTRIES: u64 = 200_000;
+/// How many bytes of directories are kept.
+const DIRECTORIES: u64 = 24 * 1024 * 1024;
+
+/// How many times its size a tree takes when it is decoded.
+const DECODED: u64 = 4;
 
 /// Of how many commits it is kept when their files last changed, and how many ancestors are.
 const WINDOWS: usize = 4;
@@ -99,7 +103,7 @@ impl Repo {
             alternates: Alternates::new(common),
             shallow: Mutex::default(),
             shared: Mutex::new(opened),
-            directories: quick_cache::sync::Cache::with_weighter(1000, ENTRIES, Weight),
+            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, Weight),
             windows: quick_cache::sync::Cache::new(WINDOWS),
             ancestors: quick_cache::sync::Cache::new(ANCESTORS),
         })
@@ -166,7 +170,7 @@ impl Repo {
     }
 
     /// A handle for one task.
-    pub(super) fn objects(&self, patience: Patience) -> Objects<'_> {
+    pub(super) fn objects(&self, task: Task) -> Objects<'_> {
         let mut shared = self.shared();
         if shared.suspect && shared.opened.elapsed() > REOPENED {
             self.reopen(&mut shared);
@@ -180,7 +184,8 @@ impl Repo {
         Objects {
             handle: Some(handle),
             repo: self,
-            patience,
+            task,
+            memory: TaskMemory::default(),
             generation: shared.generation,
             decoded: Cell::new(0),
             shallow: OnceCell::new(),
@@ -222,11 +227,21 @@ impl Patience {
     }
 }
 
+/// What a task works on, and for whom.
+pub(super) struct Task {
+    /// What was asked for.
+    pub(super) uri: Uri,
+    /// Holds the permit of the catalog until the task ends.
+    pub(super) context: Context,
+    pub(super) patience: Patience,
+}
+
 /// A repository as one task sees it.
 pub(super) struct Objects<'r> {
     handle: Option<gix::Repository>,
     repo: &'r Repo,
-    pub(super) patience: Patience,
+    pub(super) task: Task,
+    pub(super) memory: TaskMemory,
     /// Generation of the repository that the handle is of.
     generation: u64,
     decoded: Cell<u64>,
@@ -272,8 +287,13 @@ pub(super) struct Entry {
 pub(super) type Named = (Vec<u8>, Entry);
 
 impl Objects<'_> {
+    /// How long somebody waits for the task.
+    pub(super) fn patience(&self) -> &Patience {
+        &self.task.patience
+    }
+
     /// What went wrong with an object that must be there.
-    fn fault(&self, cause: gix::Error) -> Error {
+    pub(super) fn fault(&self, cause: gix::Error) -> Error {
         if cause.is_not_found() {
             self.suspect();
         }
@@ -297,18 +317,14 @@ impl Objects<'_> {
 
     /// The data of a blob, whose size the caller has looked at.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
-        self.patience.check()?;
+        self.patience().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
         Ok(blob.take_data())
     }
 
     /// A commit; its parents are left out where a shallow clone ends.
     pub(super) fn node(&self, id: ObjectId) -> Result<Node> {
-        self.patience.check()?;
-        let object = self.find_object(id).map_err(|cause| self.fault(cause))?;
-        if object.kind != ObjectKind::Commit {
-            return Err(damaged("a commit is something else"));
-        }
+        let object = self.load(id, Kind::Commit)?;
         let iter = || CommitRefIter::from_bytes(&object.data, self.object_hash());
         let tree = iter().tree_id().map_err(fault)?;
         let parents = if self.is_boundary(id)? { Vec::new() } else { iter().parent_ids().collect() };
@@ -339,8 +355,9 @@ impl Objects<'_> {
     }
 
     /// The entries of a tree in the order of git, without those whose names lead elsewhere.
-    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<Named>> {
+    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<Named>, Held<'_>)> {
         let object = self.tree_object(id)?;
+        let held = self.hold(object.data.len() as u64 * DECODED)?;
         let mut entries = Vec::new();
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
@@ -349,7 +366,7 @@ impl Objects<'_> {
                 entries.push((entry.filename.to_vec(), found));
             }
         }
-        Ok(entries)
+        Ok((entries, held))
     }
 
     /// The entry of a name in a tree, without making a list of all.
@@ -365,11 +382,7 @@ impl Objects<'_> {
     }
 
     fn tree_object(&self, id: ObjectId) -> Result<gix::Object<'_>> {
-        self.patience.check()?;
-        let object = self.find_object(id).map_err(|cause| self.fault(cause))?;
-        if object.kind != ObjectKind::Tree {
-            return Err(damaged("a tree is something else"));
-        }
+        let object = self.load(id, Kind::Tree)?;
         self.decoded.set(self.decoded.get() + object.data.len() as u64);
         Ok(object)
     }
@@ -384,7 +397,8 @@ impl Objects<'_> {
         if let Some(kept) = self.repo.directories.get(&id) {
             return Ok(kept);
         }
-        let directory = Arc::new(Directory::new(self.tree(id)?));
+        let (entries, _held) = self.tree(id)?;
+        let directory = Arc::new(Directory::new(entries));
         self.repo.directories.insert(id, Arc::clone(&directory));
         Ok(directory)
     }
@@ -431,9 +445,15 @@ impl Objects<'_> {
     }
 }
 
+/// The longest name in a tree: no system has longer ones.
+const NAME: usize = 4096;
+
 /// Whether a name in a tree is one that git would have written. A tree may come from anybody.
 pub(super) fn is_name(name: &[u8]) -> bool {
-    let reserved = name.is_empty() || matches!(name, b"." | b"..") || name.eq_ignore_ascii_case(b".git");
+    let reserved = name.is_empty()
+        || name.len() > NAME
+        || matches!(name, b"." | b"..")
+        || name.eq_ignore_ascii_case(b".git");
     !reserved && !name.contains(&b'/') && !name.contains(&0)
 }
 
@@ -457,7 +477,7 @@ pub(super) fn fault(cause: gix::Error) -> Error {
     Error::failed("read the repository", cause)
 }
 
-fn damaged(what: &'static str) -> Error {
+pub(super) fn damaged(what: &'static str) -> Error {
     Error::failed("read the repository", what)
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use gix::ObjectId;
-use gix::objs::Kind;
+use gix::objs::{Kind, TagRefIter};
 use libris_core::{Error, Proof, Result, Uri};
 
 use super::address::is_full_id;
@@ -157,13 +157,13 @@ pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<Obj
 pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
     // A tag may stand for a tag.
     for _ in 0..STEPS {
-        objects.patience.check()?;
+        objects.patience().check()?;
         let header = objects.try_find_header(id).map_err(fault)?;
         match header.map(|header| header.kind()) {
             Some(Kind::Commit) => return Ok(Some(id)),
             Some(Kind::Tag) => {
-                let tag = objects.find_tag(id).map_err(fault)?;
-                id = tag.target_id().map_err(fault)?.detach();
+                let tag = objects.load(id, Kind::Tag)?;
+                id = TagRefIter::from_bytes(&tag.data, objects.object_hash()).target_id().map_err(fault)?;
             }
             Some(Kind::Tree | Kind::Blob) | None => return Ok(None),
         }

@@ -57,7 +57,7 @@ impl Stream for Changes {
 pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let (send, receive) = mpsc::channel(WAITING);
     let mut pulse = Pulse::default();
-    let first = inner.blocking(Arc::default(), |inner, objects| {
+    let first = inner.blocking(inner.own_task(), |inner, objects| {
         let mut pulse = Pulse::default();
         pulse.beats(inner);
         Ok((pulse, State::read(objects)?))
@@ -66,7 +66,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let mut state = match tokio::time::timeout(FIRST, first).await {
         Ok(Ok((beating, state))) => {
             pulse = beating;
-            Some(state)
+            Some(Arc::new(state))
         }
         failed => {
             let cause = failed.err().map(|_| "it takes too long");
@@ -85,7 +85,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 () = tokio::time::sleep(inner.config.poll.max(BREATH)) => {}
             }
             let (was, mut beating) = (state.clone(), std::mem::take(&mut pulse));
-            let looked = inner.blocking(Arc::default(), move |inner, objects| {
+            let looked = inner.blocking(inner.own_task(), move |inner, objects| {
                 if !beating.beats(inner) {
                     return Ok((beating, None));
                 }
@@ -100,7 +100,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 Ok((beating, None)) => pulse = beating,
                 Ok((beating, Some((changes, now)))) => {
                     pulse = beating;
-                    state = Some(now);
+                    state = Some(Arc::new(now));
                     for change in changes {
                         if send.send(change).await.is_err() {
                             return;

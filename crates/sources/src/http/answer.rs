@@ -1,7 +1,7 @@
 //! What an answer holds: text or bytes of a media type.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use encoding_rs::Encoding;
 use http::header::{CONTENT_TYPE, HeaderMap};
@@ -20,7 +20,6 @@ pub(super) struct Answer {
     pub(super) mime: String,
     /// Two answers that differ most likely differ in this.
     pub(super) digest: u64,
-    json: OnceLock<Option<Value>>,
     /// The memory that it was received into, until it is cached.
     memory: Mutex<Option<Lease>>,
 }
@@ -39,7 +38,14 @@ impl Answer {
             Body::Text(text) => text.hash(&mut hasher),
             Body::Bytes(bytes) => bytes.hash(&mut hasher),
         }
-        Ok(Self { body, mime, digest: hasher.finish(), json: OnceLock::new(), memory })
+        Ok(Self { body, mime, digest: hasher.finish(), memory })
+    }
+
+    /// An answer of this text.
+    #[cfg(test)]
+    pub(super) fn of_text(text: impl Into<String>) -> Self {
+        let (body, mime) = (Body::Text(text.into()), "application/json".to_owned());
+        Self { body, mime, digest: 0, memory: Mutex::default() }
     }
 
     /// Notes that it is in a cache, which counts it from now on.
@@ -47,13 +53,12 @@ impl Answer {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The JSON that it holds, taken apart once.
-    pub(super) fn json(&self) -> Result<&Value, Fault> {
-        let parsed = self.json.get_or_init(|| match &self.body {
-            Body::Text(text) => serde_json::from_str(text).ok(),
-            Body::Bytes(_) => None,
-        });
-        parsed.as_ref().ok_or(Fault::Malformed)
+    /// The text that it holds, which may be JSON.
+    pub(super) fn text(&self) -> Result<&str, Fault> {
+        match &self.body {
+            Body::Text(text) => Ok(text),
+            Body::Bytes(_) => Err(Fault::Malformed),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,6 +18,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Budget, Error, Lease, Result};
+use tokio::sync::Notify;
 use url::Url;
 
 use super::config::{Limits, Method};
@@ -31,6 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The most headers that an answer may have.
 const HEADERS: usize = 100;
+
+/// How many bytes are read at once, and the most that the head of an answer may have. It bounds how long one poll of a
+/// connection takes: until then hyper yields only after 128 reads.
+const READ: usize = 64 * 1024;
+
+/// The most interim responses, such as `100 Continue`, before an answer.
+const INTERIM: usize = 16;
 
 /// How long a connection is kept that is not used.
 const IDLE: Duration = Duration::from_secs(60);
@@ -71,6 +80,7 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .http1_max_headers(HEADERS)
+            .http1_read_buf_exact_size(READ)
             .build(connector);
         let turns = Budget::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
@@ -105,11 +115,18 @@ impl Client {
     ) -> Result<Reply, Fault> {
         let _turn = self.turns.take(asker, 1).await.ok_or(Fault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
-            let request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
-            let response = self.client.request(request).await.map_err(|cause| {
-                let reached = !cause.is_connect();
-                failure(&cause, &url, reached)
-            })?;
+            let mut request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
+            let interim = Interim::count(&mut request);
+            let response = tokio::select! {
+                response = self.client.request(request) => response.map_err(|cause| {
+                    let reached = !cause.is_connect();
+                    failure(&cause, &url, reached)
+                })?,
+                () = interim.too_many() => {
+                    tracing::warn!(url = %shown(&url), "a service sends interim responses and no answer");
+                    return Err(Fault::Failed);
+                }
+            };
             let status = response.status();
             if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {
                 return self.receive(endpoint, &url, response, asker).await;
@@ -206,6 +223,35 @@ impl Client {
     }
 }
 
+/// The interim responses to a request, which hyper would skip for ever.
+#[derive(Clone, Default)]
+struct Interim(Arc<InterimCount>);
+
+#[derive(Default)]
+struct InterimCount {
+    count: AtomicUsize,
+    full: Notify,
+}
+
+impl Interim {
+    /// Counts the interim responses to this request.
+    fn count<B>(request: &mut http::Request<B>) -> Self {
+        let interim = Self::default();
+        let counted = interim.clone();
+        hyper::ext::on_informational(request, move |_| {
+            if counted.0.count.fetch_add(1, Ordering::Relaxed) == INTERIM {
+                counted.0.full.notify_one();
+            }
+        });
+        interim
+    }
+
+    /// Waits until there are too many.
+    async fn too_many(&self) {
+        self.0.full.notified().await;
+    }
+}
+
 /// For how long a service asks us to wait: a number of seconds or a date.
 fn retry_after(text: &str) -> Option<Duration> {
     let wait = match text.trim().parse() {
@@ -278,7 +324,6 @@ mod tests {
             required: &[],
             renamed: &renamed,
             variables: Vec::new(),
-            parsed: false,
         };
         let anywhere = Guard { allow_private: true, networks: Vec::new() };
         let endpoint = Endpoint::new(written, 0, &config, &anywhere).unwrap();

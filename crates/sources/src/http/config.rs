@@ -122,7 +122,8 @@ pub struct Caching {
     /// For how long an answer that is fresh no more is given while no new one can be had.
     #[serde(deserialize_with = "crate::duration::parse")]
     pub stale_if_error: Duration,
-    /// How many bytes of answers are kept. At most 1 TiB.
+    /// How many bytes of answers are kept. At most 1 TiB. All APIs of one process share 64 MiB, or the largest of these
+    /// numbers where that is more.
     #[serde(deserialize_with = "crate::bounds::cache_bytes")]
     pub bytes: u64,
     /// Who may share an answer: `"private"` or `"public"`. One that says `private` itself stays so.

@@ -24,8 +24,6 @@ pub(super) struct Endpoint {
     pub(super) headers: HeaderMap,
     /// The media type that the answer must have.
     pub(super) mime: Option<String>,
-    /// Whether answers are taken apart as JSON, which takes room.
-    pub(super) parsed: bool,
     url: UriTemplate,
     origin: String,
     /// The variables that stand in the path.
@@ -47,7 +45,6 @@ pub(super) struct Written<'a> {
     pub(super) renamed: &'a BTreeMap<String, String>,
     /// The variables that may stand in the URL.
     pub(super) variables: Vec<&'a str>,
-    pub(super) parsed: bool,
 }
 
 impl Endpoint {
@@ -75,7 +72,6 @@ impl Endpoint {
             method: written.method,
             headers: headers([&config.headers, written.headers], written.mime)?,
             mime: written.mime.map(str::to_owned),
-            parsed: written.parsed,
             origin: place.origin().ascii_serialization(),
             in_path: in_path.variables().map(str::to_owned).collect(),
             required: written.required.to_vec(),
@@ -174,7 +170,9 @@ fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
         return Err(format!("`base` must be a plain URL, without a query or variables: `{base}`"));
     }
     let base = base.strip_suffix('/').unwrap_or(base);
-    let slash = if url.is_empty() || url.starts_with(['/', '?', '{']) { "" } else { "/" };
+    // An expression such as `{/id}` or `{?id}` begins with its own separator.
+    let joins = ["/", "?", "{/", "{?", "{.", "{;"].iter().any(|start| url.starts_with(start));
+    let slash = if url.is_empty() || joins { "" } else { "/" };
     Ok([base, slash, url].concat())
 }
 
@@ -314,7 +312,6 @@ mod tests {
             required: &[],
             renamed: &BTreeMap::new(),
             variables: vec!["a", "b"],
-            parsed: false,
         };
         let config = Config { base: Some("https://api.example/v1/".into()), ..Config::default() };
         Endpoint::new(written, 0, &config, &Guard { allow_private: false, networks: Vec::new() })
@@ -339,6 +336,21 @@ mod tests {
         }
         assert_eq!(url("p/{a}.json", ".."), None);
         assert_eq!(url("p/{a}", "...").unwrap(), "https://api.example/v1/p/...");
+    }
+
+    #[test]
+    fn a_base_and_the_rest_have_a_slash_between_them() {
+        for (rest, whole) in [
+            ("{a}", "https://api.example/v1/x"),
+            ("{a}/p", "https://api.example/v1/x/p"),
+            ("/{a}", "https://api.example/v1/x"),
+            ("{/a}", "https://api.example/v1/x"),
+            ("{?a}", "https://api.example/v1?a=x"),
+            ("?q={a}", "https://api.example/v1?q=x"),
+            ("", "https://api.example/v1"),
+        ] {
+            assert_eq!(url(rest, "x").unwrap(), whole, "{rest}");
+        }
     }
 
     #[test]

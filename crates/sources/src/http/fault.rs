@@ -68,7 +68,10 @@ impl Fault {
 
     /// What is told to whoever asked for a list that `place` needs.
     pub(super) fn of_list(self, place: &str) -> Error {
-        Error::Unavailable(format!("the service with the list for `{place}` {}", self.why()))
+        match self {
+            Self::NoMemory => Error::NO_MEMORY,
+            _ => Error::Unavailable(format!("the service with the list for `{place}` {}", self.why())),
+        }
     }
 
     fn why(&self) -> String {

@@ -1,21 +1,18 @@
 //! Lists in the JSON of an answer: resources to list, and values to offer.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::answer::Answer;
 use super::config::{Choice, Listing};
 use super::endpoint::Endpoint;
+use super::extract::{self, Item};
 use super::fault::Fault;
-
-/// How many items of one list are taken.
-const ITEMS: usize = 10_000;
 
 /// For how long the pages after the first are those of the list that the first was made of.
 const PAGING: Duration = Duration::from_secs(30);
@@ -32,15 +29,45 @@ pub(super) enum Place {
 pub(super) struct Instances {
     pub(super) place: Place,
     listing: Listing,
-    made: Mutex<Option<Made>>,
+    made: Made<Listed>,
 }
 
 /// What was made of the last answer.
-struct Made {
-    answer: Arc<Answer>,
-    listed: Listed,
+pub(super) struct Made<T>(Mutex<Option<Last<T>>>);
+
+struct Last<T> {
+    /// Tells the answer from others, without keeping it.
+    answer: Weak<Answer>,
+    value: T,
     /// When it was last asked for.
     at: Instant,
+}
+
+impl<T> Default for Made<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Made<T> {
+    /// What was made of this answer, if it was the last.
+    pub(super) fn of(&self, answer: &Arc<Answer>) -> Option<T> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.as_mut().filter(|last| std::ptr::eq(last.answer.as_ptr(), Arc::as_ptr(answer)))?;
+        last.at = Instant::now();
+        Some(last.value.clone())
+    }
+
+    pub(super) fn set(&self, answer: &Arc<Answer>, value: T) {
+        let last = Last { answer: Arc::downgrade(answer), value, at: Instant::now() };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+    }
+
+    /// What was made and asked for a short while ago.
+    fn recent(&self) -> Option<T> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|last| last.at.elapsed() < PAGING).map(|last| last.value.clone())
+    }
 }
 
 /// The resources of a list by their URIs.
@@ -55,50 +82,59 @@ pub(super) struct Instance {
 
 impl Instances {
     pub(super) fn new(place: Place, listing: Listing) -> Self {
-        Self { place, listing, made: Mutex::default() }
+        Self { place, listing, made: Made::default() }
+    }
+
+    /// The resources that were made of this answer, if it was the last.
+    pub(super) fn made_of(&self, answer: &Arc<Answer>) -> Option<Listed> {
+        self.made.of(answer)
+    }
+
+    /// What was made a short while ago. All callers are given the same.
+    pub(super) fn recent(&self) -> Option<Listed> {
+        self.made.recent()
     }
 
     /// The resources that an answer lists.
-    pub(super) fn of(
+    pub(super) fn make(
         &self,
         answer: &Arc<Answer>,
         template: &Template,
         endpoint: &Endpoint,
     ) -> Result<Listed, Fault> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = Instant::now();
-        if let Some(made) = &mut *made
-            && Arc::ptr_eq(&made.answer, answer)
-        {
-            made.at = at;
-            return Ok(made.listed.clone());
+        if let Some(made) = self.made_of(answer) {
+            return Ok(made);
         }
-        let items = items(answer.json()?, &self.listing.items)?;
-        let instances = items.iter().filter_map(|item| self.instance(item, template, endpoint));
+        let Listing { items, values, name, title, description, .. } = &self.listing;
+        let fields: Vec<&str> = values
+            .values()
+            .chain([name, title, description].into_iter().flatten())
+            .map(String::as_str)
+            .collect();
+        let items = extract::items(answer.text()?, items, &fields)?;
+        let instances = items.into_iter().filter_map(|item| self.instance(item, template, endpoint));
         let listed: Listed = Arc::new(instances.collect());
-        *made = Some(Made { answer: answer.clone(), listed: listed.clone(), at });
+        self.made.set(answer, listed.clone());
         Ok(listed)
     }
 
-    /// What was made a short while ago. All callers are given the same.
-    pub(super) fn recent(&self) -> Option<Listed> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.as_ref().filter(|made| made.at.elapsed() < PAGING).map(|made| made.listed.clone())
-    }
-
-    fn instance(&self, item: &Value, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {
+    /// The resource of an item, whose fields are the values and then the name, title and description where the
+    /// configuration says where they are.
+    fn instance(&self, item: Item, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {
         let Listing { values, name, title, description, .. } = &self.listing;
+        let mut fields = item.into_iter();
         let values: Option<BTreeMap<String, String>> =
-            values.iter().map(|(name, pointer)| Some((name.clone(), text(item, pointer)?))).collect();
+            values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
         // Values such as `..` make a URI that stands for something else, or for nothing.
         endpoint.url(template.uri.matches(&uri)?).ok()?;
-        let at = |pointer: &Option<String>| pointer.as_ref().and_then(|pointer| text(item, pointer));
+        let mut at = |pointer: &Option<String>| pointer.as_ref().and_then(|_| fields.next().flatten());
+        let (name, title, description) = (at(name), at(title), at(description));
         let resource = Resource {
-            name: at(name).filter(|name| !name.is_empty()).unwrap_or_else(|| crate::segment::last(&uri)),
-            title: at(title),
-            description: at(description),
+            name: name.filter(|name| !name.is_empty()).unwrap_or_else(|| crate::segment::last(&uri)),
+            title,
+            description,
             mime: template.mime.clone(),
             icons: template.icons.clone(),
             annotations: template.annotations.clone(),
@@ -111,26 +147,6 @@ impl Instances {
     pub(super) fn tells(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }
-}
-
-/// The items at a place in JSON: the elements of an array, or the pairs of an object, each with its `key` and
-/// its `value`.
-pub(super) fn items<'a>(json: &'a Value, pointer: &str) -> Result<Vec<Cow<'a, Value>>, Fault> {
-    let (count, items): (_, Vec<_>) = match json.pointer(pointer) {
-        Some(Value::Array(array)) => (array.len(), array.iter().take(ITEMS).map(Cow::Borrowed).collect()),
-        Some(Value::Object(object)) => {
-            let pair = |(key, value): (&String, &Value)| Cow::Owned(json!({ "key": key, "value": value }));
-            (object.len(), object.iter().take(ITEMS).map(pair).collect())
-        }
-        _ => {
-            tracing::warn!(pointer, "an answer has no list where the configuration says there is one");
-            return Err(Fault::Failed);
-        }
-    };
-    if count > ITEMS {
-        tracing::warn!(count, "only the first {ITEMS} items of a list are taken");
-    }
-    Ok(items)
 }
 
 /// What is at a place in an item, as text.

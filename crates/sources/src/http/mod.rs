@@ -7,12 +7,14 @@ mod answer;
 mod client;
 mod config;
 mod endpoint;
+mod extract;
 mod fault;
 mod guard;
 mod list;
 mod memory;
 mod open;
 pub mod openapi;
+mod parsing;
 mod store;
 mod watch;
 
@@ -35,9 +37,11 @@ pub use config::{
 };
 pub use guard::Network;
 
+use answer::Answer;
 use endpoint::Endpoint;
 use fault::Fault;
-use list::{Instances, Listed, Place};
+use list::{Instances, Listed, Made, Place};
+use parsing::Parser;
 use store::{Hit, Store, Want};
 use watch::Followed;
 
@@ -54,6 +58,7 @@ struct Inner {
     /// What the source is called.
     name: String,
     store: Arc<Store>,
+    parser: Parser,
     poll: Duration,
     scope: Scope,
     resources: BTreeMap<Uri, Held>,
@@ -75,13 +80,41 @@ struct Filled {
     template: Template,
     endpoint: Arc<Endpoint>,
     choices: BTreeMap<String, Offered>,
-    instances: Option<Instances>,
+    instances: Option<Arc<Instances>>,
 }
 
 /// What is offered for a variable.
 enum Offered {
     Fixed(Vec<Choice>),
-    Found { place: Place, items: String, value: String, label: Option<String> },
+    Found(Arc<Lookup>),
+}
+
+/// A list of values.
+struct Lookup {
+    place: Place,
+    items: String,
+    value: String,
+    label: Option<String>,
+    made: Made<Arc<[Choice]>>,
+}
+
+impl Lookup {
+    /// The values that an answer has.
+    fn choices(&self, answer: &Arc<Answer>) -> Result<Arc<[Choice]>, Fault> {
+        if let Some(made) = self.made.of(answer) {
+            return Ok(made);
+        }
+        let fields: Vec<&str> = [&self.value].into_iter().chain(&self.label).map(String::as_str).collect();
+        let items = extract::items(answer.text()?, &self.items, &fields)?;
+        let choices = items.into_iter().filter_map(|item| {
+            let mut fields = item.into_iter();
+            let (value, label) = (fields.next().flatten()?, fields.next().flatten().unwrap_or_default());
+            Some(Choice::Labelled { value, label })
+        });
+        let choices: Arc<[Choice]> = choices.collect();
+        self.made.set(answer, choices.clone());
+        Ok(choices)
+    }
 }
 
 impl Http {
@@ -118,7 +151,7 @@ impl Source for Http {
         self.inner.complete(asked, context.client()).await
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _client: Client) {
         watch::follow(&self.inner, subject);
     }
 
@@ -195,10 +228,16 @@ impl Inner {
             return Ok(Listed::default());
         };
         let listed = async {
-            let hit = self.found(&instances.place, Variables::new(), want, asker).await?;
-            instances.of(&hit.answer, &filled.template, &filled.endpoint)
+            let answer = self.found(&instances.place, Variables::new(), want, asker).await?.answer;
+            if let Some(made) = instances.made_of(&answer) {
+                return Ok(made);
+            }
+            let (instances, template, endpoint) =
+                (instances.clone(), filled.template.clone(), filled.endpoint.clone());
+            let make = move |answer: &Arc<Answer>| instances.make(answer, &template, &endpoint);
+            self.parser.run(&answer, asker, make).await
         };
-        listed.await.map_err(|fault| fault.of_list(template.as_str()))
+        listed.await.map_err(|fault: Fault| fault.of_list(template.as_str()))
     }
 
     /// The resources of a list as they were a short while ago.
@@ -255,7 +294,8 @@ impl Inner {
             Some(Offered::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
-            Some(Offered::Found { place, items, value, label }) => {
+            Some(Offered::Found(lookup)) => {
+                let place = &lookup.place;
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: Fault| fault.of_list(asked.template.as_str());
                 let hit = match self.found(place, variables, Want::Fresh, asker).await {
@@ -263,15 +303,17 @@ impl Inner {
                     Err(Fault::Missing) => return Ok(Completion::default()),
                     found => found.map_err(failed)?,
                 };
-                let items = list::items(hit.answer.json().map_err(failed)?, items).map_err(failed)?;
-                let choices = items.iter().filter_map(|item| {
-                    let value = list::text(item, value)?;
-                    let label = label.as_ref().and_then(|label| list::text(item, label)).unwrap_or_default();
-                    Some(Choice::Labelled { value, label })
-                });
+                let choices = match lookup.made.of(&hit.answer) {
+                    Some(made) => made,
+                    None => {
+                        let lookup = lookup.clone();
+                        let choices = move |answer: &Arc<Answer>| lookup.choices(answer);
+                        self.parser.run(&hit.answer, asker, choices).await.map_err(failed)?
+                    }
+                };
                 // A service that was told what has been typed knows best what is meant.
                 let typed = if place.searches() { "" } else { asked.typed };
-                Ok(list::offer(choices, typed, asked.limit))
+                Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
             None => self.complete_from_list(filled, asked, asker).await,
         }

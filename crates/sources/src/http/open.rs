@@ -10,9 +10,10 @@ use super::client::Client;
 use super::config::{Choices, Config, Entry, Link, Method};
 use super::endpoint::{Endpoint, Written};
 use super::guard::Guard;
-use super::list::{Instances, Place};
+use super::list::{Instances, Made, Place};
+use super::parsing::Parser;
 use super::store::Store;
-use super::{Filled, Held, Inner, Offered, TYPED};
+use super::{Filled, Held, Inner, Lookup, Offered, TYPED};
 use crate::segment;
 
 /// Checks a configuration and makes a source of it.
@@ -27,13 +28,13 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
     }
     let guard = Guard::new(&config.limits);
-    let parsed = sources_of_lists(&templates);
+    let froms = sources_of_lists(&templates);
     let mut opening = Opening::new(&config, &guard);
 
     let mut held = BTreeMap::new();
     for entry in resources {
         let uri = entry.uri.clone();
-        let opened = opening.resource(entry, parsed.contains(&uri)).map_err(|why| wrong(&uri, why))?;
+        let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
         if held.insert(uri.clone(), opened).is_some() {
             return Err(wrong(&uri, "it is there twice".into()));
         }
@@ -53,8 +54,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         if !texts.insert(uri.as_str().to_owned()) {
             return Err(wrong(&uri, "it is there twice".into()));
         }
-        let parsed = parsed.iter().any(|from| uri.matches(from).is_some());
-        let opened = opening.template(entry, parsed).map_err(|why| wrong(&uri, why))?;
+        let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
         filled.push((uri, opened));
     }
@@ -69,6 +69,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     let inner = Inner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
         store: Arc::new(Store::new(client, config.cache.clone())),
+        parser: Parser::default(),
         poll: config.poll,
         scope: config.cache.scope,
         resources: held,
@@ -77,7 +78,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         followed: super::Followed::default(),
     };
     // A list from a resource that is not there would fail only when somebody asks for it.
-    match parsed.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
+    match froms.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
         Some(uri) => Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource here"))),
         None => Ok(inner),
     }
@@ -141,12 +142,7 @@ impl<'a> Opening<'a> {
         Ok(Arc::new(endpoint))
     }
 
-    fn entry<U>(
-        &mut self,
-        entry: &Entry<U>,
-        variables: Vec<&str>,
-        parsed: bool,
-    ) -> Result<Arc<Endpoint>, String> {
+    fn entry<U>(&mut self, entry: &Entry<U>, variables: Vec<&str>) -> Result<Arc<Endpoint>, String> {
         if entry.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
             return Err("its `priority` must be from 0 to 1".into());
         }
@@ -168,15 +164,14 @@ impl<'a> Opening<'a> {
             required: &entry.required,
             renamed: &entry.renamed,
             variables,
-            parsed,
         })
     }
 
-    pub(super) fn resource(&mut self, entry: Entry<Uri>, parsed: bool) -> Result<Held, String> {
+    pub(super) fn resource(&mut self, entry: Entry<Uri>) -> Result<Held, String> {
         if entry.list.is_some() {
             return Err("only a template can have a `list`".into());
         }
-        let endpoint = self.entry(&entry, Vec::new(), parsed)?;
+        let endpoint = self.entry(&entry, Vec::new())?;
         let resource = Resource {
             name: entry.name.clone().unwrap_or_else(|| segment::last(&entry.uri)),
             annotations: annotations(&entry),
@@ -190,9 +185,9 @@ impl<'a> Opening<'a> {
         Ok(Held { resource, endpoint: Some(endpoint) })
     }
 
-    pub(super) fn template(&mut self, entry: Entry<UriTemplate>, parsed: bool) -> Result<Filled, String> {
+    pub(super) fn template(&mut self, entry: Entry<UriTemplate>) -> Result<Filled, String> {
         let variables: Vec<_> = entry.uri.variables().collect();
-        let endpoint = self.entry(&entry, variables.clone(), parsed)?;
+        let endpoint = self.entry(&entry, variables.clone())?;
         let mut choices = BTreeMap::new();
         for (variable, choice) in &entry.complete {
             let offered = match choice {
@@ -204,7 +199,7 @@ impl<'a> Opening<'a> {
                     let place = self.place(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
                     let (items, value, label) =
                         (found.items.clone(), found.value.clone(), found.label.clone());
-                    Offered::Found { place, items, value, label }
+                    Offered::Found(Arc::new(Lookup { place, items, value, label, made: Made::default() }))
                 }
             };
             choices.insert(variable.clone(), offered);
@@ -222,7 +217,7 @@ impl<'a> Opening<'a> {
                     return Err(format!("its `list` does not tell `{lacking}` in `values`"));
                 }
                 let place = self.place(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
-                Some(Instances::new(place, list.clone()))
+                Some(Arc::new(Instances::new(place, list.clone())))
             }
         };
         let template = Template {
@@ -258,7 +253,6 @@ impl<'a> Opening<'a> {
                     required: &[],
                     renamed: &BTreeMap::new(),
                     variables,
-                    parsed: true,
                 })?;
                 Ok(Place::Endpoint(endpoint))
             }

@@ -1,6 +1,6 @@
 //! Answers that are kept, by the rules of HTTP.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use http::StatusCode;
@@ -16,6 +16,8 @@ use super::client::{Client, Reply};
 use super::config::Caching;
 use super::endpoint::Endpoint;
 use super::fault::Fault;
+use super::memory::SMALL;
+use super::parsing;
 
 /// How many answers of usual size there is room for, before any is kept.
 const EXPECTED: usize = 64;
@@ -23,17 +25,49 @@ const EXPECTED: usize = 64;
 /// What an answer costs beside its data.
 const OVERHEAD: usize = 2048;
 
-/// How many times its size an answer takes when it is taken apart as JSON.
-const PARSED: usize = 4;
+/// How many bytes of answers all sources of a process keep together, unless one of them is to keep more.
+const TOTAL: u64 = 64 << 20;
 
 /// What is asked: by which endpoint, at which URL.
 type Key = (usize, Arc<str>);
+
+type Answers = Cache<Key, Arc<Kept>, Bytes>;
+
+/// The caches of all sources of the process, with the bytes that each may have by its configuration.
+static CACHES: Mutex<Vec<(u64, Weak<Answers>)>> = Mutex::new(Vec::new());
+
+/// Divides what all caches may have together among those that are there.
+fn share(new: &Arc<Answers>, bytes: u64) {
+    let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+    caches.retain(|(_, cache)| cache.strong_count() > 0);
+    caches.push((bytes, Arc::downgrade(new)));
+    caches.sort_by_key(|(bytes, _)| *bytes);
+    let wanted: Vec<u64> = caches.iter().map(|(bytes, _)| *bytes).collect();
+    for ((_, cache), bytes) in caches.iter().zip(shares(&wanted)) {
+        if let Some(cache) = cache.upgrade() {
+            cache.set_capacity(bytes);
+        }
+    }
+}
+
+/// What each of several caches may have, given what they want in ascending order: what one does not need is left to
+/// the others.
+fn shares(wanted: &[u64]) -> Vec<u64> {
+    let count = wanted.len();
+    let mut left = wanted.last().copied().unwrap_or_default().max(TOTAL);
+    let share = |(at, wanted): (usize, &u64)| {
+        let share = (*wanted).min(left / (count - at) as u64);
+        left -= share;
+        share
+    };
+    wanted.iter().enumerate().map(share).collect()
+}
 
 /// Answers that are kept.
 pub(super) struct Store {
     client: Client,
     config: Caching,
-    kept: Cache<Key, Arc<Kept>, Bytes>,
+    kept: Arc<Answers>,
     under_way: Flights<Key, Result<Arc<Kept>, Fault>>,
 }
 
@@ -49,7 +83,6 @@ struct Kept {
     scope: Scope,
     /// Whether it must not be given once it is fresh no more.
     strict: bool,
-    parsed: bool,
 }
 
 /// What an answer costs.
@@ -58,8 +91,7 @@ struct Bytes;
 
 impl Weighter<Key, Arc<Kept>> for Bytes {
     fn weight(&self, key: &Key, kept: &Arc<Kept>) -> u64 {
-        let times = if kept.parsed { PARSED } else { 1 };
-        (key.1.len() + kept.answer.body.len() * times + OVERHEAD) as u64
+        (key.1.len() + kept.answer.body.len() + OVERHEAD) as u64
     }
 }
 
@@ -89,8 +121,9 @@ impl Store {
             .weight_capacity(config.bytes)
             .build()
             .expect("both capacities are given");
-        let kept =
-            Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let kept = Arc::new(Cache::with_options(options, Bytes, hashes, life));
+        share(&kept, config.bytes);
         Self { client, config, kept, under_way: Flights::default() }
     }
 
@@ -155,8 +188,12 @@ impl Store {
             Some(kept) => (kept.answer.clone(), renewed(&kept.response, &reply.headers)),
             None if reply.status == StatusCode::NOT_MODIFIED => return Err(Fault::Failed),
             None => {
-                let response = response(&reply);
-                (Arc::new(Answer::new(&endpoint, url.path(), reply)?), response)
+                let (response, large) = (response(&reply), reply.data.len() > SMALL);
+                let (endpoint, path) = (Arc::clone(&endpoint), url.path().to_owned());
+                let answer = move || Answer::new(&endpoint, &path, reply);
+                // Decoding and checking a large one takes long.
+                let answer = if large { parsing::blocking(answer).await? } else { answer()? };
+                (Arc::new(answer), response)
             }
         };
         let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
@@ -166,7 +203,7 @@ impl Store {
         let private = if directs("private") { Scope::Private } else { Scope::Public };
         let scope = private.max(self.config.scope);
         let strict = directs("must-revalidate") || directs("no-cache");
-        let kept = Kept { answer, response, policy, at, says, scope, strict, parsed: endpoint.parsed };
+        let kept = Kept { answer, response, policy, at, says, scope, strict };
         let kept = Arc::new(kept);
         if kept.policy.is_storable() {
             self.kept.insert(key.clone(), kept.clone());
@@ -268,4 +305,36 @@ fn lists(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
         let mut names = value.split(',').filter_map(|said| said.split('=').next());
         names.any(|name| name.trim().eq_ignore_ascii_case(directive))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Caching, Store, TOTAL, shares};
+    use crate::http::client::Client;
+    use crate::http::config::Limits;
+    use crate::http::guard::Guard;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn caches_share_one_total() {
+        assert_eq!(shares(&[32 * MIB]), [32 * MIB]);
+        assert_eq!(shares(&[32 * MIB; 4]), [16 * MIB; 4]);
+        assert_eq!(shares(&[0, 4 * MIB, 40 * MIB, 40 * MIB]), [0, 4 * MIB, 30 * MIB, 30 * MIB]);
+        // Whoever is to keep more than that may, together with the others.
+        assert_eq!(shares(&[32 * MIB, 1024 * MIB]), [32 * MIB, 992 * MIB]);
+    }
+
+    #[test]
+    fn a_new_source_takes_its_share_from_the_others() {
+        let limits = Limits::default();
+        let store = || {
+            let client = Client::new(&limits, Guard::new(&limits), false).unwrap();
+            Store::new(client, Caching { bytes: 32 * MIB, ..Caching::default() })
+        };
+        let stores: Vec<_> = (0..8).map(|_| store()).collect();
+        let total: u64 = stores.iter().map(|store| store.kept.capacity()).sum();
+        assert!(total <= TOTAL && stores.iter().all(|store| store.kept.capacity() > 0), "{total}");
+        assert_eq!(Arc::strong_count(&stores[0].kept), 1, "a cache ends with its source");
+    }
 }

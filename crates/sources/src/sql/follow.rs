@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use libris_core::Uri;
+use libris_core::{Client, Uri};
 use tokio::sync::Notify;
 
 /// How many are remembered. Where there are more, everybody is told to look again when anything changes.
@@ -24,11 +24,21 @@ pub(super) struct Followed {
 struct State {
     /// How many watches there are. Nothing is remembered while there is none.
     watches: usize,
-    /// By URI: a digest of what it was, if it has been looked at.
-    digests: BTreeMap<Uri, Option<u64>>,
+    followed: BTreeMap<Uri, Known>,
     /// Whether there were too many to remember.
     full: bool,
 }
+
+/// What is known of a resource.
+struct Known {
+    /// A digest of what it was, if it has been looked at.
+    digest: Option<u64>,
+    /// In whose time it is looked at.
+    client: Client,
+}
+
+/// Resources, each with a digest of what it was, if it has been looked at.
+pub(super) type Digests = Vec<(Uri, Option<u64>)>;
 
 impl Followed {
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -44,22 +54,26 @@ impl Followed {
         let mut state = self.lock();
         state.watches -= 1;
         if state.watches == 0 {
-            state.digests.clear();
+            state.followed.clear();
             state.full = false;
         }
     }
 
-    /// Remembers a resource.
-    pub(super) fn add(&self, uri: &Uri) {
+    /// Remembers a resource, which is looked at in the time of this client.
+    pub(super) fn add(&self, uri: &Uri, client: Client) {
         let mut state = self.lock();
-        if state.watches == 0 || state.digests.contains_key(uri) {
+        if state.watches == 0 {
             return;
         }
-        if state.digests.len() >= MOST {
+        if let Some(known) = state.followed.get_mut(uri) {
+            known.client = client;
+            return;
+        }
+        if state.followed.len() >= MOST {
             state.full = true;
             return;
         }
-        state.digests.insert(uri.clone(), None);
+        state.followed.insert(uri.clone(), Known { digest: None, client });
         drop(state);
         self.new.notify_one();
     }
@@ -69,22 +83,27 @@ impl Followed {
     pub(super) fn overflowed(&self) -> bool {
         let mut state = self.lock();
         if state.full {
-            state.digests.clear();
+            state.followed.clear();
         }
         std::mem::take(&mut state.full)
     }
 
     pub(super) fn forget(&self, uri: &Uri) {
-        self.lock().digests.remove(uri);
+        self.lock().followed.remove(uri);
     }
 
-    pub(super) fn all(&self) -> Vec<(Uri, Option<u64>)> {
-        self.lock().digests.iter().map(|(uri, digest)| (uri.clone(), *digest)).collect()
+    /// All resources that are followed, by the client in whose time they are looked at, in order.
+    pub(super) fn by_client(&self) -> BTreeMap<Client, Digests> {
+        let mut clients = BTreeMap::<_, Digests>::new();
+        for (uri, known) in &self.lock().followed {
+            clients.entry(known.client).or_default().push((uri.clone(), known.digest));
+        }
+        clients
     }
 
     pub(super) fn set(&self, uri: &Uri, digest: u64) {
-        if let Some(known) = self.lock().digests.get_mut(uri) {
-            *known = Some(digest);
+        if let Some(known) = self.lock().followed.get_mut(uri) {
+            known.digest = Some(digest);
         }
     }
 }
@@ -92,24 +111,27 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::{Followed, MOST};
-    use libris_core::Uri;
+    use libris_core::{Client, Uri};
 
     #[test]
     fn too_many_are_noticed_and_forgotten() {
         let followed = Followed::default();
-        let add = |number: usize| followed.add(&Uri::parse(&format!("a:{number}")).unwrap());
+        let add =
+            |number: usize| followed.add(&Uri::parse(&format!("a:{number}")).unwrap(), Client::default());
+        let all = || followed.by_client().into_values().flatten().count();
         add(0);
-        assert!(followed.all().is_empty(), "nobody watches");
+        assert_eq!(all(), 0, "nobody watches");
         followed.begin();
         (0..MOST).for_each(add);
         assert!(!followed.overflowed());
         add(0);
         assert!(!followed.overflowed(), "it is remembered already");
         add(MOST);
-        assert!(followed.overflowed() && followed.all().is_empty());
+        assert!(followed.overflowed());
+        assert_eq!(all(), 0);
         add(7);
-        assert_eq!(followed.all().len(), 1);
+        assert_eq!(all(), 1);
         followed.end();
-        assert!(followed.all().is_empty());
+        assert_eq!(all(), 0);
     }
 }

@@ -35,8 +35,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
-    Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
+    Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use address::Url;
@@ -47,7 +47,7 @@ pub use value::Kind;
 use address::Address;
 use catalog::{Name, Summary, Table};
 use dialect::Dialect;
-use driver::{Driver, Problem, Settings, Statement};
+use driver::{Driver, Problem, REQUEST, Settings, Statement};
 use follow::Followed;
 use single_flight::SingleFlight;
 
@@ -188,13 +188,14 @@ impl Source for Sql {
         format!("{} {}", self.inner.driver.dialect().scheme(), self.inner.name).into()
     }
 
-    async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
-        let page = page(self.inner.resources().await?, after, limit);
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        let all = REQUEST.scope(context.clone(), self.inner.resources()).await?;
+        let page = page(all, after, limit);
         Ok(Page { freshness: self.inner.freshness(None), ..page })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        self.inner.read(uri, context).await
+        REQUEST.scope(context.clone(), self.inner.read(uri, context)).await
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
@@ -206,8 +207,8 @@ impl Source for Sql {
         })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
-        self.inner.complete(asked).await
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+        REQUEST.scope(context.clone(), self.inner.complete(asked)).await
     }
 
     async fn children(
@@ -215,9 +216,9 @@ impl Source for Sql {
         uri: &Uri,
         after: Option<&Uri>,
         limit: usize,
-        _context: &Context,
+        context: &Context,
     ) -> Result<Page> {
-        let all = self.inner.resources().await?;
+        let all = REQUEST.scope(context.clone(), self.inner.resources()).await?;
         let folder = all.iter().find(|resource| resource.uri == *uri);
         match folder.map(|folder| folder.mime.as_deref() == Some(DIRECTORY)) {
             None => return Err(Error::NotFound(uri.clone())),
@@ -236,8 +237,8 @@ impl Source for Sql {
         self.inner.subject(uri)
     }
 
-    fn follow(&self, subject: &Uri) {
-        self.inner.follow(subject);
+    fn follow(&self, subject: &Uri, client: Client) {
+        self.inner.follow(subject, client);
     }
 
     fn unfollow(&self, subject: &Uri) {

@@ -13,13 +13,14 @@ use std::time::Duration;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use libris_core::{Body, Change, Contents, Context, Error, Result, Uri};
+use libris_core::{Body, Change, Client, Contents, Context, Error, Result, Uri};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::catalog::{Name, Table};
 use super::dialect::Dialect;
 use super::driver::{Listen, Statement, collect};
+use super::follow::Digests;
 use super::{Inner, Place, key};
 
 /// For how long messages are gathered before queries and pages are looked at again.
@@ -30,6 +31,10 @@ const FIRST: Duration = Duration::from_secs(2);
 
 /// How many rows are remembered of what was heard.
 const MANY: usize = 10_000;
+
+/// How long the resources that one client follows are looked at before those of the next are, at least one of them. The
+/// rest of them wait for the next look.
+const SHARE: Duration = Duration::from_secs(1);
 
 /// The longest pause between two attempts to reach a database that is away.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -53,6 +58,7 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         version: None,
         schema: None,
         tables: None,
+        unfinished: BTreeMap::new(),
         away: false,
         changes: VecDeque::new(),
     };
@@ -79,6 +85,8 @@ struct Watch {
     schema: Option<String>,
     /// The tables as they were last seen.
     tables: Option<BTreeMap<Name, Table>>,
+    /// What is left to be looked at for clients whose share of the last look was used up.
+    unfinished: BTreeMap<Client, HashSet<Uri>>,
     away: bool,
     /// What was seen and is still to be told.
     changes: VecDeque<Change>,
@@ -136,7 +144,7 @@ impl Watch {
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let heard = std::mem::take(&mut self.heard);
-                    let _ = self.look_at_followed(Some(&heard)).await;
+                    let _ = self.look_at_followed(Which::Heard(&heard)).await;
                 }
                 () = inner.followed.new.notified() => self.take_in().await,
                 () = sleep_until(self.next) => self.look().await,
@@ -185,13 +193,13 @@ impl Watch {
             }
         }
         if !missed && version.is_some() && version == self.version {
-            return Ok(());
+            return self.look_at_followed(Which::Unfinished).await;
         }
         self.compare_tables().await?;
         if self.inner.followed.overflowed() {
             self.changes.push_back(Change::Lost);
         }
-        self.look_at_followed(None).await?;
+        self.look_at_followed(Which::All).await?;
         self.version = version;
         Ok(())
     }
@@ -261,12 +269,17 @@ impl Watch {
     async fn take_in(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
-        for (uri, digest) in inner.followed.all() {
-            if digest.is_none()
-                && let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await)
-            {
-                inner.followed.set(&uri, digest);
-                new.push(uri);
+        for followed in inner.followed.by_client().into_values() {
+            let begun = Instant::now();
+            for (uri, _) in followed.into_iter().filter(|(_, digest)| digest.is_none()) {
+                if begun.elapsed() > SHARE {
+                    inner.followed.new.notify_one();
+                    break;
+                }
+                if let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) {
+                    inner.followed.set(&uri, digest);
+                    new.push(uri);
+                }
             }
         }
         let version = inner.driver.version().await.ok().flatten();
@@ -275,18 +288,38 @@ impl Watch {
         }
     }
 
-    /// Looks again at what is followed: all of it, or what may have to do with what was heard.
-    async fn look_at_followed(&mut self, heard: Option<&Heard>) -> Result<(), Away> {
+    /// Looks again at what is followed, in the time of each client that follows it.
+    async fn look_at_followed(&mut self, which: Which<'_>) -> Result<(), Away> {
+        let clients = self.inner.followed.by_client();
+        self.unfinished.retain(|client, _| clients.contains_key(client));
+        for (client, followed) in clients {
+            self.look_at_those_of(client, followed, which).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for what one client follows, until its share of the time is used up.
+    async fn look_at_those_of(
+        &mut self,
+        client: Client,
+        followed: Digests,
+        which: Which<'_>,
+    ) -> Result<(), Away> {
         let inner = Arc::clone(&self.inner);
-        for (uri, before) in inner.followed.all() {
-            let told = heard.is_some_and(|heard| heard.rows.contains(&uri));
-            let concerned = match heard {
-                None | Some(Heard { vague: true, .. }) => true,
-                Some(_) => told || inner.place(&uri) != Some(Place::Row),
-            };
-            if !concerned {
-                continue;
-            }
+        let unfinished = self.unfinished.remove(&client).unwrap_or_default();
+        let heard = |uri: &Uri| matches!(which, Which::Heard(heard) if heard.rows.contains(uri));
+        let is_concerned = |uri: &Uri| match which {
+            Which::All | Which::Heard(Heard { vague: true, .. }) => true,
+            Which::Heard(_) => heard(uri) || inner.place(uri) != Some(Place::Row),
+            Which::Unfinished => false,
+        };
+        let (first, rest): (Digests, Digests) =
+            followed.into_iter().partition(|(uri, _)| unfinished.contains(uri));
+        let mut queue = VecDeque::from(first);
+        queue.extend(rest.into_iter().filter(|(uri, _)| is_concerned(uri)));
+        let begun = Instant::now();
+        while let Some((uri, before)) = queue.pop_front() {
+            let told = heard(&uri);
             let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
                     return Err(Away);
@@ -302,6 +335,10 @@ impl Watch {
                 if !told {
                     self.changes.push_back(Change::Updated(uri));
                 }
+            }
+            if begun.elapsed() > SHARE && !queue.is_empty() {
+                self.unfinished.insert(client, queue.into_iter().map(|(uri, _)| uri).collect());
+                break;
             }
         }
         Ok(())
@@ -340,6 +377,16 @@ impl Watch {
     }
 }
 
+/// Which of the followed resources are looked at, beside those that are left from the last look.
+#[derive(Clone, Copy)]
+enum Which<'a> {
+    All,
+    /// Those that may have to do with what was heard.
+    Heard(&'a Heard),
+    /// No others.
+    Unfinished,
+}
+
 impl Inner {
     fn place(&self, uri: &Uri) -> Option<Place> {
         self.places.closest(uri).map(|(_, place, _)| *place)
@@ -359,9 +406,9 @@ impl Inner {
     }
 
     /// Looks at this one too when there is reason to. Schemas are looked at anyway.
-    pub(super) fn follow(&self, subject: &Uri) {
+    pub(super) fn follow(&self, subject: &Uri, client: Client) {
         if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
-            self.followed.add(subject);
+            self.followed.add(subject, client);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Bench;
 use futures_util::StreamExt as _;
-use libris_core::{Change, Source as _, Uri};
+use libris_core::{Change, Client, Source as _, Uri};
 use std::time::Duration;
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn whatever_is_subscribed_to_is_told() {
     write("log", "1\n2\n3\n");
     let uri = |text: &str| Uri::parse(text).unwrap();
     // While nobody listens, nothing is looked at.
-    bench.commands.follow(&uri("one://d"));
+    bench.commands.follow(&uri("one://d"), Client::default());
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
     let mut told = async |wanted: &str| {
         let wanted = Some(Change::Updated(uri(wanted)));
@@ -91,7 +91,7 @@ async fn whatever_is_subscribed_to_is_told() {
         assert_eq!(subject, uri(told_of));
         let _ = bench.read(subject.as_str()).await.unwrap();
         let _ = bench.read(subscribed).await.unwrap();
-        bench.commands.follow(&subject);
+        bench.commands.follow(&subject, Client::default());
         write(name, "1\n2\n3\n4\n");
         told(told_of).await;
     }
@@ -117,7 +117,7 @@ async fn where_too_much_is_subscribed_to_everybody_looks_again() {
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
     for number in 0..1_001 {
         // Nothing is run for what may not be a value.
-        bench.commands.follow(&Uri::parse(&format!("a://%00{number}")).unwrap());
+        bench.commands.follow(&Uri::parse(&format!("a://%00{number}")).unwrap(), Client::default());
     }
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next()).await;
     assert_eq!(next.expect("a change"), Some(Change::Lost));

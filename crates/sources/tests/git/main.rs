@@ -5,6 +5,7 @@ mod broken;
 mod complete;
 mod contract;
 mod inject;
+mod limits;
 mod list;
 mod program;
 mod read;

@@ -1,6 +1,9 @@
 //! A service that is slow, down, or sends what it should not: a clear error, and nobody else is affected.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -95,4 +98,37 @@ async fn a_service_that_is_down_says_so() {
     drop(server);
     let said = refusal(&source, "a://b").await;
     assert_eq!(said, "unavailable: the service behind `a://b` cannot be reached now; try again later");
+}
+
+/// A service that answers every request with interim responses, without end. Gives its URL, and tells when its client
+/// has closed the connection.
+fn interim() -> (String, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (send, closed) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let many = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+            while stream.write_all(many.as_bytes()).is_ok() {}
+            if send.send(()).is_err() {
+                return;
+            }
+        }
+    });
+    (url, closed)
+}
+
+#[tokio::test]
+async fn interim_responses_without_end_are_refused() {
+    let (url, closed) = interim();
+    let text = format!(
+        "base = \"{url}\"\nlimits = {{ allow_private = true, timeout = \"20s\" }}\n[[resource]]\nuri = \"a://b\"\nurl = \"/\""
+    );
+    let source = libris_sources::Http::new(config(&text)).unwrap();
+    let refused = refusal(&source, "a://b").await;
+    assert_eq!(refused, "unavailable: the service behind `a://b` failed; try again later");
+    // The connection is closed, by a task of this runtime.
+    tokio::task::spawn_blocking(move || closed.recv().unwrap()).await.unwrap();
 }

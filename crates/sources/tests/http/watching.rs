@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Change, Context, Source};
+use libris_core::{Change, Client, Context, Source};
 use libris_sources::Http;
 use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
@@ -30,7 +30,7 @@ async fn what_is_subscribed_to_is_told() {
     let mut changes = source.watch().await.unwrap().unwrap();
     let sheep = uri("count://sheep");
     assert_eq!(read(&source, "count://sheep").await.unwrap(), "1");
-    source.follow(&sheep);
+    source.follow(&sheep, Client::default());
     // An outage is no news; what comes after it is, where it is something else.
     for now in [2, 3, 0, 4, 99, 5] {
         number.store(now, Ordering::SeqCst);
@@ -48,7 +48,7 @@ async fn what_is_subscribed_to_is_told() {
     let mut changes = source.watch().await.unwrap().unwrap();
     let goats = uri("count://goats");
     read(&source, "count://goats").await.unwrap();
-    source.follow(&goats);
+    source.follow(&goats, Client::default());
     number.store(6, Ordering::SeqCst);
     assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Updated(goats));
     assert!(server.received().iter().all(|received| received.target == "/goats"));
@@ -66,8 +66,8 @@ async fn what_nobody_subscribes_to_any_more_is_not_asked_for() {
     let mut changes = source.watch().await.unwrap().unwrap();
     let looking = tokio::spawn(async move { changes.next().await });
     let [sheep, goats] = ["count://sheep", "count://goats"].map(uri);
-    source.follow(&sheep);
-    source.follow(&goats);
+    source.follow(&sheep, Client::default());
+    source.follow(&goats, Client::default());
     let mut next = async || timeout(LONG, targets.recv()).await.expect("it is asked for").unwrap();
     while next().await != "/sheep" {}
     source.unfollow(&sheep);
@@ -111,7 +111,7 @@ async fn a_long_round_keeps_nobody_waiting() {
     // The first is that with which the watch began.
     until("/cities").await;
     until("/cities").await;
-    source.follow(&uri("city://lima"));
+    source.follow(&uri("city://lima"), Client::default());
     until("/cities/lima").await;
     looking.abort();
 }
@@ -122,7 +122,7 @@ async fn more_than_can_be_followed_is_told_too() {
     let source = source(&server, "[[template]]\nuri = \"count://{what}\"\nurl = \"{/what}\"\n");
     let mut changes = source.watch().await.unwrap().unwrap();
     for number in 0..1_001 {
-        source.follow(&uri(&format!("count://{number}")));
+        source.follow(&uri(&format!("count://{number}")), Client::default());
     }
     assert_eq!(timeout(LONG, changes.next()).await.unwrap().unwrap(), Change::Lost);
 }

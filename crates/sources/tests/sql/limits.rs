@@ -156,3 +156,22 @@ async fn numbers_out_of_bounds_are_refused() {
         assert_eq!(refused(line), None, "{line}");
     }
 }
+
+#[tokio::test]
+async fn a_schema_that_is_too_large_is_refused() {
+    let database = Database::new(Engine::Sqlite).await;
+    // A long comment in a statement is part of the schema.
+    let table = |name: &str| format!("CREATE TABLE {name} (id integer /* {} */)", "x".repeat(900_000));
+    let tables: Vec<_> = (0..17).map(|number| table(&format!("t{number}"))).collect();
+    database.execute(&tables.join(";")).await;
+    let shop = database.source("");
+    assert!(shop.text(&shop.uri("t1/rows")).await.is_ok());
+    database.execute(&format!("{};{}", table("u"), table("v"))).await;
+    let shop = database.source("");
+    let error = shop.text(&shop.uri("t1/rows")).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "what the database `shop` says about its tables is larger than 16777216 bytes; hint: let its user see fewer \
+         of them"
+    );
+}

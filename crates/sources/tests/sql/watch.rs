@@ -1,10 +1,11 @@
 //! Being told of changes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
-use libris_core::{Change, Source as _, Uri};
+use libris_core::{Change, Client, Source as _, Uri};
 
 use crate::database::{Database, Engine, Shop};
 
@@ -24,7 +25,7 @@ impl Subscriber {
     pub(crate) async fn to(shop: &Shop, uris: &[Uri]) -> Self {
         let changes = shop.sql.watch().await.unwrap().unwrap();
         let uris: Vec<_> = uris.iter().map(|uri| shop.sql.subject(uri)).collect();
-        uris.iter().for_each(|uri| shop.sql.follow(uri));
+        uris.iter().for_each(|uri| shop.sql.follow(uri, Client::default()));
         Self { changes, uris }
     }
 
@@ -136,4 +137,36 @@ async fn a_file_that_is_replaced_is_another_database() {
         error.to_string(),
         "the database `shop` cannot be reached now: its file is not there; try again later"
     );
+}
+
+#[tokio::test]
+async fn what_one_client_follows_does_not_hold_up_another() {
+    const SLOW: usize = 16;
+    let database = Database::new(Engine::Sqlite).await;
+    database.execute(TABLES).await;
+    let slow = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 10000000) \
+                SELECT count(*) + (SELECT count(*) FROM t) + {n} FROM c";
+    let shop = database
+        .source(&format!("poll = \"10ms\"\n{QUERY}[[query]]\nuri = \"aa://slow/{{n}}\"\nsql = \"{slow}\"\n"));
+    let mut changes = shop.sql.watch().await.unwrap().unwrap();
+    let quick = Uri::parse("db://count").unwrap();
+    shop.sql.follow(&quick, Client::at([10, 0, 0, 2].into()));
+    for number in 0..SLOW {
+        shop.sql
+            .follow(&Uri::parse(&format!("aa://slow/{number}")).unwrap(), Client::at([10, 0, 0, 1].into()));
+    }
+    database.execute("INSERT INTO t VALUES (3, 'c')").await;
+    let mut others = HashSet::new();
+    let mut told = false;
+    // All are told of, and of the one that is quick long before the last.
+    while others.len() < SLOW || !told {
+        match changes.next().await.unwrap() {
+            Change::Updated(uri) if uri == quick => {
+                assert!(told || others.len() < SLOW * 2 / 3, "it was told after {} others", others.len());
+                told = true;
+            }
+            Change::Updated(uri) if uri.scheme() == "aa" => drop(others.insert(uri)),
+            _ => {}
+        }
+    }
 }

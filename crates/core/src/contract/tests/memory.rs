@@ -11,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Scope, Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 /// What can be wrong with a source.
@@ -321,7 +321,7 @@ impl Source for Memory {
         }
     }
 
-    fn follow(&self, subject: &Uri) {
+    fn follow(&self, subject: &Uri, _client: Client) {
         self.followed.lock().unwrap().insert(subject.clone());
     }
 

@@ -71,11 +71,11 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     for operation in operations {
         let Some(entries) = operation.entries(&name, config) else { continue };
         if let Some(entry) = entries.resource {
-            let opened = opening.resource(entry.clone(), false).map(drop);
+            let opened = opening.resource(entry.clone()).map(drop);
             left_out.extend(keep(&mut resources, entry, opened));
         }
         if let Some(entry) = entries.template {
-            let opened = opening.template(entry.clone(), false).map(drop);
+            let opened = opening.template(entry.clone()).map(drop);
             left_out.extend(keep(&mut templates, entry, opened));
         }
     }
@@ -123,7 +123,6 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
         required: &[],
         renamed: &Default::default(),
         variables: Vec::new(),
-        parsed: false,
     };
     let endpoint = Endpoint::new(written, 0, &http, &guard).map_err(Error::invalid)?;
     let secure = endpoint.origin().starts_with("https:");

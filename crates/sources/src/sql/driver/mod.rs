@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use libris_core::Context;
 
 use super::address::Address;
 use super::dialect::Dialect;
@@ -29,6 +30,12 @@ use super::value::{Bind, Cell, Kind};
 use output::Output;
 use pool::{Backend, Pool};
 use stop::Stop;
+
+tokio::task_local! {
+    /// The request that statements are run for. A statement holds a clone until it has ended, and with that the permit
+    /// of the catalog, also if nobody waits for it any more.
+    pub(super) static REQUEST: Context;
+}
 
 /// A statement with the values for its places.
 #[derive(Clone, Debug)]
@@ -162,7 +169,7 @@ pub(super) async fn run<S: Sink>(driver: &dyn Driver, statement: &Statement, sin
 }
 
 /// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
-const COLLECTED: u64 = 256 * 1024 * 1024;
+const COLLECTED: u64 = 32 * 1024 * 1024;
 
 /// All rows of a statement that is known to give few.
 pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Result<Vec<Vec<Cell>>, Problem> {

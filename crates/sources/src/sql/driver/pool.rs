@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use libris_core::Context;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::stop::StopOnDrop;
-use super::{GRACE, LOST, Output, Problem, Settings, Sink, Statement, Stop};
+use super::{GRACE, LOST, Output, Problem, REQUEST, Settings, Sink, Statement, Stop};
 
 /// How long to wait for a statement to end before it is cancelled once more: a server forgets a request
 /// that comes just before the statement does.
@@ -84,7 +85,8 @@ impl<B: Backend> Pool<B> {
         let ask = async {
             let permits = Arc::clone(&self.connections.permits);
             let Ok(permit) = permits.acquire_owned().await else { return Err(Problem::Slow) };
-            let task = Arc::clone(&self.connections).attempt(statement.clone(), output, permit);
+            let request = REQUEST.try_with(Context::clone).unwrap_or_default();
+            let task = Arc::clone(&self.connections).attempt(statement.clone(), output, (permit, request));
             tokio::spawn(task).await.unwrap_or(Err(Problem::Away(LOST)))
         };
         let patience = self.connections.settings.timeout + GRACE;
@@ -105,12 +107,12 @@ impl<B: Backend> Connections<B> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a statement and keeps the permit until it has ended.
+    /// Runs a statement and keeps the permits until it has ended.
     async fn attempt(
         self: Arc<Self>,
         statement: Statement,
         mut output: Output,
-        _permit: OwnedSemaphorePermit,
+        _permits: (OwnedSemaphorePermit, Context),
     ) -> Result<Box<dyn Sink>, Problem> {
         // What runs in this process must also end when the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
@@ -209,10 +211,11 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
+    use libris_core::{Budget, Client, Context};
     use tokio::sync::Notify;
     use tokio::time::{Instant, sleep, timeout};
 
-    use super::{Backend, Pool};
+    use super::{Backend, Pool, REQUEST};
     use crate::sql::driver::{Output, Problem, Settings, Sink, Statement};
     use crate::sql::value::Cell;
 
@@ -270,11 +273,16 @@ mod tests {
 
     /// A pool of one connection, whose statement was abandoned.
     async fn abandoned<const REMOTE: bool>(reachable: bool) -> Pool<Endless<REMOTE>> {
+        abandoned_by(Context::default(), reachable).await
+    }
+
+    /// The same, run for this request.
+    async fn abandoned_by<const REMOTE: bool>(request: Context, reachable: bool) -> Pool<Endless<REMOTE>> {
         let settings = Settings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
         let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let pool = Pool::new(Endless { running, cancelled, release: Notify::new(), reachable }, settings);
         let statement = Statement::new(String::new(), Vec::new());
-        let mut asked = Box::pin(pool.run(&statement, Box::new(Nothing)));
+        let mut asked = Box::pin(REQUEST.scope(request, pool.run(&statement, Box::new(Nothing))));
         while pool.backend().running.load(Ordering::SeqCst) == 0 {
             assert!(timeout(Duration::from_millis(5), &mut asked).await.is_err());
         }
@@ -302,6 +310,19 @@ mod tests {
         }
         pool.backend().release.notify_one();
         assert_eq!(freed(&pool).await, 1);
+    }
+
+    #[tokio::test]
+    async fn the_turn_of_the_catalog_is_held_until_the_statement_has_ended() {
+        let turns = Budget::new(1);
+        let turn = turns.try_take(Client::default(), 1).unwrap();
+        let pool = abandoned_by::<false>(Context::default().with_turn(turn), true).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+            assert!(turns.is_full());
+        }
+        pool.backend().release.notify_one();
+        assert!(turns.take(Client::default(), 1).await.is_some());
     }
 
     #[tokio::test]

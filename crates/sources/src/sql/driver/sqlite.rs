@@ -20,6 +20,14 @@ use crate::sql::value::{Bind, Cell, Kind};
 /// that is more.
 const LARGEST: u64 = 32 * 1024 * 1024;
 
+/// The most memory that SQLite uses for all databases of the process together: enough for the largest value that a
+/// configuration can ask for.
+const HEAP: i64 = 512 * 1024 * 1024;
+
+/// The most bytes of the statements that made the tables, indexes and views of a database. Each connection parses all of
+/// them and holds several times as much.
+const SCHEMA: u64 = 16 * 1024 * 1024;
+
 /// How long SQLite itself waits for a lock before we look whether to go on waiting.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -27,7 +35,8 @@ const STEP: Duration = Duration::from_millis(20);
 const INSTRUCTIONS: i32 = 1000;
 
 pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
-    let file = File { path, known: Mutex::default(), settings, witness: Arc::default() };
+    let file =
+        File { path, known: Mutex::default(), settings, witness: Arc::default(), opening: Arc::default() };
     Pool::new(file, settings)
 }
 
@@ -37,6 +46,8 @@ struct File {
     known: Mutex<Option<Identity>>,
     settings: Settings,
     witness: Arc<tokio::sync::Mutex<Option<Witness>>>,
+    /// Held while a connection is opened, so that a schema that is too large is in memory once.
+    opening: Arc<Mutex<()>>,
 }
 
 /// What tells a file from the one that was put in its place.
@@ -65,12 +76,12 @@ impl File {
     async fn testify(&self, identity: Identity) -> Result<String, Problem> {
         // The guard goes along, so that a caller who leaves does not make room for a second thread.
         let mut witness = Arc::clone(&self.witness).lock_owned().await;
-        let (path, settings) = (self.path.clone(), self.settings);
+        let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
         let stop = Arc::new(Stop::default());
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         blocking(move || {
             if witness.as_ref().is_none_or(|witness| witness.identity != identity) {
-                let connection = open(&path, settings).map_err(explain)?;
+                let connection = open(&path, settings, &opening)?;
                 *witness = Some(Witness { connection, identity, since: Instant::now() });
             }
             let Some(kept) = witness.as_ref() else { return Err(Problem::Away(LOST)) };
@@ -120,8 +131,8 @@ impl Backend for File {
     const REMOTE: bool = false;
 
     async fn connect(&self) -> Result<Self::Connection, Problem> {
-        let (path, settings) = (self.path.clone(), self.settings);
-        let opened = blocking(move || open(&path, settings).map_err(explain)).await?;
+        let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
+        let opened = blocking(move || open(&path, settings, &opening)).await?;
         Ok(Arc::new(Mutex::new(opened)))
     }
 
@@ -178,7 +189,18 @@ fn largest(settings: Settings) -> u64 {
     LARGEST.max(settings.max_bytes + 1)
 }
 
-fn open(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
+fn open(path: &Path, settings: Settings, opening: &Mutex<()>) -> Result<Connection, Problem> {
+    let _opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
+    let connection = configured(path, settings).map_err(explain)?;
+    // A database that cannot be read now says so when it is asked.
+    let sum = "SELECT coalesce(sum(length(CAST(sql AS BLOB))), 0) FROM sqlite_schema";
+    match connection.query_row(sum, [], |row| row.get::<_, u64>(0)) {
+        Ok(size) if size > SCHEMA => Err(Problem::Catalog(SCHEMA)),
+        _ => Ok(connection),
+    }
+}
+
+fn configured(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -187,6 +209,7 @@ fn open(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::try_from(largest(settings)).unwrap_or(i32::MAX));
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "hard_heap_limit", HEAP)?;
     Ok(connection)
 }
 

@@ -1,0 +1,87 @@
+//! Bounds on the objects that are decoded, and memory for them. Their size is known before they are loaded.
+
+use std::cell::Cell;
+
+use gix::ObjectId;
+use gix::objs::Kind;
+use libris_core::{Error, Result};
+
+use super::repo::{Objects, damaged};
+
+/// The most bytes of a commit or tag; almost all of it is the message.
+const MESSAGE: u64 = 1024 * 1024;
+
+/// The most bytes of a tree: some 200,000 entries.
+const TREE: u64 = 8 * 1024 * 1024;
+
+/// How many bytes a task may use without reserving memory.
+const FREE: u64 = 1024 * 1024;
+
+/// Memory that a task uses for what it has loaded.
+pub(super) struct Held<'o> {
+    objects: &'o Objects<'o>,
+    bytes: u64,
+}
+
+impl Held<'_> {
+    /// Counts so many bytes more.
+    pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.objects.count(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let used = &self.objects.memory.used;
+        used.set(used.get() - self.bytes);
+    }
+}
+
+/// What a task uses, and what was reserved for it.
+#[derive(Default)]
+pub(super) struct TaskMemory {
+    used: Cell<u64>,
+    reserved: Cell<u64>,
+}
+
+impl Objects<'_> {
+    /// Reserves memory for so many bytes; they count until the value that this gives is dropped.
+    pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>> {
+        self.count(bytes)?;
+        Ok(Held { objects: self, bytes })
+    }
+
+    fn count(&self, bytes: u64) -> Result<()> {
+        let TaskMemory { used, reserved } = &self.memory;
+        let now = used.get() + bytes;
+        let most = now.saturating_sub(FREE);
+        if let Some(more) = most.checked_sub(reserved.get()).filter(|more| *more > 0) {
+            self.task.context.reserve(more)?;
+            reserved.set(most);
+        }
+        used.set(now);
+        Ok(())
+    }
+
+    /// A commit, tag or tree, which must be there.
+    pub(super) fn load(&self, id: ObjectId, kind: Kind) -> Result<gix::Object<'_>> {
+        self.patience().check()?;
+        let header = self.find_header(id).map_err(|cause| self.fault(cause))?;
+        if header.kind() != kind {
+            return Err(damaged(match kind {
+                Kind::Commit => "a commit is something else",
+                Kind::Tag => "a tag is something else",
+                Kind::Tree | Kind::Blob => "a tree is something else",
+            }));
+        }
+        let limit = if kind == Kind::Tree { TREE } else { MESSAGE };
+        if header.size() > limit {
+            let hint = format!("the {kind} {id} of the repository has so many bytes; ask for other commits");
+            let (uri, size) = (self.task.uri.clone(), header.size());
+            return Err(Error::TooLarge { uri, size, limit, hint: Some(hint) });
+        }
+        self.find_object(id).map_err(|cause| self.fault(cause))
+    }
+}

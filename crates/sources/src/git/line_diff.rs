@@ -1,0 +1,306 @@
+//! Which lines of two files differ, in bounded time.
+//!
+//! The library that compares lines cannot be interrupted, and takes quadratic time for some inputs. So it is given no
+//! more than some thousand lines at once: larger inputs are first split at lines that are unique in both files.
+
+use std::ops::Range;
+
+use imara_diff::{Algorithm, Diff, Hunk, IndentHeuristic, IndentLevel, InternedInput, Token};
+use libris_core::Result;
+
+use super::repo::Patience;
+
+/// The most lines of one file that are compared at once. The worst input of this size takes less than a second.
+const LINES: usize = 16_384;
+
+/// How many lines of what both files begin and end with are compared too, since a change among lines that repeat may be
+/// shown at several places.
+const MARGIN: usize = 1_000;
+
+/// How many lines are looked at between two looks at the clock.
+const STEP: usize = 65_536;
+
+/// How wide a tab is when the indentation of lines is compared, as in git.
+const TAB: u8 = 8;
+
+/// The differences between the lines of two files, in order. Where too many lines in a row have no counterpart, all of
+/// them differ, also those that both files have.
+pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Patience) -> Result<Vec<Hunk>> {
+    let mut compare = Compare { input, patience, hunks: Vec::new() };
+    for part in parts(&input.before, &input.after, patience)? {
+        compare.part(part)?;
+    }
+    Ok(compare.hunks)
+}
+
+/// A range of lines in each of two files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    before: Range<usize>,
+    after: Range<usize>,
+}
+
+impl Part {
+    fn is_small(&self) -> bool {
+        self.before.len() <= LINES && self.after.len() <= LINES
+    }
+
+    /// Whether it is small, but for its margins.
+    fn fits(&self) -> bool {
+        self.before.len().max(self.after.len()) <= LINES + 2 * MARGIN
+    }
+
+    /// The same without the lines that both ranges begin and end with.
+    fn stripped(&self, before: &[Token], after: &[Token]) -> Self {
+        let (old, new) = (&before[self.before.clone()], &after[self.after.clone()]);
+        let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
+        let (old, new) = (&old[start..], &new[start..]);
+        let end = old.iter().rev().zip(new.iter().rev()).take_while(|(one, other)| one == other).count();
+        Self {
+            before: self.before.start + start..self.before.end - end,
+            after: self.after.start + start..self.after.end - end,
+        }
+    }
+}
+
+/// The parts of two files that are compared, each with its counterpart; the lines between them are the same. Only parts
+/// that cannot be split are not small.
+fn parts(before: &[Token], after: &[Token], patience: &Patience) -> Result<Vec<Part>> {
+    let whole = Part { before: 0..before.len(), after: 0..after.len() };
+    let changed = whole.stripped(before, after);
+    if changed.is_small() {
+        let lead = changed.before.start.min(MARGIN);
+        let trail = (before.len() - changed.before.end).min(MARGIN);
+        return Ok(vec![Part {
+            before: changed.before.start - lead..changed.before.end + trail,
+            after: changed.after.start - lead..changed.after.end + trail,
+        }]);
+    }
+    let anchors = anchors(&changed, before, after, patience)?;
+    let mut parts = Vec::new();
+    let mut part = Part {
+        before: changed.before.start..changed.before.start,
+        after: changed.after.start..changed.after.start,
+    };
+    let ends = anchors.into_iter().chain([(changed.before.end, changed.after.end)]);
+    for (old, new) in ends {
+        let longer = Part { before: part.before.start..old, after: part.after.start..new };
+        if longer.is_small() {
+            part = longer;
+            continue;
+        }
+        let rest = Part { before: part.before.end..old, after: part.after.end..new };
+        parts.push(part);
+        match rest.is_small() {
+            true => part = rest,
+            false => {
+                parts.push(rest);
+                part = Part { before: old..old, after: new..new };
+            }
+        }
+    }
+    parts.push(part);
+    Ok(parts)
+}
+
+/// The places of lines that occur once in both files and in the same order: a longest sequence of them.
+fn anchors(
+    changed: &Part,
+    before: &[Token],
+    after: &[Token],
+    patience: &Patience,
+) -> Result<Vec<(usize, usize)>> {
+    const NONE: u32 = u32::MAX;
+    const SEVERAL: u32 = u32::MAX - 1;
+    let places = |tokens: &[Token], range: &Range<usize>| {
+        let most = tokens[range.clone()].iter().map(|token| token.0 as usize + 1).max().unwrap_or_default();
+        let mut places = vec![NONE; most];
+        for at in range.clone() {
+            let place = &mut places[tokens[at].0 as usize];
+            *place = if *place == NONE { at as u32 } else { SEVERAL };
+        }
+        places
+    };
+    let (old, new) = (places(before, &changed.before), places(after, &changed.after));
+    patience.check()?;
+    // Pairs in the order of the first file. Of those that end sequences of the same length, the one with the lowest
+    // place in the second file is at that length in `ends`; `previous` leads back from each.
+    let mut pairs: Vec<(u32, u32)> = Vec::new();
+    let mut previous: Vec<u32> = Vec::new();
+    let mut ends: Vec<u32> = Vec::new();
+    for (count, at) in changed.before.clone().enumerate() {
+        if count % STEP == 0 {
+            patience.check()?;
+        }
+        let token = before[at].0 as usize;
+        let place = new.get(token).copied().unwrap_or(NONE);
+        if old[token] >= SEVERAL || place >= SEVERAL {
+            continue;
+        }
+        let length = ends.partition_point(|end| pairs[*end as usize].1 < place);
+        previous.push(length.checked_sub(1).map_or(NONE, |shorter| ends[shorter]));
+        let pair = pairs.len() as u32;
+        pairs.push((at as u32, place));
+        match ends.get_mut(length) {
+            Some(end) => *end = pair,
+            None => ends.push(pair),
+        }
+    }
+    let mut found = Vec::with_capacity(ends.len());
+    let mut next = ends.last().copied().unwrap_or(NONE);
+    while next != NONE {
+        let (old, new) = pairs[next as usize];
+        found.push((old as usize, new as usize));
+        next = previous[next as usize];
+    }
+    found.reverse();
+    Ok(found)
+}
+
+struct Compare<'a, 'd> {
+    input: &'a InternedInput<&'d [u8]>,
+    patience: &'a Patience,
+    hunks: Vec<Hunk>,
+}
+
+impl Compare<'_, '_> {
+    fn part(&mut self, part: Part) -> Result<()> {
+        self.patience.check()?;
+        let part = match part.fits() {
+            true => part,
+            false => part.stripped(&self.input.before, &self.input.after),
+        };
+        let fits = part.fits();
+        let Part { before, after } = part;
+        let at = (before.start as u32, after.start as u32);
+        if !fits {
+            self.push(at, Hunk { before: 0..before.len() as u32, after: 0..after.len() as u32 });
+            return Ok(());
+        }
+        let (before, after) = (&self.input.before[before], &self.input.after[after]);
+        let interner = &self.input.interner;
+        let mut diff = Diff::default();
+        diff.compute_with(Algorithm::Myers, before, after, interner.num_tokens());
+        let indent = |token: Token| IndentLevel::for_ascii_line(interner[token].iter().copied(), TAB);
+        diff.postprocess_with(before, after, IndentHeuristic::new(indent));
+        for hunk in diff.hunks() {
+            self.push(at, hunk);
+        }
+        Ok(())
+    }
+
+    /// Adds a hunk of a part that begins at this place; one that follows the last without a line between them is part
+    /// of it.
+    fn push(&mut self, (before, after): (u32, u32), hunk: Hunk) {
+        let hunk = Hunk {
+            before: hunk.before.start + before..hunk.before.end + before,
+            after: hunk.after.start + after..hunk.after.end + after,
+        };
+        match self.hunks.last_mut() {
+            Some(last) if last.before.end == hunk.before.start && last.after.end == hunk.after.start => {
+                (last.before.end, last.after.end) = (hunk.before.end, hunk.after.end);
+            }
+            _ => self.hunks.push(hunk),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LINES, MARGIN, Patience, hunks, parts};
+    use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    fn patience() -> Patience {
+        Patience::new(Instant::now(), Duration::from_secs(600), Arc::default())
+    }
+
+    /// Lines of numbers below `different`, by a linear congruential generator.
+    fn lines(count: usize, different: u64, seed: u64) -> Vec<u64> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        (0..count).map(|_| next() % different).collect()
+    }
+
+    fn text(lines: &[u64]) -> Vec<u8> {
+        lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
+    }
+
+    /// Asserts that the hunks make the second file of the first, and that all other lines are the same.
+    fn check(old: &[u8], new: &[u8]) {
+        let input = InternedInput::new(byte_lines(old), byte_lines(new));
+        let (mut before, mut after) = (0, 0);
+        for hunk in hunks(&input, &patience()).unwrap() {
+            let (start, end) = (hunk.before.start as usize, hunk.after.start as usize);
+            assert!(before <= start && after <= end);
+            assert!(input.before[before..start] == input.after[after..end]);
+            (before, after) = (hunk.before.end as usize, hunk.after.end as usize);
+        }
+        assert!(input.before[before..] == input.after[after..]);
+    }
+
+    #[test]
+    fn hunks_lead_from_one_file_to_the_other() {
+        for (count, different) in [(10, 3), (1000, 2), (1000, 900), (60_000, 1 << 40), (60_000, 40_000)] {
+            let old = lines(count, different, 1);
+            let mut new = old.clone();
+            new.rotate_left(count / 3);
+            new.truncate(count - count / 7);
+            new.splice(count / 2..count / 2, lines(count / 9, different, 2));
+            check(&text(&old), &text(&new));
+            check(&text(&old), &text(&lines(count, different, 3)));
+            check(&text(&old), &[]);
+            check(&[], &text(&old));
+        }
+    }
+
+    #[test]
+    fn small_files_are_compared_as_a_whole() {
+        let old = lines(1500, 700, 1);
+        let mut new = old.clone();
+        new.rotate_left(40);
+        new.splice(600..620, [1, 2, 3]);
+        let (old, new) = (text(&old), text(&new));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
+        let mut diff = Diff::compute(Algorithm::Myers, &input);
+        diff.postprocess_lines(&input);
+        assert_eq!(hunks(&input, &patience()).unwrap(), diff.hunks().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn large_files_are_split_where_they_have_lines_in_common() {
+        // Each line is unique; every thousandth is another.
+        let old: Vec<_> = (0..200_000).collect();
+        let new: Vec<_> =
+            old.iter().map(|line| if line % 1000 == 0 { line + (1 << 30) } else { *line }).collect();
+        let (old, new) = (text(&old), text(&new));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
+        let parts = parts(&input.before, &input.after, &patience()).unwrap();
+        assert!(parts.len() > 10 && parts.iter().all(|part| part.is_small()), "{parts:?}");
+        let found = hunks(&input, &patience()).unwrap();
+        assert!(
+            found.len() == 200 && found.iter().all(|hunk| hunk.before.len() == 1 && hunk.after.len() == 1)
+        );
+    }
+
+    #[test]
+    fn lines_without_a_counterpart_are_not_searched_for_one() {
+        let (old, new) = (text(&lines(4 * LINES, 2, 1)), text(&lines(4 * LINES, 3, 2)));
+        let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
+        let found = hunks(&input, &patience()).unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].before.len() > LINES + 2 * MARGIN);
+    }
+
+    #[test]
+    fn it_ends_when_nobody_waits() {
+        let gone = Arc::new(true.into());
+        let patience = Patience::new(Instant::now(), Duration::from_secs(600), gone);
+        let input = InternedInput::new(byte_lines(&b"a\n"[..]), byte_lines(&b"b\n"[..]));
+        assert!(hunks(&input, &patience).is_err());
+    }
+}

@@ -1,0 +1,383 @@
+//! Takes the wanted fields of the items of a list out of JSON, without keeping anything else of it.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::fault::Fault;
+
+/// How many items of one list are taken.
+const ITEMS: usize = 10_000;
+
+/// How many bytes of text are taken from one list.
+const TEXT: usize = 4 << 20;
+
+/// The fields of an item as text, in the order in which they were asked for; `None` where there is no text, number or
+/// truth value.
+pub(super) type Item = Vec<Option<String>>;
+
+/// A field that is asked for: its place in an [`Item`], and the rest of the path that leads to it.
+type Wanted<'p> = (usize, &'p [String]);
+
+/// The items at a place in JSON, each with the fields at these places in it: the elements of an array, or the pairs of
+/// an object, each with its `key` and its `value`. Places are JSON pointers.
+pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<Item>, Fault> {
+    let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
+    let wanted: Vec<Wanted<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
+    let mut found = Found::default();
+    let mut json = serde_json::Deserializer::from_str(json);
+    let search = Search { path: &list_path, wanted: &wanted, found: &mut found };
+    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| Fault::Malformed)?;
+    if !found.is_list {
+        tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
+        return Err(Fault::Failed);
+    }
+    if found.count > found.items.len() {
+        let (count, taken) = (found.count, found.items.len());
+        tracing::warn!(count, "only the first {taken} items of a list are taken");
+    }
+    Ok(found.items)
+}
+
+/// The parts of a JSON pointer.
+fn path(pointer: &str) -> Vec<String> {
+    pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
+}
+
+/// The index that a part of a JSON pointer stands for in an array.
+fn index(part: &str) -> Option<usize> {
+    let plain = part == "0" || !part.starts_with(['0', '+']);
+    part.parse().ok().filter(|_| plain)
+}
+
+/// What was found of a list.
+#[derive(Default)]
+struct Found {
+    items: Vec<Item>,
+    /// How many items there are, also those that are not taken.
+    count: usize,
+    /// How many bytes of text the items have.
+    text: usize,
+    is_list: bool,
+}
+
+impl Found {
+    fn is_full(&self) -> bool {
+        self.items.len() >= ITEMS || self.text >= TEXT
+    }
+
+    fn push(&mut self, item: Item) {
+        self.text += item.iter().flatten().map(String::len).sum::<usize>();
+        self.items.push(item);
+        self.count += 1;
+    }
+}
+
+/// Searches for a list.
+struct Search<'a> {
+    /// Where it is from here.
+    path: &'a [String],
+    wanted: &'a [Wanted<'a>],
+    found: &'a mut Found,
+}
+
+impl<'de> DeserializeSeed<'de> for Search<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        // Of names that are there twice, the last counts.
+        *self.found = Found::default();
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        let Self { path, wanted, found } = self;
+        if let Some((part, path)) = path.split_first() {
+            let index = index(part);
+            let mut at = 0;
+            loop {
+                let more = match index == Some(at) {
+                    true => array.next_element_seed(Search { path, wanted, found })?.is_some(),
+                    false => array.next_element::<IgnoredAny>()?.is_some(),
+                };
+                if !more {
+                    return Ok(());
+                }
+                at += 1;
+            }
+        }
+        found.is_list = true;
+        while !found.is_full() {
+            let mut item = vec![None; wanted.len()];
+            match array.next_element_seed(Pick { wanted, item: &mut item })? {
+                Some(()) => found.push(item),
+                None => return Ok(()),
+            }
+        }
+        while array.next_element::<IgnoredAny>()?.is_some() {
+            found.count += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let Self { path, wanted, found } = self;
+        if let Some((part, path)) = path.split_first() {
+            let name = [(0, std::slice::from_ref(part))];
+            while let Some(matching) = object.next_key_seed(Name(&name))? {
+                match matching.is_empty() {
+                    true => drop(object.next_value::<IgnoredAny>()?),
+                    false => object.next_value_seed(Search { path, wanted, found })?,
+                }
+            }
+            return Ok(());
+        }
+        found.is_list = true;
+        let value: Vec<Wanted<'_>> = rest(wanted, "value").collect();
+        while !found.is_full() {
+            let Some(key) = object.next_key::<String>()? else { return Ok(()) };
+            let mut item = vec![None; wanted.len()];
+            object.next_value_seed(Pick { wanted: &value, item: &mut item })?;
+            for (at, _) in rest(wanted, "key").filter(|(_, path)| path.is_empty()) {
+                item[at] = Some(key.clone());
+            }
+            found.push(item);
+        }
+        while object.next_key::<IgnoredAny>()?.is_some() {
+            object.next_value::<IgnoredAny>()?;
+            found.count += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+/// The fields that are below a name, with the rest of their paths.
+fn rest<'p>(wanted: &[Wanted<'p>], name: &str) -> impl Iterator<Item = Wanted<'p>> {
+    wanted.iter().filter_map(move |(at, path)| match path.split_first() {
+        Some((first, rest)) if first == name => Some((*at, rest)),
+        _ => None,
+    })
+}
+
+/// The name of a member of an object: gives the fields that are below it.
+struct Name<'a, 'p>(&'a [Wanted<'p>]);
+
+impl<'de, 'p> DeserializeSeed<'de> for Name<'_, 'p> {
+    type Value = Vec<Wanted<'p>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl<'de, 'p> Visitor<'de> for Name<'_, 'p> {
+    type Value = Vec<Wanted<'p>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(rest(self.0, name).collect())
+    }
+}
+
+/// Picks the wanted fields of an item.
+struct Pick<'a, 'p> {
+    wanted: &'a [Wanted<'p>],
+    item: &'a mut Item,
+}
+
+impl Pick<'_, '_> {
+    fn text(self, text: impl Fn() -> Option<String>) {
+        for (at, _) in self.wanted.iter().filter(|(_, path)| path.is_empty()) {
+            self.item[*at] = text();
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Pick<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        for (at, _) in self.wanted {
+            self.item[*at] = None;
+        }
+        match self.wanted.is_empty() {
+            true => json.deserialize_ignored_any(IgnoredAny).map(drop),
+            false => json.deserialize_any(self),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Pick<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        let Self { wanted, item } = self;
+        for at in 0.. {
+            let below = wanted.iter().filter_map(|(slot, path)| match path.split_first() {
+                Some((part, rest)) if index(part) == Some(at) => Some((*slot, rest)),
+                _ => None,
+            });
+            let below: Vec<Wanted<'_>> = below.collect();
+            if array.next_element_seed(Pick { wanted: &below, item })?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
+        let Self { wanted, item } = self;
+        while let Some(below) = object.next_key_seed(Name(wanted))? {
+            object.next_value_seed(Pick { wanted: &below, item })?;
+        }
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<(), E> {
+        self.text(|| Some(truth.to_string()));
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<(), E> {
+        self.text(|| Some(number.to_string()));
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<(), E> {
+        self.text(|| Some(number.to_string()));
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<(), E> {
+        self.text(|| serde_json::Number::from_f64(number).map(|number| number.to_string()));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.text(|| Some(text.to_owned()));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fault, ITEMS, TEXT, items};
+    use crate::http::list;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn fields_are_those_at_their_pointers() {
+        let json = json!({
+            "data": [{ "skipped": [1, 2] }, { "list": [
+                { "id": 7, "name": { "en": "one", "a/b": true }, "tags": ["x", { "y": -1.5 }] },
+                { "id": "é\n", "name": null, "tags": [] },
+                [3, [4]],
+                "text",
+                1e30,
+            ] }],
+            "more": { "k1": { "v": "a" }, "k2": 2, "k3": null },
+        });
+        let fields = [
+            "",
+            "/id",
+            "/name",
+            "/name/en",
+            "/name/a~1b",
+            "/tags/0",
+            "/tags/1/y",
+            "/1/0",
+            "/01",
+            "/key",
+            "/value",
+        ];
+        let text = json.to_string();
+        for list in ["/data/1/list", "/more", "/data", "", "/data/1/list/0/tags"] {
+            let found = items(&text, list, &fields).unwrap();
+            let expected: Vec<Value> = match json.pointer(list).unwrap() {
+                Value::Array(array) => array.clone(),
+                Value::Object(object) => {
+                    object.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect()
+                }
+                _ => unreachable!(),
+            };
+            let expected: Vec<Vec<_>> =
+                expected.iter().map(|item| fields.map(|field| list::text(item, field)).into()).collect();
+            assert_eq!(found, expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn of_names_that_are_there_twice_the_last_counts() {
+        let found =
+            items(r#"{"a":[1],"a":[{"b":1,"c":2,"b":3},{"b":1,"b":null}]}"#, "/a", &["/b", "/c"]).unwrap();
+        assert_eq!(found, [[Some("3".into()), Some("2".into())], [None, None]]);
+        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(Fault::Failed));
+    }
+
+    #[test]
+    fn what_is_no_list_or_no_json_is_refused() {
+        for (json, list) in
+            [("{}", "/a"), ("1", ""), (r#"{"a":"b"}"#, "/a"), ("[[1]]", "/00"), ("[]", "/a/b")]
+        {
+            assert_eq!(items(json, list, &["/b"]), Err(Fault::Failed), "{json}");
+        }
+        for json in ["", "[", "[1,]", "[] x", r#"{"a":[}"#, "[1}"] {
+            assert_eq!(items(json, "", &["/b"]), Err(Fault::Malformed), "{json}");
+        }
+    }
+
+    #[test]
+    fn items_and_their_text_are_bounded() {
+        let many = format!("[{}0]", "1,".repeat(ITEMS + 5));
+        assert_eq!(items(&many, "", &[""]).unwrap().len(), ITEMS);
+        let members: Vec<_> = (0..ITEMS + 5).map(|number| format!("\"{number}\":1")).collect();
+        assert_eq!(items(&format!("{{{}}}", members.join(",")), "", &["/key"]).unwrap().len(), ITEMS);
+        let long = format!("[{}0]", format!("\"{}\",", "x".repeat(TEXT / 4)).repeat(10));
+        assert_eq!(items(&long, "", &[""]).unwrap().len(), 4);
+        // What is not asked for does not count.
+        assert_eq!(items(&long, "", &["/a"]).unwrap().len(), 11);
+    }
+}

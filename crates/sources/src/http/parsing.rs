@@ -1,0 +1,106 @@
+//! Work on large answers, such as taking a list out of JSON: on threads for blocking work, one answer of a source at a
+//! time, with memory reserved.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use libris_core::{Budget, Client};
+use tokio::time::timeout;
+
+use super::answer::Answer;
+use super::fault::Fault;
+use super::memory::SMALL;
+
+/// The bytes of all answers, of all sources together, that are worked on at once. One client may have three quarters.
+const PARSED: usize = 32 << 20;
+
+/// How long a caller waits for a turn and for memory.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSED));
+
+/// Works on the large answers of one source.
+pub(super) struct Parser {
+    turns: Arc<Budget>,
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self { turns: Budget::new(1) }
+    }
+}
+
+impl Parser {
+    /// Does some work on an answer, in the turn of this client.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        answer: &Arc<Answer>,
+        client: Client,
+        work: impl FnOnce(&Arc<Answer>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let size = answer.body.len();
+        if size <= SMALL {
+            return work(answer);
+        }
+        let admitted = async {
+            let turn = self.turns.take(client, 1).await?;
+            Some((turn, MEMORY.take(client, size).await?))
+        };
+        let admitted = timeout(PATIENCE, admitted).await.ok().flatten().ok_or(Fault::NoMemory)?;
+        let answer = Arc::clone(answer);
+        blocking(move || {
+            // Held until the work has ended, also if the caller leaves.
+            let _admitted = admitted;
+            work(&answer)
+        })
+        .await
+    }
+}
+
+/// Does work that takes long on a thread where it may.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
+) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Fault::Failed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Client, MEMORY, Parser, SMALL};
+    use futures_util::future::join_all;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    fn answer(size: usize) -> Arc<Answer> {
+        Arc::new(Answer::of_text(" ".repeat(size)))
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_worked_on_elsewhere() {
+        let here = thread::current().id();
+        let there = async |size: usize| {
+            let work = |_: &Arc<Answer>| Ok(thread::current().id());
+            Parser::default().run(&answer(size), Client::default(), work).await.unwrap()
+        };
+        assert_eq!(there(SMALL).await, here);
+        assert_ne!(there(SMALL + 1).await, here);
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_worked_on_one_at_a_time_with_memory() {
+        let parser = Parser::default();
+        let (answer, working) = (answer(1 << 20), Arc::new(AtomicUsize::new(0)));
+        let run = || {
+            let working = working.clone();
+            parser.run(&answer, Client::default(), move |answer| {
+                let others = working.fetch_add(1, Ordering::SeqCst);
+                thread::yield_now();
+                working.fetch_sub(1, Ordering::SeqCst);
+                Ok((others, MEMORY.used() >= answer.body.len()))
+            })
+        };
+        let outcomes = join_all((0..20).map(|_| run())).await;
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok((0, true))), "{outcomes:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Bounds on objects, on memory and on the work for a diff.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use futures_util::FutureExt as _;
+use libris_core::{Budget, Client, Context, Error, Memory, Source as _};
+
+use crate::sandbox::{Sandbox, ask, command, text, uri};
+
+/// Writes an object of this kind, whatever is in it, and gives its id.
+fn object(sandbox: &Sandbox, kind: &str, data: &[u8]) -> String {
+    let mut git = command(&sandbox.work);
+    git.args(["hash-object", "-t", kind, "-w", "--stdin", "--literally"]);
+    let mut child = git.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(data).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Writes a commit of this tree with a message of so many bytes.
+fn commit(sandbox: &Sandbox, tree: &str, message: usize) -> String {
+    let person = "Ada Lovelace <ada@example.com> 1700000000 +0000";
+    let message = "x".repeat(message);
+    let data = format!("tree {tree}\nauthor {person}\ncommitter {person}\n\n{message}\n");
+    object(sandbox, "commit", data.as_bytes())
+}
+
+/// Writes a tree of so many entries, each of 100 bytes.
+fn tree(sandbox: &Sandbox, entries: usize) -> String {
+    let blob = object(sandbox, "blob", b"text");
+    let id: Vec<u8> =
+        (0..40).step_by(2).map(|at| u8::from_str_radix(&blob[at..at + 2], 16).unwrap()).collect();
+    let mut data = Vec::new();
+    for number in 0..entries {
+        write!(data, "100644 {number:072}\0").unwrap();
+        data.extend_from_slice(&id);
+    }
+    object(sandbox, "tree", &data)
+}
+
+#[track_caller]
+fn is_too_large<T: std::fmt::Debug>(result: Result<T, Error>, limit: u64) {
+    match result {
+        Err(Error::TooLarge { limit: said, size, .. }) if said == limit && size > limit => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn commits_tags_and_trees_have_a_largest_size() {
+    const MIB: u64 = 1024 * 1024;
+    let sandbox = Sandbox::with(&[("a", "one")]);
+    let source = sandbox.open();
+    let root = sandbox.git(&["rev-parse", "HEAD^{tree}"]);
+
+    let long = commit(&sandbox, &root, 1 << 20);
+    for rest in [
+        format!("commit/{long}"),
+        format!("log/{long}"),
+        format!("blob/{long}/a"),
+        format!("diff/{long}/HEAD"),
+    ] {
+        is_too_large(ask(&source, &rest).await, MIB);
+    }
+    let shorter = commit(&sandbox, &root, 1 << 19);
+    assert_eq!(text(&source, &format!("blob/{shorter}/a")).await, "one");
+    assert!(text(&source, &format!("commit/{shorter}")).await.len() > 1 << 19);
+
+    // Beside those of other branches, only the first part of a subject is told.
+    sandbox.git(&["update-ref", "refs/heads/long", &shorter]);
+    assert!(text(&source, "refs").await.len() < 6_000);
+
+    let head = sandbox.git(&["rev-parse", "HEAD"]);
+    let tag = format!(
+        "object {head}\ntype commit\ntag v1\ntagger Ada <ada@example.com> 1700000000 +0000\n\n{}\n",
+        "x".repeat(1 << 20)
+    );
+    let tag = object(&sandbox, "tag", tag.as_bytes());
+    is_too_large(ask(&source, &format!("blob/{tag}/a")).await, MIB);
+
+    let wide = commit(&sandbox, &tree(&sandbox, 90_000), 1);
+    for rest in [format!("tree/{wide}/"), format!("blob/{wide}/a"), format!("diff/HEAD/{wide}")] {
+        is_too_large(ask(&source, &rest).await, 8 * MIB);
+    }
+    // Where the branch itself leads to one, the list says so.
+    sandbox.git(&["update-ref", "refs/heads/main", &wide]);
+    is_too_large(source.list(None, 10, &Context::default()).await, 8 * MIB);
+    sandbox.git(&["update-ref", "refs/heads/main", &long]);
+    is_too_large(source.list(None, 10, &Context::default()).await, MIB);
+}
+
+/// Memory of so many bytes.
+struct Bytes {
+    left: AtomicUsize,
+}
+
+impl Memory for Bytes {
+    fn reserve(&self, bytes: usize) -> bool {
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    fn grow(&self, bytes: usize) -> bool {
+        self.reserve(bytes)
+    }
+}
+
+#[tokio::test]
+async fn memory_is_reserved_for_what_is_decoded() {
+    const MIB: usize = 1024 * 1024;
+    let sandbox = Sandbox::with(&[("small", "text"), ("big", "")]);
+    sandbox.write("big", "a line\n".repeat(MIB / 7).as_bytes());
+    sandbox.commit("one");
+    sandbox.write("big", "other\n".repeat(MIB / 6).as_bytes());
+    sandbox.commit("two");
+    let source = sandbox.open();
+    let root = sandbox.git(&["rev-parse", "HEAD^{tree}"]);
+    let parent = commit(&sandbox, &root, MIB / 2);
+    let wide = commit(&sandbox, &tree(&sandbox, 40_000), 1);
+    let read = async |rest: &str, bytes: usize| {
+        let memory = Arc::new(Bytes { left: AtomicUsize::new(bytes) });
+        source.read(&uri(rest), &Context::default().with_memory(memory)).await
+    };
+    let wide = format!("tree/{wide}/");
+    for (rest, too_little, enough) in [
+        ("diff/HEAD~/HEAD", 2 * MIB, 200 * MIB),
+        (&*wide, 4 * MIB, 40 * MIB),
+        // Whatever is small needs none.
+        ("diff/HEAD~/HEAD?path=small", 0, 0),
+        ("tree/HEAD/", 0, 0),
+        ("log/HEAD", 0, 0),
+        (&*format!("commit/{parent}"), 0, 0),
+    ] {
+        if too_little < enough {
+            assert!(matches!(read(rest, too_little).await, Err(Error::Busy(_))), "{rest}");
+        }
+        read(rest, enough).await.unwrap_or_else(|error| panic!("{rest}: {error}"));
+    }
+}
+
+#[tokio::test]
+async fn a_diff_of_lines_that_repeat_ends() {
+    const LINES: usize = 700_000;
+    let sandbox = Sandbox::empty();
+    // Lines of which the one file has many and the other has none, between lines that both have very often.
+    let file = |own: char| -> String {
+        (0..LINES).map(|at| if at % 500 == 0 { format!("{own}\n") } else { "\n".into() }).collect()
+    };
+    sandbox.write("a", file('a').as_bytes());
+    sandbox.commit("one");
+    sandbox.write("a", file('b').as_bytes());
+    sandbox.commit("two");
+    let patch = text(&sandbox.open(), "diff/HEAD~/HEAD").await;
+    let lines = |sign: char| patch.lines().filter(|line| line.starts_with(sign)).count();
+    assert!(lines('-') > LINES / 500 && lines('+') > LINES / 500);
+}
+
+/// Memory that is there once somebody says so, and which tells that it was asked for.
+struct Blocked {
+    asked: Mutex<mpsc::Sender<()>>,
+    granted: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Memory for Blocked {
+    fn reserve(&self, _: usize) -> bool {
+        self.asked.lock().unwrap().send(()).unwrap();
+        self.granted.lock().unwrap().recv().is_ok()
+    }
+
+    fn grow(&self, bytes: usize) -> bool {
+        self.reserve(bytes)
+    }
+}
+
+#[tokio::test]
+async fn the_turn_of_the_catalog_is_held_until_the_work_has_ended() {
+    let sandbox = Sandbox::with(&[("a", "one")]);
+    let source = sandbox.open();
+    let turns = Budget::new(1);
+    let turn = turns.try_take(Client::default(), 1).unwrap();
+    let ((asked, has_begun), (grant, granted)) = (mpsc::channel(), mpsc::channel());
+    let memory = Blocked { asked: Mutex::new(asked), granted: Mutex::new(granted) };
+    let context = Context::default().with_memory(Arc::new(memory)).with_turn(turn);
+    let uri = uri("blob/HEAD/a");
+    let mut read = source.read(&uri, &context);
+    assert!((&mut read).now_or_never().is_none());
+    has_begun.recv().unwrap();
+    // Nobody waits for the work any more, but it goes on.
+    drop(read);
+    drop(context);
+    assert!(turns.is_full());
+    grant.send(()).unwrap();
+    assert!(turns.take(Client::default(), 1).await.is_some());
+}
