@@ -65,20 +65,42 @@ async fn a_stalled_stream_is_reset_while_others_of_its_connection_are_taken() {
     let _time = stop_time();
     let server = Server::start(Config::default()).await;
     let mut sender = connect(&server, 20_000).await;
-    let mut stalled = read(&mut sender, "toy:parts/300000").await;
-    assert_eq!(stalled.status(), StatusCode::OK);
-    until_idle(async || server.metric("unsent_bytes").await > 300_000).await;
-    let mut busy = sender.clone();
-    while_nothing_is_taken(async || {
-        let response = read(&mut busy, "toy:parts/10000").await;
-        assert!(response.into_body().collect().await.unwrap().to_bytes().len() > 10_000);
-    })
-    .await;
-    until_idle(async || server.metric("unsent_bytes").await == 0).await;
-    let rest = stalled.body_mut().collect().await;
-    assert!(rest.is_err(), "it was reset");
+    // One stalls in the middle, the other in its last piece.
+    for size in [300_000, 40_000] {
+        let mut stalled = read(&mut sender, &format!("toy:parts/{size}")).await;
+        assert_eq!(stalled.status(), StatusCode::OK);
+        until_idle(async || server.metric("unsent_bytes").await > size).await;
+        let mut busy = sender.clone();
+        while_nothing_is_taken(async || {
+            let response = read(&mut busy, "toy:parts/10000").await;
+            assert!(response.into_body().collect().await.unwrap().to_bytes().len() > 10_000);
+        })
+        .await;
+        until_idle(async || server.metric("unsent_bytes").await == 0).await;
+        assert!(stalled.body_mut().collect().await.is_err(), "{size} bytes were not reset");
+    }
     // And the connection goes on.
     assert_eq!(read(&mut sender, "toy:parts/10").await.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_stream_makes_room_while_others_of_its_connection_are_taken() {
+    let _time = stop_time();
+    let limits = libris_wire::Limits { unsent: 12 << 20, ..Default::default() };
+    let server = Server::start(Config { limits, ..Config::default() }).await;
+    let mut sender = connect(&server, 60_000).await;
+    let mut stalled = read(&mut sender, "toy:parts/5000000").await;
+    let mut other = server.connect_from(2).await;
+    other.read("toy:parts/4000000").await;
+    let waiting = tokio::spawn(async move { other.status().await });
+    let mut busy = sender.clone();
+    for _ in 0..18 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let response = read(&mut busy, "toy:parts/200000").await;
+        assert!(response.into_body().collect().await.is_ok());
+    }
+    assert_eq!(waiting.await.unwrap(), 200);
+    assert!(stalled.body_mut().collect().await.is_err());
 }
 
 /// Waits until this holds, in a time that does not move.
@@ -143,6 +165,24 @@ async fn small_responses_over_http_2_that_nobody_takes_are_bounded() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_http_2_are_bounded_and_idle_ones_make_room() {
+    let server = Server::start(Config { http2_connections: 4, ..Config::default() }).await;
+    let mut held = Vec::new();
+    for last in [1, 1, 1, 1, 1, 1, 2] {
+        let mut sender = connect_from(&server, last).await;
+        assert_eq!(read(&mut sender, "toy:size/3").await.status(), StatusCode::OK, "127.0.0.{last}");
+        held.push(sender);
+        assert!(server.metric("http2_connections").await <= 4);
+    }
+    // Those of HTTP/1 do not count.
+    for _ in 0..8 {
+        let mut client = server.connect().await;
+        client.read("toy:size/3").await;
+        assert_eq!(client.status().await, 200);
+    }
+}
+
 async fn connect_from(server: &Server, last: u8) -> Sender {
     let stream = TokioIo::new(server.connect_from(last).await.stream);
     let (sender, connection) = Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
@@ -189,19 +229,26 @@ async fn idle_sessions_with_a_stream_make_room_for_newcomers() {
         streams.push((client, session));
     }
     // Another client has few, and keeps them.
-    let mut other = server.connect_from(2).await;
-    let others = [other.session().await, other.session().await];
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect_from(2).await;
+        let session = client.session().await;
+        others.push((client, session));
+    }
     let mut newcomer = server.connect_from(3).await;
     let mine = newcomer.session().await;
     let (first, session) = &mut streams[0];
-    let mut rest = Vec::new();
-    while !rest.ends_with(b"0\r\n\r\n") {
-        rest.push(first.stream.read_u8().await.expect("its stream ends well"));
-    }
+    let ends = async {
+        let mut rest = Vec::new();
+        while !rest.ends_with(b"0\r\n\r\n") {
+            rest.push(first.stream.read_u8().await.expect("its stream ends well"));
+        }
+    };
+    tokio::time::timeout(crate::SOON, ends).await.expect("its stream ends");
     assert_eq!(server.connect().await.ping(session).await, 404);
     assert_eq!(newcomer.ping(&mine).await, 200);
-    for session in others {
-        assert_eq!(other.ping(&session).await, 200);
+    for (mut client, session) in others {
+        assert_eq!(client.ping(&session).await, 200);
     }
     for (_, session) in &streams[1..] {
         assert_eq!(server.connect().await.ping(session).await, 200);
