@@ -3,9 +3,12 @@
 //! The tests measure the memory of the whole process, so they run one after the other.
 
 mod bodies;
+mod budgets;
 mod connections;
+mod heads;
 mod requests;
 mod responses;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 
