@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
@@ -13,6 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use super::{Lane, SLACK};
 use crate::empty::Empty;
@@ -99,7 +101,8 @@ async fn where_many_are_connected_hyper_is_kept_for_one_request_only() {
             std::future::ready(Ok::<_, Infallible>(Response::new(body)))
         });
         let hyper = Box::new(http1::Builder::new().serve_connection(lane, service));
-        lane = through_hyper(hyper, &pulse).await.unwrap();
+        let detached = timeout(Duration::from_secs(40), through_hyper(hyper, &pulse)).await;
+        lane = detached.expect("hyper goes on").unwrap();
         assert!(lane.was_detached() && !lane.was_detached());
         let mut answer = [0; 12];
         client.read_exact(&mut answer).await.unwrap();
