@@ -16,6 +16,7 @@ mod json;
 mod lines;
 mod lock;
 mod members;
+mod offload;
 mod output;
 mod patience;
 mod pipes;

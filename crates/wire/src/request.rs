@@ -105,6 +105,11 @@ impl<'a> Params<'a> {
         }
     }
 
+    /// How many bytes of JSON it has.
+    pub(crate) fn size(&self) -> usize {
+        self.raw.len()
+    }
+
     /// What `Mcp-Name` must repeat for this method: the name or the URI it is about.
     pub(crate) fn subject(&self, method: &str) -> Option<&str> {
         let subject = match method {

@@ -20,6 +20,7 @@ use super::{Endpoint, response};
 use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
+use crate::offload::off_worker;
 use crate::patience::within;
 use crate::protocol::{Arrived, UNSENT};
 use crate::request::{Filter, Request};
@@ -60,7 +61,8 @@ impl Endpoint {
             Ok(received) => received,
             Err(refusal) => return refusal,
         };
-        match envelope::parse(&received.bytes, self.protocol.limits.batch) {
+        let bytes = &received.bytes;
+        match off_worker(bytes.len(), || envelope::parse(bytes, self.protocol.limits.batch)) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
             Ok(Incoming::Batch(batch)) => self.batch(peer, &*view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
@@ -108,7 +110,7 @@ impl Endpoint {
             if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
                 return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
             }
-            let request = Request::parse(revision, &*view, method, params)?;
+            let request = off_worker(params.size(), || Request::parse(revision, &*view, method, params))?;
             let call = self.call(peer, view, revision);
             if let Request::Listen(filter) = &request {
                 return self.listen(takes, &call, id, filter).await;
@@ -128,7 +130,7 @@ impl Endpoint {
             return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session a request that makes no sense is answered like any other.
-        let request = match Request::parse(revision, &*view, method, params) {
+        let request = match off_worker(params.size(), || Request::parse(revision, &*view, method, params)) {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };

@@ -1,0 +1,43 @@
+//! Parsing of large messages without holding up the other tasks of a worker thread.
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Parsing this many bytes takes about a tenth of a millisecond.
+const LARGE: usize = 256 << 10;
+
+/// Does CPU-bound work on so many bytes. Where they are many, the runtime first moves the other tasks of this worker
+/// thread to another one.
+pub(crate) fn off_worker<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    let has_workers =
+        || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
+    match bytes >= LARGE && has_workers() {
+        true => tokio::task::block_in_place(work),
+        false => work(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{LARGE, off_worker};
+
+    /// Work that ends once another task of the only worker thread has run.
+    fn waits_for_another_task(bytes: usize) -> bool {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        tokio::spawn(async move { sender.send(()) });
+        off_worker(bytes, || receiver.recv_timeout(Duration::from_millis(500)).is_ok())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn other_tasks_run_while_a_large_message_is_parsed() {
+        let waited =
+            tokio::spawn(async { (waits_for_another_task(LARGE), waits_for_another_task(LARGE - 1)) });
+        assert_eq!(waited.await.unwrap(), (true, false));
+    }
+
+    #[tokio::test]
+    async fn a_runtime_without_workers_parses_in_place() {
+        assert_eq!(off_worker(LARGE, || 1), 1);
+    }
+}
