@@ -27,8 +27,8 @@ pub(crate) const UNSENT: &str = "too many responses wait for their clients to ta
 /// A result with nothing in it.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
 
-/// How many subscriptions of one request are made before others have their turn.
-const SUBSCRIBED_AT_ONCE: usize = 32;
+/// How many subscriptions of one request are made before others have their turn. One to a long URI may take 100 µs.
+const SUBSCRIBED_AT_ONCE: usize = 4;
 
 /// Once the answers of a batch have this many bytes, the rest of it is refused.
 const LARGEST_BATCH: usize = 16 << 20;

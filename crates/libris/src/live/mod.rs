@@ -140,6 +140,14 @@ impl Hub {
 }
 
 impl Shared {
+    /// Ends some subscriptions of a listener that has left; breaks once it has none and is removed.
+    fn leave(&self, listener: u64) -> ControlFlow<()> {
+        let left = lock(&self.registry).leave(listener, BATCH);
+        let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
+        deserted.iter().for_each(|subject| self.align(subject));
+        if left.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
     /// Makes the source follow a subject if and only if somebody subscribes to it who may.
     fn align(&self, subject: &Uri) {
         let mut hasher = DefaultHasher::new();
@@ -233,13 +241,18 @@ impl Listener for Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        loop {
-            let left = lock(&self.shared.registry).leave(self.number, BATCH);
-            let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
-            deserted.iter().for_each(|subject| self.shared.align(subject));
-            if left.is_break() {
-                return;
-            }
+        if self.shared.leave(self.number).is_break() {
+            return;
+        }
+        let (shared, number) = (self.shared.clone(), self.number);
+        match tokio::runtime::Handle::try_current() {
+            // A thousand subscriptions take longer than the worker thread may be held up.
+            Ok(runtime) => drop(runtime.spawn(async move {
+                while shared.leave(number).is_continue() {
+                    tokio::task::yield_now().await;
+                }
+            })),
+            Err(_) => while shared.leave(number).is_continue() {},
         }
     }
 }
