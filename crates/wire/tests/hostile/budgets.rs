@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
 
 use crate::support::{Toy, initialize, modern, request};
-use crate::{MIB, Server, until};
+use crate::{MIB, Server, alone, until};
 
 /// A POST of a client at this address, to an endpoint that is asked without a connection.
 fn post(last: u8, headers: &[(&str, &str)], message: &Value) -> Request<Full<Bytes>> {
@@ -30,6 +30,7 @@ fn post(last: u8, headers: &[(&str, &str)], message: &Value) -> Request<Full<Byt
 
 #[tokio::test]
 async fn errors_repeat_little_of_a_large_request() {
+    let _alone = alone().await;
     let endpoint = Endpoint::new(Toy::new(), Config::default());
     // Invisible characters take most space where they are quoted.
     let long = "\u{200b}".repeat(MIB);
@@ -69,6 +70,7 @@ async fn errors_repeat_little_of_a_large_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_holds_memory_does_not_wait_for_more() {
+    let _alone = alone().await;
     // Of this, contents of more than 1 MiB have 9 MiB.
     let limits = Limits { unsent: 12 * MIB, ..Limits::default() };
     let endpoint = Endpoint::new(Toy::new(), Config { limits, ..Config::default() });
@@ -178,6 +180,7 @@ impl Route for Slow {
 
 #[tokio::test(start_paused = true)]
 async fn requests_to_further_routes_have_the_same_bounds() {
+    let _alone = alone().await;
     let slow = Arc::<Slow>::default();
     let limits = Limits { unsent: 12 * MIB, ..Limits::default() };
     let config = Config { requests: 4, limits, ..Config::default() };

@@ -47,7 +47,7 @@ async fn unfinished_heads_are_cheap() {
             held
         })
         .await;
-        assert!(grown * MIB < COUNT * 12 << 10, "{grown} MiB for {COUNT} heads of {bytes} bytes");
+        assert!(grown * MIB < COUNT * (8 << 10), "{grown} MiB for {COUNT} heads of {bytes} bytes");
         drop(held);
         until("nothing is left", async || server.metric("request_head_bytes").await == 0).await;
     }

@@ -30,6 +30,12 @@ const SOON: Duration = Duration::from_secs(40);
 
 const MIB: usize = 1 << 20;
 
+/// Lets no other test run.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
 struct Server {
     address: SocketAddr,
     toy: Arc<Toy>,
@@ -39,8 +45,7 @@ struct Server {
 
 impl Server {
     async fn start(config: Config) -> Self {
-        static ALONE: Mutex<()> = Mutex::const_new(());
-        let alone = ALONE.lock().await;
+        let alone = alone().await;
         let toy = Toy::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
