@@ -1,7 +1,8 @@
 //! Memory for contents, from before they are loaded until the last of their response is sent.
 //!
 //! A client that does not take its responses holds memory that others need. While somebody waits for memory, the
-//! connections of clients that take less than [`SLOWEST`] bytes a second are closed.
+//! connections of clients that take less than [`SLOWEST`] bytes a second are closed. Over HTTP/2 each stream is measured
+//! by itself, and must take its part of that.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -31,12 +32,17 @@ const SLOWEST: u64 = 128 << 10;
 /// How many bytes of a response are encoded ahead of the client, at most.
 pub(crate) const GATHERED: usize = 13 * pool::SIZE;
 
-/// A connection that responses are sent on.
+/// A connection, or a stream of HTTP/2, that responses are sent on.
 pub(crate) trait Recipient: Send + Sync {
     /// How many bytes the client has taken so far.
     fn taken(&self) -> u64;
 
-    /// Closes the connection.
+    /// How many recipients have the speed of one connection together.
+    fn sharers(&self) -> u64 {
+        1
+    }
+
+    /// Closes it.
     fn close(&self);
 }
 
@@ -178,7 +184,8 @@ impl Response {
         if time < PERIOD {
             return None;
         }
-        if taken.saturating_sub(before) < SLOWEST * time.as_millis() as u64 / 1000 {
+        let least = SLOWEST * time.as_millis() as u64 / 1000 / recipient.sharers().max(1);
+        if taken.saturating_sub(before) < least {
             return Some(recipient);
         }
         self.measured = Some((now, taken));

@@ -8,10 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use http_body::{Frame, SizeHint};
-use libris_core::Lease;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::pulse::Pulse;
+use super::stream::Stream;
 use crate::envelope::Framed;
 use crate::members::Pieces;
 use crate::unsent::{Outgoing, Room};
@@ -28,8 +28,8 @@ pub struct Body {
     /// The memory of what is on its way, given back when that has left.
     room: Option<Held>,
     pulse: Option<Arc<Pulse>>,
-    /// Its place among the streams of HTTP/2.
-    stream: Option<Lease>,
+    /// The stream of HTTP/2 that it is sent on.
+    stream: Option<Arc<Stream>>,
 }
 
 enum Kind {
@@ -70,10 +70,15 @@ impl Body {
         self
     }
 
-    /// Holds its place among the streams of HTTP/2 for as long as it is on its way.
-    pub(super) fn in_stream(mut self, stream: Option<Lease>) -> Self {
+    /// Is sent on this stream of HTTP/2.
+    pub(super) fn on_stream(mut self, stream: Option<Arc<Stream>>) -> Self {
         self.stream = stream;
         self
+    }
+
+    /// The stream of HTTP/2 that it is sent on.
+    pub(super) fn stream(&self) -> Option<&Arc<Stream>> {
+        self.stream.as_ref()
     }
 
     /// The memory that it holds, to be held by its pieces too: it may be gone before they have left.
@@ -85,17 +90,10 @@ impl Body {
     pub(super) fn watched(mut self, pulse: Arc<Pulse>) -> Self {
         pulse.begin();
         if let Some(room) = &self.room {
-            room.sending_to(&pulse);
+            send(room, &pulse, self.stream.as_ref());
         }
         self.pulse = Some(pulse);
         self
-    }
-
-    /// The client has taken so many bytes more.
-    pub(super) fn taken(&self, bytes: usize) {
-        if let Some(pulse) = &self.pulse {
-            pulse.sent(bytes);
-        }
     }
 
     /// No body.
@@ -125,6 +123,14 @@ impl Body {
             keep_alive,
             ended: false,
         })))
+    }
+}
+
+/// Notes to whom what is in this memory is being sent.
+fn send(room: &Room, connection: &Arc<Pulse>, stream: Option<&Arc<Stream>>) {
+    match stream {
+        Some(stream) => room.sending_to(stream),
+        None => room.sending_to(connection),
     }
 }
 
@@ -221,7 +227,7 @@ impl http_body::Body for Body {
                 let bytes = ready!(events.poll(context));
                 if let Some(room) = events.room.take() {
                     if let Some(pulse) = &this.pulse {
-                        room.sending_to(pulse);
+                        send(&room, pulse, this.stream.as_ref());
                     }
                     this.room = Some(Arc::new(room));
                 }

@@ -28,6 +28,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How many connections are examined when one has to be evicted.
 const MAX_EVICTION_SCAN: usize = 64;
 
+/// With more connections than this, or half of those that there may be, a connection that waits for a request gives back
+/// what it needs only for answering it.
+const CROWD: usize = 2_048;
+
 /// How many connections may be noted that are not there any more, at least.
 const SPARE: usize = 64;
 
@@ -98,6 +102,25 @@ impl Connections {
         self.budget.used()
     }
 
+    /// Whether there are so many that each must do with little memory.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.count() > CROWD.min(self.most / 2)
+    }
+
+    /// Tells each of them that the server stops.
+    pub(super) fn stop(&self) {
+        let open: Vec<_> = {
+            let state = lock(&self.state);
+            state
+                .unused
+                .iter()
+                .chain(&state.used)
+                .filter_map(|(_, connection)| connection.upgrade())
+                .collect()
+        };
+        open.iter().for_each(|connection| connection.stop());
+    }
+
     /// How many there may be.
     pub(super) fn most(&self) -> usize {
         self.most
@@ -114,6 +137,15 @@ impl Connections {
         state.last += 1;
         let peer = Peer { client, connection: Some(state.last) };
         Arrival { peer, pulse: Arc::default(), connections: self.clone(), lease }
+    }
+
+    /// Takes in a connection that was taken in among others before.
+    pub(super) fn arrive_again(self: &Arc<Self>, peer: Peer, pulse: Arc<Pulse>) -> Arrival {
+        let lease = self.budget.try_take(peer.client, 1);
+        if lease.is_none() {
+            self.evict(peer.client);
+        }
+        Arrival { peer, pulse, connections: self.clone(), lease }
     }
 }
 
@@ -371,6 +403,23 @@ mod tests {
         // There is room for others, and its own all wait for responses.
         let _late = connections.arrive(address(1));
         assert!(closed(&open).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_a_place_among_all_and_one_among_few() {
+        let (all, few) = (Connections::new(8), Connections::new(4));
+        let (_client, stream) = ends().await;
+        let open = open(&all, &[1, 1, 1, 2]).await;
+        let mut places = Vec::new();
+        for (pulse, _) in &open[..3] {
+            let peer = all.arrive(address(1)).peer;
+            places.push(few.arrive_again(peer, pulse.clone()).admitted(&stream).await.unwrap());
+        }
+        // The client has its share of those, and the oldest makes room.
+        let late = all.arrive(address(1));
+        assert!(late.lease.is_some());
+        assert!(few.arrive_again(late.peer, late.pulse.clone()).lease.is_none());
+        assert_eq!(closed(&open), [0]);
     }
 
     #[tokio::test]

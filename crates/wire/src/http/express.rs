@@ -10,11 +10,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::Endpoint;
 use super::answering::Making;
 use super::guard::Guard;
 use super::headers::{Said, Takes, USUAL};
 use super::sessions::Peer;
+use super::{Endpoint, HEAD};
 use crate::Caller;
 use crate::envelope::{self, Framed, Incoming, Message};
 use crate::protocol::Arrived;
@@ -27,8 +27,12 @@ const FIELDS: usize = 32;
 /// no more than the system keeps for a connection anyway.
 const LARGEST: usize = 64 << 10;
 
-/// How much of an unfinished request is kept here. More of it goes the long way, where all bodies together are bounded.
+/// How much of a request whose body is unfinished is kept here. More of it goes the long way, where all bodies together
+/// are bounded. An unfinished head stays here, as it takes far less memory than in hyper.
 const UNFINISHED: usize = 8 << 10;
+
+/// The longest host that a connection remembers: a name of DNS with a port.
+const LONGEST_HOST: usize = 260;
 
 /// Where the requests of a connection come from, and the last host that they named, once that has proven right.
 pub(super) struct Origin {
@@ -47,7 +51,8 @@ impl Origin {
             return true;
         }
         let right = guard.admits(host);
-        if right {
+        // A port may have any number of zeros.
+        if right && host.len() <= LONGEST_HOST {
             self.host = host.to_vec();
         }
         right
@@ -134,7 +139,10 @@ impl Endpoint {
         let mut request = httparse::Request::new(&mut fields);
         let start = match request.parse(bytes) {
             Ok(httparse::Status::Complete(start)) => start,
-            Ok(httparse::Status::Partial) if bytes.len() < UNFINISHED => return Verdict::Begun,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD => return Verdict::Begun,
+            Err(httparse::Error::TooManyHeaders) if bytes.len() < HEAD && !has_head(bytes) => {
+                return Verdict::Begun;
+            }
             _ => return Verdict::Unknown,
         };
         let mut head = Head::default();
@@ -219,6 +227,12 @@ impl Endpoint {
         };
         Some(Verdict::Understood(end, Box::pin(making)))
     }
+}
+
+/// Whether the head of a request is whole.
+fn has_head(bytes: &[u8]) -> bool {
+    let ends = |end: &[u8]| memchr::memmem::find(bytes, end).is_some();
+    ends(b"\r\n\r\n") || ends(b"\n\n")
 }
 
 /// Whether a header field means nothing to this endpoint. Those that could are never ignored here, and neither are those
@@ -331,6 +345,33 @@ mod tests {
                     assert!(!is_answered(&endpoint, origin, host), "connection {number}: {host}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_long_host_is_not_remembered() {
+        let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+        let mut origin = Origin::new(Peer::default());
+        for host in ["localhost:80", &format!("localhost:{}80", "0".repeat(8_000))] {
+            assert!(is_answered(&endpoint, &mut origin, host));
+            assert!(origin.host.capacity() <= super::LONGEST_HOST, "{}", origin.host.capacity());
+        }
+    }
+
+    #[test]
+    fn an_unfinished_head_does_not_go_to_hyper() {
+        let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+        let mut origin = Origin::new(Peer::default());
+        let fields = "a: b\r\n".repeat(90);
+        for (fields, begun) in [
+            (format!("a: {}", "b".repeat(15_000)), true),
+            (format!("a: {}", "b".repeat(17_000)), false),
+            (fields.clone(), true),
+            (fields + "\r\n", false),
+        ] {
+            let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{fields}");
+            let verdict = endpoint.express(&mut origin, head.as_bytes());
+            assert_eq!(matches!(verdict, Verdict::Begun), begun, "{} bytes", head.len());
         }
     }
 

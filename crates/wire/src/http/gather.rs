@@ -8,13 +8,14 @@ use std::convert::Infallible;
 use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::Version;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 
 use super::body::{Body, Held};
+use super::stream::Stream;
 use crate::unsent::GATHERED;
 
 /// How many bytes are gathered at most, and a piece more. So much that few calls are needed, and so little
@@ -22,20 +23,24 @@ use crate::unsent::GATHERED;
 /// sleeps, and is dear to wake.
 const MOST: usize = GATHERED;
 
+/// Over HTTP/2, the last piece of a response of up to so many bytes tells that it is the last, and hyper gives up the
+/// stream before the piece has left. A larger one is in hyper's hands until its last piece has left, so that its stream
+/// can be reset for as long as it holds memory.
+const SMALL: usize = 16 << 10;
+
 /// A body whose pieces are gathered.
 pub(super) struct Gathered {
     body: Body,
     enough: usize,
-    /// Whether what is handed to hyper counts as taken, since it is not written to a socket that we see.
-    counts: bool,
+    is_small: bool,
 }
 
 impl Gathered {
     pub(super) fn new(body: Body, version: Version) -> Self {
         // HTTP/2 cuts everything into small frames again.
-        let counts = version == Version::HTTP_2;
-        let enough = if counts { 1 } else { MOST };
-        Self { body, enough, counts }
+        let enough = if version == Version::HTTP_2 { 1 } else { MOST };
+        let is_small = body.size_hint().exact().is_some_and(|size| size <= SMALL as u64);
+        Self { body, enough, is_small }
     }
 }
 
@@ -61,14 +66,19 @@ impl http_body::Body for Gathered {
                 Poll::Pending => break,
             }
         }
-        if self.counts {
-            self.body.taken(rope.left);
+        if let Some(stream) = self.body.stream() {
+            if rope.left == 0 {
+                ready!(stream.poll_left(context));
+            }
+            stream.give(rope.left);
+            rope.stream = Some(stream.clone());
         }
         Poll::Ready((rope.left > 0).then(|| Ok(Frame::data(rope))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        let may_end = self.is_small || !self.body.stream().is_some_and(|stream| stream.is_unsent());
+        may_end && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -83,6 +93,16 @@ pub(super) struct Rope {
     left: usize,
     /// Their memory, given back when all of them have left.
     rooms: Vec<Held>,
+    /// The stream of HTTP/2 that they are sent on.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Drop for Rope {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take().filter(|_| self.left > 0) {
+            stream.leave(self.left);
+        }
+    }
 }
 
 impl Rope {
@@ -121,6 +141,9 @@ impl Buf for Rope {
 
     fn advance(&mut self, mut count: usize) {
         self.left -= count;
+        if let Some(stream) = &self.stream {
+            stream.leave(count);
+        }
         while let Some(piece) = self.pieces.front_mut() {
             if count < piece.len() {
                 return piece.advance(count);

@@ -7,7 +7,9 @@ mod express;
 mod gather;
 mod guard;
 mod headers;
+mod heads;
 mod lane;
+mod legacy;
 mod mailbox;
 mod old;
 mod pulse;
@@ -18,20 +20,23 @@ mod route;
 mod scripted;
 mod session;
 mod sessions;
+mod stream;
 mod streamable;
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::service::{HttpService, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use libris_core::{Budget, Client};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,10 +47,13 @@ pub use self::body::Body;
 use self::connections::{Arrival, Connections};
 use self::gather::Gathered;
 use self::guard::Guard;
+use self::heads::Heads;
 use self::lane::Lane;
 use self::old::Old;
+use self::pulse::Pulse;
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
+use self::stream::{Spawn, Stream};
 use crate::protocol::Protocol;
 use crate::unsent::{Share, Unsent};
 use crate::{Limits, Service};
@@ -65,12 +73,20 @@ pub struct Config {
     pub idle: Duration,
     /// How many connections there may be at once; fewer where the process may not have as many files open.
     pub connections: usize,
+    /// How many of them may be of HTTP/2.
+    pub http2_connections: usize,
     /// How many requests may be in progress at once; further ones are refused.
     pub requests: usize,
+    /// How many bytes of unfinished request heads may be in memory at once.
+    pub heads: usize,
     /// How many bytes of request bodies may be in memory at once.
     pub bodies: usize,
-    /// How many `subscriptions/listen` streams there may be at once.
+    /// How many streams of events there may be at once: those of `subscriptions/listen`, those that sessions open with
+    /// GET, and those of the HTTP+SSE transport.
     pub listens: usize,
+    /// How many streams of HTTP/2 there may be at once beside those. Each takes about 8 KiB for as long as its client does
+    /// not take the response, however small that is.
+    pub streams: usize,
     /// How often a stream with nothing to say shows that it lives.
     pub keep_alive: Duration,
     /// Whether the HTTP+SSE transport of 2024-11-05 is served at `/sse` too.
@@ -88,9 +104,12 @@ impl Default for Config {
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
             connections: 20_000,
+            http2_connections: 2_048,
             requests: 4_096,
+            heads: 48 << 20,
             bodies: 32 << 20,
             listens: 15_000,
+            streams: 8_192,
             keep_alive: Duration::from_secs(15),
             sse: false,
             metrics_prefix: "mcp".into(),
@@ -119,6 +138,10 @@ pub struct Endpoint {
     /// Bounds the streams of all connections of HTTP/2.
     streams: Arc<Budget>,
     connections: Arc<Connections>,
+    /// Bounds those of HTTP/2, each of which takes about 30 KiB.
+    http2_connections: Arc<Connections>,
+    /// Bounds the input that cannot be answered yet.
+    heads: Arc<Heads>,
     routes: Vec<Arc<dyn Route>>,
     config: Config,
     /// Ends the streams that would otherwise stay open.
@@ -133,6 +156,7 @@ impl Endpoint {
 
     /// An endpoint for this service, with further routes beside it. Of those that cover a path, the first answers.
     pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
+        let connections = Connections::new(config.connections);
         Arc::new(Self {
             protocol: Protocol::new(service, config.limits.clone()),
             guard: Guard::new(&config.hosts, &config.origins),
@@ -145,8 +169,10 @@ impl Endpoint {
             moderate_bodies: Budget::new(config.bodies / 4),
             unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
             listens: Budget::new(config.listens),
-            streams: Budget::new(config.listens + HTTP2_STREAMS),
-            connections: Connections::new(config.connections),
+            streams: Budget::new(config.listens + config.streams),
+            http2_connections: Connections::new(config.http2_connections.min(connections.most())),
+            connections,
+            heads: Heads::new(config.heads),
             routes,
             config,
             closing: CancellationToken::new(),
@@ -188,10 +214,12 @@ impl Endpoint {
         let mut counts = vec![
             ("connections", self.connections.count()),
             ("connections_limit", self.connections.most()),
-            ("connections_evicted_total", self.connections.evicted()),
-            ("connections_refused_total", self.connections.refused()),
+            ("connections_evicted_total", self.connections.evicted() + self.http2_connections.evicted()),
+            ("connections_refused_total", self.connections.refused() + self.http2_connections.refused()),
+            ("http2_connections", self.http2_connections.count()),
             ("requests_refused_total", self.refused.load(Ordering::Relaxed)),
             ("requests", self.requests.used()),
+            ("request_head_bytes", self.heads.used()),
             ("request_body_bytes", self.bodies.used() + self.moderate_bodies.used()),
             ("unsent_bytes", self.unsent.used()),
             ("sessions", sessions),
@@ -222,15 +250,7 @@ impl Endpoint {
             (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(view, &request),
             (&Method::POST, "/message") if self.old.is_some() => self.old_message(view, request).await,
             (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
-                Some(route) => {
-                    let (head, body) = request.into_parts();
-                    match self.receive(peer.client, &head.headers, body).await {
-                        Ok(received) => {
-                            route.answer(view, Request::from_parts(head, received.bytes.clone())).await
-                        }
-                        Err(refusal) => refusal,
-                    }
-                }
+                Some(route) => self.routed(peer, view, &**route, request).await,
                 None => {
                     response::refusal(StatusCode::NOT_FOUND, "nothing is here; the MCP endpoint is `/mcp`")
                 }
@@ -254,10 +274,6 @@ const HEAD: usize = 16 << 10;
 /// How many requests may be received at once. Until its body is there, each takes up to 32 KiB that nothing else counts:
 /// its head, and a small body.
 const ARRIVING: usize = 2_048;
-
-/// How many streams of HTTP/2 there may be in all, beside those that listen. Each takes about 8 KiB for as long as its
-/// client does not take the response, however small that is.
-const HTTP2_STREAMS: usize = 8_192;
 
 /// How many requests one connection of HTTP/2 may have open at once.
 const STREAMS: u32 = 64;
@@ -284,7 +300,7 @@ pub async fn serve(
     // How long a head may take is seen to by the pulse, which costs no timer for each request.
     let mut http1 = http1::Builder::new();
     http1.header_read_timeout(None).max_buf_size(HEAD);
-    let mut http2 = http2::Builder::new(TokioExecutor::new());
+    let mut http2 = http2::Builder::new(Spawn);
     http2
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
@@ -322,6 +338,7 @@ pub async fn serve(
     }
     drop(listener);
     endpoint.closing.cancel();
+    endpoint.connections.stop();
     let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
     Ok(())
 }
@@ -329,7 +346,7 @@ pub async fn serve(
 /// What a connection is served with.
 struct Served {
     endpoint: Arc<Endpoint>,
-    builders: Arc<(http1::Builder, http2::Builder<TokioExecutor>)>,
+    builders: Arc<(http1::Builder, http2::Builder<Spawn>)>,
     graceful: Watcher,
     stop: CancellationToken,
 }
@@ -341,40 +358,53 @@ impl Served {
         let Some(_lease) = arrival.admitted(&stream).await else { return };
         let Self { endpoint, builders, graceful, stop } = self;
         let (asked, watched, served) = (pulse.clone(), pulse.clone(), endpoint.clone());
-        let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
             asked.asked();
             let (endpoint, pulse) = (endpoint.clone(), asked.clone());
             // Boxed, or the connection would keep room for it for as long as a stream is open.
             Box::pin(async move {
                 let version = request.version();
                 request.extensions_mut().insert(peer);
-                let is_stream = version == Version::HTTP_2;
-                let stream = is_stream.then(|| endpoint.streams.try_take(peer.client, 1)).flatten();
-                let response = match stream.is_some() == is_stream {
+                let is_http2 = version == Version::HTTP_2;
+                let stream =
+                    is_http2.then(|| Stream::enter(&endpoint.streams, peer.client, &pulse)).flatten();
+                let response = match stream.is_some() == is_http2 {
                     true => endpoint.handle(request).await,
-                    false => endpoint.busy(None, "too many streams are open; try again later"),
+                    false => endpoint.full(),
                 };
                 Ok::<_, std::convert::Infallible>(
-                    response.map(|body| Gathered::new(body.watched(pulse).in_stream(stream), version)),
+                    response.map(|body| Gathered::new(body.on_stream(stream).watched(pulse), version)),
                 )
             })
         });
         // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
         let connection = async move {
             let version = tokio::select! {
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(()),
                 version = version(&stream) => version,
             };
             let (http1, http2) = &*builders;
             match version {
                 // Boxed, since it is the larger one by far.
                 Version::HTTP_2 => {
+                    let arrival = served.http2_connections.arrive_again(peer, watched);
+                    let Some(_place) = arrival.admitted(&stream).await else { return Ok(()) };
                     let stream = TokioIo::new(stream);
-                    Box::pin(graceful.watch(http2.serve_connection(stream, service))).await
+                    Ok(Box::pin(graceful.watch(http2.serve_connection(stream, service))).await?)
                 }
                 _ => {
-                    let lane = Lane::new(stream, served, peer, watched);
-                    graceful.watch(http1.serve_connection(lane, service)).await
+                    // Held until the connection has ended, which a server that stops waits for.
+                    let _graceful = graceful;
+                    let mut lane = Lane::new(stream, served, peer, watched.clone());
+                    while let Some(with_request) = lane.without_hyper().await? {
+                        // Boxed, since most connections never need it.
+                        let hyper = Box::new(http1.serve_connection(with_request, service.clone()));
+                        lane = through_hyper(hyper, &watched).await?;
+                        if !lane.was_detached() {
+                            break;
+                        }
+                    }
+                    Ok(())
                 }
             }
         };
@@ -388,9 +418,12 @@ impl Served {
                     }
                     break;
                 }
-                () = pulse.closed() => {
-                    tracing::debug!(?peer, "closed a connection, as others need what it holds");
-                    break;
+                // Whatever it is doing may end.
+                () = pulse.closed(), if !pulse.is_stopping() => {
+                    if !pulse.is_stopping() {
+                        tracing::debug!(?peer, "closed a connection, as others need what it holds");
+                        break;
+                    }
                 }
                 _ = look.tick() => if let Some(why) = pulse.stopped() {
                     tracing::debug!(?peer, why, "let go of a connection");
@@ -399,6 +432,25 @@ impl Served {
             }
         }
     }
+}
+
+/// Serves a connection of HTTP/1 through hyper until one of them ends it; gives the connection back.
+async fn through_hyper<S>(mut hyper: Box<http1::Connection<Lane, S>>, pulse: &Pulse) -> hyper::Result<Lane>
+where
+    S: HttpService<Incoming, ResBody = Gathered> + Unpin,
+    S::Future: Unpin,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut told = false;
+    poll_fn(|context| {
+        if pulse.is_stopping() && !told {
+            told = true;
+            Pin::new(&mut *hyper).graceful_shutdown();
+        }
+        Pin::new(&mut *hyper).poll(context)
+    })
+    .await?;
+    Ok(hyper.into_parts().io)
 }
 
 /// Which version a connection speaks, told from its first bytes, which stay where they are. Where they are

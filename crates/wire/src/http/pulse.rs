@@ -1,10 +1,13 @@
 //! Whether a connection still lives: a client that sends nothing, or takes nothing, is let go.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::stream::Stream;
+use crate::lock::lock;
 use crate::unsent::Recipient;
 
 /// How often to look. Between two looks no clock is read.
@@ -15,7 +18,7 @@ const SILENT: u32 = 2;
 
 /// For how many looks a client may take nothing of a body, or send no request. A stream of events shows far
 /// more often that it lives.
-const STILL: u32 = 4;
+pub(super) const STILL: u32 = 4;
 
 /// The signs of life of one connection.
 #[derive(Default)]
@@ -32,8 +35,33 @@ pub(super) struct Pulse {
     moved: AtomicU32,
     /// How many bytes of responses the client has taken.
     taken: AtomicU64,
-    /// Told when others need what the connection holds.
+    /// Told when others need what the connection holds, or the server stops.
     closing: Notify,
+    /// Whether the server stops.
+    stopping: AtomicBool,
+    /// The streams of a connection of HTTP/2.
+    streams: Mutex<Vec<Watched>>,
+}
+
+/// A stream of HTTP/2 whose client may stop taking the response.
+struct Watched {
+    stream: Weak<Stream>,
+    taken: u64,
+    /// At which look the client last took something, or had nothing to take.
+    moved: u32,
+}
+
+impl Watched {
+    /// The stream, if its client has taken nothing for too long.
+    fn stalled(&mut self, looks: u32) -> Option<Arc<Stream>> {
+        let stream = self.stream.upgrade()?;
+        let taken = stream.taken();
+        if taken != self.taken || !stream.is_unsent() {
+            // Some time since the last look.
+            (self.taken, self.moved) = (taken, looks.saturating_sub(1));
+        }
+        (looks.saturating_sub(self.moved) > STILL).then_some(stream)
+    }
 }
 
 impl Pulse {
@@ -82,7 +110,40 @@ impl Pulse {
         self.asked.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
     }
 
-    /// Ends when the connection is to be closed because others need what it holds.
+    /// Lets this stream of the connection go where it stalls.
+    pub(super) fn watch(&self, stream: &Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        // At most twice as many as there are, so each is passed over a few times in all.
+        if streams.len() == streams.capacity() {
+            streams.retain(|watched| watched.stream.strong_count() > 0);
+        }
+        let moved = self.looks.load(Ordering::Relaxed);
+        streams.push(Watched { stream: Arc::downgrade(stream), taken: 0, moved });
+    }
+
+    /// How many streams of the connection have something that its client has not taken.
+    pub(super) fn unsent_streams(&self) -> usize {
+        let streams = lock(&self.streams);
+        streams.iter().filter(|watched| watched.stream.upgrade().is_some_and(|it| it.is_unsent())).count()
+    }
+
+    /// How many requests have gone the long way.
+    pub(super) fn asked_so_far(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Tells the connection that the server stops.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.closing.notify_one();
+    }
+
+    /// Whether the server stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Ends when the connection is to be closed because others need what it holds, or because the server stops.
     pub(super) async fn closed(&self) {
         self.closing.notified().await;
     }
@@ -95,6 +156,13 @@ impl Pulse {
     /// Looks. Why the connection is not worth keeping, if it is not.
     pub(super) fn stopped(&self) -> Option<&'static str> {
         let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        let stalled: Vec<_> = {
+            let mut streams = lock(&self.streams);
+            streams.retain(|watched| watched.stream.strong_count() > 0);
+            streams.iter_mut().filter_map(|watched| watched.stalled(looks)).collect()
+        };
+        // Not under the lock, as what is dropped with a stream may be a part of this connection.
+        stalled.iter().for_each(|stream| stream.close());
         if !self.any.load(Ordering::Relaxed) {
             return (looks > SILENT).then_some("the client sent no request");
         }

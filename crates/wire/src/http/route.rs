@@ -5,9 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::Body as HttpBody;
 
-use super::Body;
+use super::sessions::Peer;
+use super::streamable::TOO_MANY;
+use super::{Body, Endpoint};
 use crate::View;
+use crate::patience::within;
+use crate::protocol::UNSENT;
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
 ///
@@ -20,4 +25,36 @@ pub trait Route: Send + Sync + 'static {
 
     /// Answers a request of the caller whose view this is.
     async fn answer(&self, view: Arc<dyn View>, request: Request<Bytes>) -> Response<Body>;
+}
+
+impl Endpoint {
+    /// Lets a route answer, within the bounds of any other request.
+    pub(super) async fn routed<B>(
+        &self,
+        peer: Peer,
+        view: Arc<dyn View>,
+        route: &dyn Route,
+        request: Request<B>,
+    ) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let (head, body) = request.into_parts();
+        let received = match self.receive(peer.client, &head.headers, body).await {
+            Ok(received) => received,
+            Err(refusal) => return refusal,
+        };
+        let answering = route.answer(view, Request::from_parts(head, received.bytes.clone()));
+        let Some(response) = within(self.protocol.limits.time, answering).await else {
+            return self.busy(None, "no answer in time; try again later");
+        };
+        let size = response.body().size_hint().exact().unwrap_or_default() as usize;
+        match self.unsent.take(peer.client, size).await {
+            Some(room) => response.map(|body| body.holding(Some(room))),
+            None => self.busy(None, UNSENT),
+        }
+    }
 }

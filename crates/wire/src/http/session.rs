@@ -71,9 +71,14 @@ impl Session {
         }
     }
 
-    /// Whether it has a stream open or a request in progress.
+    /// Whether it has a request in progress, so that it does not make room for another session.
     pub(super) fn is_busy(&self) -> bool {
-        self.news.streams() > 0 || !lock(&self.running).is_empty()
+        !lock(&self.running).is_empty()
+    }
+
+    /// Whether it has a stream open or a request in progress, so that it does not end by itself.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.news.streams() > 0 || self.is_busy()
     }
 }
 

@@ -155,7 +155,7 @@ impl Sessions {
             })
             .collect();
         for id in idle {
-            if table.open.get(&id).is_some_and(|entry| entry.session.is_busy()) {
+            if table.open.get(&id).is_some_and(|entry| entry.session.is_in_use()) {
                 table.promote(&id, Rank { used: true, last: now });
             } else {
                 ended.extend(table.remove(&id));
@@ -195,8 +195,8 @@ impl Table {
         self.open.insert(id, entry);
     }
 
-    /// Takes out the session of an owner that is to make room first and is not busy. Of all, it is one of the client
-    /// that has most.
+    /// Takes out the session of an owner that is to make room first and is not busy; a stream that it has open ends with
+    /// it. Of all, it is one of the client that has most.
     fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<Session>> {
         let owner = match owner {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
@@ -309,6 +309,18 @@ mod tests {
         assert!(sessions.open(session(), peer(9, 9)).is_none());
         drop(busy);
         assert!(sessions.open(session(), peer(9, 9)).is_some());
+    }
+
+    #[test]
+    fn a_session_with_a_stream_makes_room_and_does_not_end_by_itself() {
+        let sessions = Sessions::new(2, Duration::ZERO);
+        let ids = [1, 2].map(|number| sessions.open(session(), peer(number, number.into())).unwrap());
+        let held = ids.map(|id| sessions.find(&id).unwrap());
+        let _streams = held.each_ref().map(|session| session.news.open(None));
+        sessions.sweep();
+        assert_eq!(sessions.count(), (2, 2));
+        assert!(sessions.open(session(), peer(9, 9)).is_some());
+        assert_eq!(held.iter().filter(|session| session.ended.is_cancelled()).count(), 1);
     }
 
     #[test]

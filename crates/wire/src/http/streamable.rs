@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::body::{Body, Event};
-use super::headers::{LAST_EVENT, METHOD, NAME, Refused, SESSION, Said, Takes, VERSION, text};
+use super::headers::{METHOD, NAME, Refused, Said, Takes, VERSION, text};
 use super::session::{Running, Session};
 use super::sessions::Peer;
 use super::{Endpoint, response};
@@ -21,8 +21,8 @@ use crate::call::{Call, Reporter};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::patience::within;
-use crate::protocol::{self, Arrived, UNSENT};
-use crate::request::{Filter, Params, Request};
+use crate::protocol::{Arrived, UNSENT};
+use crate::request::{Filter, Request};
 use crate::unsent::{Outgoing, Room};
 use crate::{Caller, Era, Failure, Revision, View};
 
@@ -284,6 +284,15 @@ impl Endpoint {
         response
     }
 
+    /// Refuses a request on a stream of HTTP/2 that there is no place for. Without a body: a client would not have to take
+    /// it, and nothing counts it.
+    pub(super) fn full(&self) -> Response<Body> {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut response = response::bare(StatusCode::SERVICE_UNAVAILABLE);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
     /// Counts a request among those in progress, unless it costs nothing; an error if there are too many.
     pub(super) fn enter(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
         if request.is_free() {
@@ -353,166 +362,4 @@ impl Endpoint {
             None => self.unsent.take(call.client, framed.size()).await,
         }
     }
-
-    async fn initialize(
-        self: Arc<Self>,
-        peer: Peer,
-        view: Arc<dyn View>,
-        id: &Id,
-        params: &Params<'_>,
-    ) -> Result<Response<Body>, ErrorObject> {
-        let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
-        let Request::Initialize { asked } = &request else {
-            return Err(ErrorObject::method_not_found("initialize"));
-        };
-        let revision = Revision::negotiate(asked);
-        let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
-        let session = Session::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
-        let Some(session) = self.sessions.open(session, peer) else {
-            return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
-        };
-        let framed = self.protocol.answer(&self.call(peer, view, revision), id, &request).await;
-        let mut response = response::json(StatusCode::OK, framed);
-        if let Ok(session) = HeaderValue::from_str(&session) {
-            response.headers_mut().insert(SESSION, session);
-        }
-        Ok(response)
-    }
-
-    fn notification(
-        &self,
-        view: &dyn View,
-        headers: &HeaderMap,
-        method: &str,
-        params: &Params<'_>,
-    ) -> Response<Body> {
-        // Modern clients have no notifications to send over HTTP and no session to send them in.
-        if headers.contains_key(SESSION) {
-            let session = match self.session(view, headers) {
-                Ok(session) => session,
-                Err(refusal) => return refusal,
-            };
-            if method == "notifications/cancelled"
-                && let Some(id) = params.request_id.and_then(Id::parse)
-            {
-                session.cancel(&id);
-            }
-        }
-        response::bare(StatusCode::ACCEPTED)
-    }
-
-    async fn batch(
-        self: Arc<Self>,
-        peer: Peer,
-        view: &dyn View,
-        headers: &HeaderMap,
-        batch: &[&str],
-    ) -> Response<Body> {
-        let session = match self.session(view, headers) {
-            Ok(session) => session,
-            Err(refusal) => return refusal,
-        };
-        if !session.revision.facts().batches {
-            let why = "this protocol version has no batches";
-            return response::refusal(StatusCode::BAD_REQUEST, why);
-        }
-        let call = self.call(peer, session.view.clone(), session.revision);
-        let call = call.of(Some(session.news.listener.clone()));
-        let most = self.protocol.limits.batch;
-        if batch.len() > most {
-            let why = format!("a batch may have {most} messages at most");
-            return response::refusal(StatusCode::BAD_REQUEST, why);
-        }
-        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
-        let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
-        let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
-            return self.busy(None, TOO_MANY);
-        };
-        match self.protocol.batch(Some(&call), batch).await {
-            Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
-            None => response::bare(StatusCode::ACCEPTED),
-        }
-    }
-
-    /// Opens the stream on which a session hears of what it did not ask for.
-    pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
-        let headers = request.headers();
-        if !headers.contains_key(SESSION) {
-            return response::not_allowed("POST");
-        }
-        if !Takes::of(headers).events {
-            let why = "the `Accept` header must list `text/event-stream`";
-            return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
-        }
-        let session = match self.session(view, headers) {
-            Ok(session) => session,
-            Err(refusal) => return refusal,
-        };
-        let closing = self.closing.clone();
-        let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
-        let news = session.news.open(seen);
-        let listener = session.news.listener.clone();
-        // The stream opens at once; what it takes to watch may take longer.
-        let begun = async move {
-            protocol::follow(&*listener).await;
-            None
-        };
-        let ends = async move {
-            tokio::select! {
-                () = closing.cancelled() => {}
-                () = session.ended.cancelled() => {}
-            }
-        };
-        let begun = begun.into_stream().filter_map(std::future::ready);
-        let events = stream::select(begun, news).take_until(ends);
-        response::events(Body::events(events.boxed(), self.config.keep_alive))
-    }
-
-    /// Ends a session.
-    pub(super) fn delete<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
-        let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
-        match self.session(view, request.headers()) {
-            Ok(_) => {
-                self.sessions.close(id.to_str().unwrap_or_default());
-                response::bare(StatusCode::NO_CONTENT)
-            }
-            Err(refusal) => refusal,
-        }
-    }
-
-    /// The session that a request of this view's caller says it belongs to, if there is nothing to say against it.
-    pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
-        if said
-            .version
-            .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
-        {
-            return None;
-        }
-        self.sessions.find(said.session?).filter(|session| session.belongs_to(view))
-    }
-
-    /// The session that a request belongs to. One of another caller is as good as none.
-    fn session(&self, view: &dyn View, headers: &HeaderMap) -> Result<Arc<Session>, Response<Body>> {
-        let Some(id) = headers.get(SESSION) else {
-            let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
-                       or name a protocol version in `_meta`";
-            return Err(response::refusal(StatusCode::BAD_REQUEST, why));
-        };
-        let session = self.sessions.find(id.to_str().unwrap_or_default());
-        let session = session.filter(|session| session.belongs_to(view)).ok_or_else(unknown_session)?;
-        match text(headers, &VERSION) {
-            Ok(Some(date)) if Revision::named(date).is_none() => {
-                Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
-            }
-            Ok(_) => Ok(session),
-            Err(error) => Err(response::rejected(None, &error)),
-        }
-    }
-}
-
-fn unknown_session() -> Response<Body> {
-    response::refusal(
-        StatusCode::NOT_FOUND,
-        "unknown or expired session; send `initialize` to open a new one",
-    )
 }

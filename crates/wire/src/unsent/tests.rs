@@ -36,6 +36,8 @@ fn framed(bytes: usize) -> Framed {
 /// A connection whose client takes so many bytes a second, until some time.
 #[derive(Default)]
 struct Connection {
+    /// How many there are of it, if it is a stream.
+    sharers: AtomicU64,
     taken: AtomicU64,
     closed: AtomicBool,
 }
@@ -61,6 +63,10 @@ impl Connection {
 impl Recipient for Connection {
     fn taken(&self) -> u64 {
         self.taken.load(Ordering::SeqCst)
+    }
+
+    fn sharers(&self) -> u64 {
+        self.sharers.load(Ordering::SeqCst)
     }
 
     fn close(&self) {
@@ -169,6 +175,34 @@ async fn slow_clients_are_closed_while_others_wait() {
     drop(room);
     assert!(waiting.await.unwrap());
     assert!(!fast.is_closed() && !idle.is_closed(), "one is fast, the other holds nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_one_connection_share_the_speed_that_it_must_have() {
+    let unsent = memory(Share::Most);
+    let hour = Duration::from_secs(3600);
+    let [part, less, nothing] = [40 << 10, 20 << 10, 0].map(|speed| Connection::taking(speed, hour));
+    let all = [&part, &less, &nothing];
+    all.iter().for_each(|stream| stream.sharers.store(4, Ordering::SeqCst));
+    let _rooms = all.map(|stream| sending(&unsent, 1, 2 * MIB, stream));
+    let _waiting = tokio::spawn({
+        let unsent = unsent.clone();
+        async move { unsent.take(client(2), 6 * MIB).await.is_some() }
+    });
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(all.map(|stream| stream.is_closed()), [false, true, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_holds_memory_in_use_does_not_wait_for_more() {
+    let unsent = memory(Share::Most);
+    let _other = unsent.try_take(client(1), 5 * MIB).unwrap();
+    let reserved = Reserved::new(&unsent, client(2));
+    assert!(reserved.reserve(2 * MIB) && reserved.hold(2 * MIB));
+    assert!(!reserved.reserve(2 * MIB));
+    let used = unsent.used();
+    assert_eq!(reserved.wait().now_or_never(), Some(false));
+    assert_eq!(unsent.used(), used, "it gave back what it uses");
 }
 
 #[tokio::test(start_paused = true)]

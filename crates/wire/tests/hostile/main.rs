@@ -3,9 +3,12 @@
 //! The tests measure the memory of the whole process, so they run one after the other.
 
 mod bodies;
+mod budgets;
 mod connections;
+mod heads;
 mod requests;
 mod responses;
+mod streams;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -27,6 +30,12 @@ const SOON: Duration = Duration::from_secs(40);
 
 const MIB: usize = 1 << 20;
 
+/// Lets no other test run.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
 struct Server {
     address: SocketAddr,
     toy: Arc<Toy>,
@@ -36,8 +45,7 @@ struct Server {
 
 impl Server {
     async fn start(config: Config) -> Self {
-        static ALONE: Mutex<()> = Mutex::const_new(());
-        let alone = ALONE.lock().await;
+        let alone = alone().await;
         let toy = Toy::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,0 +1,179 @@
+//! Input that cannot be answered yet, above all the unfinished heads of requests: bounded in all. Where the limit is
+//! reached, the client with the most of it loses the connection that has kept some for longest.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, Weak};
+
+use libris_core::Client;
+
+use super::pulse::Pulse;
+use crate::lock::lock;
+use crate::unsent::Recipient as _;
+
+/// The unfinished input of all connections.
+pub(super) struct Heads {
+    /// How many bytes of it there may be.
+    most: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    last: u64,
+    used: usize,
+    clients: HashMap<Client, Inputs>,
+    /// The clients by how many bytes they have.
+    largest: BTreeSet<(usize, Client)>,
+}
+
+/// The unfinished input of one client.
+#[derive(Default)]
+struct Inputs {
+    bytes: usize,
+    /// By their numbers, so the oldest is the first.
+    inputs: BTreeMap<u64, (usize, Weak<Pulse>)>,
+}
+
+impl Inputs {
+    /// The oldest that takes memory.
+    fn oldest(&self) -> Option<u64> {
+        self.inputs.iter().find(|(_, (size, _))| *size > 0).map(|(number, _)| *number)
+    }
+}
+
+/// Unfinished input of one connection, until it is dropped.
+pub(super) struct Unfinished {
+    heads: Arc<Heads>,
+    client: Client,
+    number: u64,
+}
+
+impl Heads {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, table: Mutex::default() })
+    }
+
+    /// How many bytes of unfinished input there are.
+    pub(super) fn used(&self) -> usize {
+        lock(&self.table).used
+    }
+
+    /// A connection of this client has input that it cannot answer yet.
+    pub(super) fn begin(self: &Arc<Self>, client: Client, connection: &Arc<Pulse>) -> Unfinished {
+        let mut table = lock(&self.table);
+        table.last += 1;
+        let number = table.last;
+        let inputs = table.clients.entry(client).or_default();
+        inputs.inputs.insert(number, (0, Arc::downgrade(connection)));
+        Unfinished { heads: self.clone(), client, number }
+    }
+}
+
+impl Unfinished {
+    /// So many bytes of it are in memory now. Where that is too much together with all others, room is made.
+    pub(super) fn resize(&mut self, bytes: usize) {
+        let evicted = {
+            let mut table = lock(&self.heads.table);
+            table.resize(self.client, self.number, bytes);
+            table.evict(self.heads.most)
+        };
+        // Not under the lock, as whatever closes may be in the table.
+        evicted.iter().for_each(|connection| connection.close());
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let mut table = lock(&self.heads.table);
+        table.resize(self.client, self.number, 0);
+        table.remove(self.client, self.number);
+    }
+}
+
+impl Table {
+    fn resize(&mut self, client: Client, number: u64, bytes: usize) {
+        let Some(inputs) = self.clients.get_mut(&client) else { return };
+        // It may have been evicted.
+        let Some((size, _)) = inputs.inputs.get_mut(&number) else { return };
+        let before = std::mem::replace(size, bytes);
+        if before == bytes {
+            return;
+        }
+        self.largest.remove(&(inputs.bytes, client));
+        inputs.bytes = inputs.bytes - before + bytes;
+        self.used = self.used - before + bytes;
+        if inputs.bytes > 0 {
+            self.largest.insert((inputs.bytes, client));
+        }
+    }
+
+    fn remove(&mut self, client: Client, number: u64) -> Option<Arc<Pulse>> {
+        let inputs = self.clients.get_mut(&client)?;
+        let removed = inputs.inputs.remove(&number);
+        if inputs.inputs.is_empty() {
+            self.clients.remove(&client);
+        }
+        removed?.1.upgrade()
+    }
+
+    /// Takes out connections until what is left is within the limit.
+    fn evict(&mut self, most: usize) -> Vec<Arc<Pulse>> {
+        let mut evicted = Vec::new();
+        while self.used > most
+            && let Some(&(_, client)) = self.largest.last()
+            && let Some(number) = self.clients.get(&client).and_then(Inputs::oldest)
+        {
+            self.resize(client, number, 0);
+            evicted.extend(self.remove(client, number));
+        }
+        evicted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heads, Pulse, Unfinished};
+    use crate::lock::lock;
+    use futures_util::FutureExt as _;
+    use libris_core::Client;
+    use std::sync::Arc;
+
+    fn begin(heads: &Arc<Heads>, last: u8, bytes: usize) -> (Arc<Pulse>, Unfinished) {
+        let pulse = Arc::<Pulse>::default();
+        let mut unfinished = heads.begin(Client::at([127, 0, 0, last].into()), &pulse);
+        unfinished.resize(bytes);
+        (pulse, unfinished)
+    }
+
+    /// Which of them have been told to close since they were last asked.
+    fn closed(open: &[(Arc<Pulse>, Unfinished)]) -> Vec<usize> {
+        let is_closed = |pulse: &Arc<Pulse>| pulse.closed().now_or_never().is_some();
+        open.iter().enumerate().filter(|(_, (pulse, _))| is_closed(pulse)).map(|(at, _)| at).collect()
+    }
+
+    #[test]
+    fn the_slowest_of_the_client_with_the_most_makes_room() {
+        let heads = Heads::new(100);
+        let mut open: Vec<_> =
+            [(2, 30), (1, 20), (1, 20), (1, 20)].map(|(last, bytes)| begin(&heads, last, bytes)).into();
+        assert!(closed(&open).is_empty());
+        open.push(begin(&heads, 3, 11));
+        assert_eq!(closed(&open), [1]);
+        assert_eq!(heads.used(), 81);
+        // A head that grows makes room like one that begins.
+        open[2].1.resize(40);
+        assert_eq!(closed(&open), [2]);
+        open[0].1.resize(200);
+        assert_eq!(closed(&open), [0]);
+    }
+
+    #[test]
+    fn what_is_finished_leaves_nothing_behind() {
+        let heads = Heads::new(10);
+        let open: Vec<_> =
+            [(1, 4), (2, 5), (1, 6), (3, 0)].map(|(last, bytes)| begin(&heads, last, bytes)).into();
+        drop(open);
+        let table = lock(&heads.table);
+        assert!(table.used == 0 && table.clients.is_empty() && table.largest.is_empty());
+    }
+}

@@ -1,0 +1,117 @@
+//! Tests of the memory that a connection has while it waits.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use http::{Request, Response, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::{Lane, SLACK};
+use crate::empty::Empty;
+use crate::http::body::Body;
+use crate::http::gather::Gathered;
+use crate::http::sessions::Peer;
+use crate::http::{Config, Endpoint, through_hyper};
+
+const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// A usual request.
+fn usual() -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: resources/list\r\ncontent-length: {}\r\n\r\n{BODY}",
+        BODY.len()
+    )
+}
+
+/// A connection of this endpoint, and its client.
+async fn connect(endpoint: &Arc<Endpoint>) -> (Lane, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let stream = listener.accept().await.unwrap().0;
+    (Lane::new(stream, endpoint.clone(), Peer::default(), Arc::default()), client)
+}
+
+/// Serves the connection until the client has got something.
+async fn answered(lane: &mut Lane, client: &mut TcpStream) -> String {
+    let mut buffer = vec![0; 8 << 10];
+    let serving = poll_fn(|context| lane.poll_next(context, None));
+    let read = match select(pin!(serving), pin!(client.read(&mut buffer))).await {
+        Either::Left(_) => panic!("the connection ended, or asks for hyper"),
+        Either::Right((read, _)) => read.unwrap(),
+    };
+    String::from_utf8_lossy(&buffer[..read]).into_owned()
+}
+
+#[tokio::test]
+async fn an_idle_connection_has_no_buffer() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let (mut lane, mut client) = connect(&endpoint).await;
+    for _ in 0..3 {
+        client.write_all(usual().as_bytes()).await.unwrap();
+        assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
+        assert!(poll_fn(|context| lane.poll_next(context, None)).now_or_never().is_none());
+        assert_eq!(lane.waiting.capacity(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_unfinished_request_takes_no_more_than_its_bytes() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let (mut lane, mut client) = connect(&endpoint).await;
+    let usual = usual();
+    let (first, rest) = usual.split_at(100);
+    client.write_all(first.as_bytes()).await.unwrap();
+    while endpoint.heads.used() == 0 {
+        assert!(poll_fn(|context| lane.poll_next(context, None)).now_or_never().is_none());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((lane.waiting.len(), endpoint.heads.used()), (100, 100));
+    assert!(lane.waiting.capacity() <= 100 + SLACK);
+    client.write_all(rest.as_bytes()).await.unwrap();
+    assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
+    assert_eq!(endpoint.heads.used(), 0);
+}
+
+#[tokio::test]
+async fn where_many_are_connected_hyper_is_kept_for_one_request_only() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config { connections: 8, ..Config::default() });
+    let address = [127, 0, 0, 1].into();
+    let crowd: Vec<_> = (0..5).map(|_| endpoint.connections.arrive(address)).collect();
+    let (mut lane, mut client) = connect(&endpoint).await;
+    for _ in 0..2 {
+        client.write_all(b"PUT /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        lane = lane.without_hyper().await.unwrap().unwrap();
+        let pulse = lane.pulse.clone();
+        let asked = pulse.clone();
+        let service = service_fn(move |_: Request<Incoming>| {
+            asked.asked();
+            let body = Gathered::new(Body::empty().watched(asked.clone()), Version::HTTP_11);
+            std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+        });
+        let hyper = Box::new(http1::Builder::new().serve_connection(lane, service));
+        let detached = timeout(Duration::from_secs(40), through_hyper(hyper, &pulse)).await;
+        lane = detached.expect("hyper goes on").unwrap();
+        assert!(lane.was_detached() && !lane.was_detached());
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        let mut rest = vec![0; 200];
+        assert!(client.read(&mut rest).await.unwrap() > 0);
+    }
+    // What is usual is answered without it again.
+    client.write_all(usual().as_bytes()).await.unwrap();
+    assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
+    drop(crowd);
+}

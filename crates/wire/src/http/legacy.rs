@@ -1,0 +1,197 @@
+//! Streamable HTTP for clients that open with a handshake: their sessions, notifications, batches and streams of news.
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use http::header::{HeaderMap, HeaderValue};
+use http::{Request as HttpRequest, Response, StatusCode};
+
+use super::body::Body;
+use super::headers::{LAST_EVENT, SESSION, Said, Takes, VERSION, text};
+use super::session::Session;
+use super::sessions::Peer;
+use super::streamable::TOO_MANY;
+use super::{Endpoint, response};
+use crate::envelope::Id;
+use crate::failure::ErrorObject;
+use crate::patience::within;
+use crate::protocol;
+use crate::request::{Params, Request};
+use crate::{Era, Revision, View};
+
+impl Endpoint {
+    /// Opens a session.
+    pub(super) async fn initialize(
+        self: Arc<Self>,
+        peer: Peer,
+        view: Arc<dyn View>,
+        id: &Id,
+        params: &Params<'_>,
+    ) -> Result<Response<Body>, ErrorObject> {
+        let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
+        let Request::Initialize { asked } = &request else {
+            return Err(ErrorObject::method_not_found("initialize"));
+        };
+        let revision = Revision::negotiate(asked);
+        let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
+        let session = Session::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
+        let Some(session) = self.sessions.open(session, peer) else {
+            return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
+        };
+        let framed = self.protocol.answer(&self.call(peer, view, revision), id, &request).await;
+        let mut response = response::json(StatusCode::OK, framed);
+        if let Ok(session) = HeaderValue::from_str(&session) {
+            response.headers_mut().insert(SESSION, session);
+        }
+        Ok(response)
+    }
+
+    /// Takes a notification, which gets no answer.
+    pub(super) fn notification(
+        &self,
+        view: &dyn View,
+        headers: &HeaderMap,
+        method: &str,
+        params: &Params<'_>,
+    ) -> Response<Body> {
+        // Modern clients have no notifications to send over HTTP and no session to send them in.
+        if headers.contains_key(SESSION) {
+            let session = match self.session(view, headers) {
+                Ok(session) => session,
+                Err(refusal) => return refusal,
+            };
+            if method == "notifications/cancelled"
+                && let Some(id) = params.request_id.and_then(Id::parse)
+            {
+                session.cancel(&id);
+            }
+        }
+        response::bare(StatusCode::ACCEPTED)
+    }
+
+    /// Answers a batch, where the session's revision has them.
+    pub(super) async fn batch(
+        self: Arc<Self>,
+        peer: Peer,
+        view: &dyn View,
+        headers: &HeaderMap,
+        batch: &[&str],
+    ) -> Response<Body> {
+        let session = match self.session(view, headers) {
+            Ok(session) => session,
+            Err(refusal) => return refusal,
+        };
+        if !session.revision.facts().batches {
+            let why = "this protocol version has no batches";
+            return response::refusal(StatusCode::BAD_REQUEST, why);
+        }
+        let call = self.call(peer, session.view.clone(), session.revision);
+        let call = call.of(Some(session.news.listener.clone()));
+        let most = self.protocol.limits.batch;
+        if batch.len() > most {
+            let why = format!("a batch may have {most} messages at most");
+            return response::refusal(StatusCode::BAD_REQUEST, why);
+        }
+        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
+        let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
+            return self.busy(None, TOO_MANY);
+        };
+        match self.protocol.batch(Some(&call), batch).await {
+            Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
+            None => response::bare(StatusCode::ACCEPTED),
+        }
+    }
+
+    /// Opens the stream on which a session hears of what it did not ask for.
+    pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+        let headers = request.headers();
+        if !headers.contains_key(SESSION) {
+            return response::not_allowed("POST");
+        }
+        if !Takes::of(headers).events {
+            let why = "the `Accept` header must list `text/event-stream`";
+            return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
+        }
+        let session = match self.session(view, headers) {
+            Ok(session) => session,
+            Err(refusal) => return refusal,
+        };
+        let Some(lease) = self.listens.try_take(self.peer(request).client, 1) else {
+            return self.busy(None, "there are too many streams open; try again later");
+        };
+        let closing = self.closing.clone();
+        let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
+        let news = session.news.open(seen);
+        let listener = session.news.listener.clone();
+        // The stream opens at once; what it takes to watch may take longer.
+        let begun = async move {
+            protocol::follow(&*listener).await;
+            None
+        };
+        let ends = async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = session.ended.cancelled() => {}
+            }
+        };
+        let begun = begun.into_stream().filter_map(std::future::ready);
+        let events = stream::select(begun, news).take_until(ends).map(move |event| {
+            let _held = &lease;
+            event
+        });
+        response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    /// Ends a session.
+    pub(super) fn delete<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+        let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
+        match self.session(view, request.headers()) {
+            Ok(_) => {
+                self.sessions.close(id.to_str().unwrap_or_default());
+                response::bare(StatusCode::NO_CONTENT)
+            }
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// The session that a request of this view's caller says it belongs to, if there is nothing to say against it.
+    pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
+        if said
+            .version
+            .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
+        {
+            return None;
+        }
+        self.sessions.find(said.session?).filter(|session| session.belongs_to(view))
+    }
+
+    /// The session that a request belongs to. One of another caller is as good as none.
+    pub(super) fn session(
+        &self,
+        view: &dyn View,
+        headers: &HeaderMap,
+    ) -> Result<Arc<Session>, Response<Body>> {
+        let Some(id) = headers.get(SESSION) else {
+            let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
+                       or name a protocol version in `_meta`";
+            return Err(response::refusal(StatusCode::BAD_REQUEST, why));
+        };
+        let session = self.sessions.find(id.to_str().unwrap_or_default());
+        let session = session.filter(|session| session.belongs_to(view)).ok_or_else(unknown_session)?;
+        match text(headers, &VERSION) {
+            Ok(Some(date)) if Revision::named(date).is_none() => {
+                Err(response::rejected(None, &ErrorObject::unsupported_version(date)))
+            }
+            Ok(_) => Ok(session),
+            Err(error) => Err(response::rejected(None, &error)),
+        }
+    }
+}
+
+fn unknown_session() -> Response<Body> {
+    response::refusal(
+        StatusCode::NOT_FOUND,
+        "unknown or expired session; send `initialize` to open a new one",
+    )
+}
