@@ -12,7 +12,7 @@ use super::address::{Asked, Format, What};
 use super::compare::{Compare, Difference};
 use super::history::Log;
 use super::pages::{
-    Commit, Title, commit_json, commit_markdown, log_json, log_markdown, refs_json, refs_markdown,
+    Commit, Title, commit_json, commit_markdown, escaped, log_json, log_markdown, refs_json, refs_markdown,
 };
 use super::patch::Patch;
 use super::read::Reader;
@@ -139,6 +139,9 @@ impl Answer<'_> {
         if !shows(true) || !(directory || shows(false)) {
             return Err(self.not_found());
         }
+        if !names.is_empty() && !self.is_visible(path.trim_end_matches('/').as_bytes(), directory) {
+            return Err(self.not_found());
+        }
         Ok(Some(path))
     }
 
@@ -223,9 +226,24 @@ impl Answer<'_> {
         let compare = Compare { objects: self.objects, filter: &self.inner.filter, within, limit };
         let mut differences = compare.trees(old, Some(new))?;
         if let Some(differences) = &mut differences {
-            differences.retain(|difference| !difference.is_directory());
+            differences
+                .retain(|difference| !difference.is_directory() && self.is_visible(&difference.path, false));
         }
         Ok(differences)
+    }
+
+    /// Whether the caller may see a path, as it is written in a repository, at all the revisions that the URI names.
+    fn is_visible(&self, path: &[u8], directory: bool) -> bool {
+        if self.context.sees_everything() {
+            return true;
+        }
+        let revs: &[&str] = match &self.asked.what {
+            What::Refs => &[],
+            What::Place { rev, .. } | What::Log { rev } | What::Commit { rev } => &[rev],
+            What::Diff { base, head } => &[base, head],
+        };
+        let path = escaped(path) + if directory { "/" } else { "" };
+        revs.iter().all(|rev| self.inner.space.place(rev, &path).is_some_and(|uri| self.context.sees(&uri)))
     }
 }
 

@@ -329,3 +329,32 @@ async fn hidden_entries_are_neither_given_nor_counted() {
     let seen = only.open().read(&uri("tree/HEAD/x/"), &context()).await.unwrap().parts;
     assert_eq!(seen, [Content::text(uri("tree/HEAD/x/"), "inode/directory", "")]);
 }
+
+#[tokio::test]
+async fn diffs_and_commits_show_nothing_of_hidden_files() {
+    let sandbox =
+        Sandbox::with(&[("a.txt", "one\n"), ("b-secret.txt", "one\n"), ("c-secret/d.txt", "one\n")]);
+    for name in ["a.txt", "b-secret.txt", "c-secret/d.txt"] {
+        sandbox.write(name, b"two\n");
+    }
+    sandbox.commit("change");
+    let source = sandbox.open();
+    let context = Context::default().with_visibility(Arc::new(NoSecrets));
+    for path in ["diff/HEAD~1/HEAD", "commit/HEAD", "commit/HEAD?format=json"] {
+        let whole = text(&source, path).await;
+        assert!(whole.contains("a.txt") && whole.contains("secret"), "{whole}");
+        let parts = source.read(&uri(path), &context).await.unwrap().parts;
+        let Body::Text(seen) = &parts[0].body else { panic!("{path} is no text") };
+        assert!(seen.contains("a.txt") && !seen.contains("secret"), "{seen}");
+    }
+    for path in [
+        "log/HEAD?path=b-secret.txt",
+        "log/HEAD?path=c-secret",
+        "diff/HEAD~1/HEAD?path=b-secret.txt",
+        "diff/HEAD~1/HEAD?path=c-secret%2Fd.txt",
+    ] {
+        assert!(!text(&source, path).await.is_empty());
+        let hidden = source.read(&uri(path), &context).await;
+        assert!(matches!(hidden, Err(Error::NotFound(_))), "{path}: {hidden:?}");
+    }
+}
