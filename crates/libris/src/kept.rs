@@ -202,8 +202,8 @@ mod tests {
     use super::Kept;
     use libris_core::Proof;
     use libris_wire::{Question, Reply, Revision, Writer};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Arc, OnceLock};
     use std::time::Instant;
 
     const NOW: Revision = Revision::V2026_07_28;
@@ -295,6 +295,45 @@ mod tests {
             }
             assert_eq!(find(&small, NOW, a).is_some(), kept, "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_proof_holds_for_questions_that_arrived_before_it_was_checked() {
+        let kept = Kept::new(1 << 20);
+        let (proofs, during) = (Arc::new(AtomicU32::new(0)), Arc::new(OnceLock::new()));
+        let (counted, asked) = (proofs.clone(), during.clone());
+        let proof = Proof::new(move || {
+            asked.get_or_init(Instant::now);
+            counted.fetch_add(1, Ordering::Relaxed) < 1
+        });
+        let a = Question::Read("a");
+        let _ = kept.keep(0, NOW, a, reply(10), Some(proof));
+        assert!(find(&kept, NOW, a).is_some());
+        // What the first check looked at may have changed before this question arrived.
+        assert!(kept.find(0, NOW, a, *during.get().unwrap()).is_none());
+        assert_eq!(proofs.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn text_that_escapes_make_much_longer_is_not_kept() {
+        let kept = Kept::new(8 << 20);
+        for (character, is_kept) in ["\u{1}", "x"].into_iter().zip([false, true]) {
+            let question = Question::Read(character);
+            for _ in 0..3 {
+                let mut out = Writer::default();
+                out.text(character.repeat(100_000));
+                let reply = Reply { members: out.finish(), freshness: None, meta: bytes::Bytes::new() };
+                let _ = kept.keep(0, NOW, question, reply, Some(Proof::always()));
+            }
+            assert_eq!(find(&kept, NOW, question).is_some(), is_kept, "{character:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_question_takes_room() {
+        let kept = Kept::new(1 << 20);
+        kept.keep(0, NOW, Question::Read(&"x".repeat(8_000)), reply(1), Some(Proof::always()));
+        assert!(kept.bytes() > 8_000, "{}", kept.bytes());
     }
 
     #[test]

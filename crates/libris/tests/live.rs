@@ -239,7 +239,15 @@ async fn what_is_not_served_cannot_be_subscribed_to() {
     for uri in ["a:1", "a:2", "a:3", "a:3"] {
         listener.subscribe(uri).await.unwrap();
     }
-    assert!(matches!(listener.subscribe("a:4").await, Err(Failure::Internal { .. })));
+    // One that is over the limit waits for its refusal: a client that tries again and again is slowed down.
+    let begun = tokio::time::Instant::now();
+    {
+        let refused = listener.subscribe("a:4");
+        tokio::pin!(refused);
+        assert!(timeout(Duration::from_millis(49), &mut refused).await.is_err());
+        assert!(matches!(refused.await, Err(Failure::Internal { .. })));
+    }
+    assert_eq!(begun.elapsed(), Duration::from_millis(50));
     listener.unsubscribe("a:3");
     listener.subscribe("a:4").await.unwrap();
     let _second = joined(&server, Client::default()).unwrap();

@@ -4,4 +4,5 @@ mod listing;
 mod pagination;
 mod reading;
 mod toy;
+mod views;
 mod watching;
