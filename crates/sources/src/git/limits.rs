@@ -14,6 +14,10 @@ const MESSAGE: u64 = 1024 * 1024;
 /// The most bytes of a tree: some 200,000 entries.
 const TREE: u64 = 8 * 1024 * 1024;
 
+/// The most parents of a commit. A log queues the parents of every commit that it passes, so a few crafted commits with
+/// many parents each would otherwise take gigabytes.
+const PARENTS: usize = 1_000;
+
 /// How many bytes a task may use without reserving memory.
 const FREE: u64 = 1024 * 1024;
 
@@ -63,6 +67,21 @@ impl Objects<'_> {
         }
         used.set(now);
         Ok(())
+    }
+
+    /// The parents of a commit.
+    pub(super) fn parents(
+        &self,
+        id: ObjectId,
+        mut parents: impl Iterator<Item = ObjectId>,
+    ) -> Result<Vec<ObjectId>> {
+        let first: Vec<_> = parents.by_ref().take(PARENTS).collect();
+        match parents.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::invalid(format!(
+                "the commit {id} of the repository has more than {PARENTS} parents; ask for other commits"
+            ))),
+        }
     }
 
     /// A commit, tag or tree, which must be there.

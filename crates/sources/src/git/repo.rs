@@ -327,7 +327,7 @@ impl Objects<'_> {
         let object = self.load(id, Kind::Commit)?;
         let iter = || CommitRefIter::from_bytes(&object.data, self.object_hash());
         let tree = iter().tree_id().map_err(fault)?;
-        let parents = if self.is_boundary(id)? { Vec::new() } else { iter().parent_ids().collect() };
+        let parents = if self.is_boundary(id)? { Vec::new() } else { self.parents(id, iter().parent_ids())? };
         let time = iter().committer().map_or(0, |committer| committer.seconds());
         Ok(Node { tree, parents, time })
     }

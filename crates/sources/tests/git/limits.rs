@@ -93,6 +93,22 @@ async fn commits_tags_and_trees_have_a_largest_size() {
     is_too_large(source.list(None, 10, &Context::default()).await, MIB);
 }
 
+#[tokio::test]
+async fn a_commit_has_a_thousand_parents_at_most() {
+    let sandbox = Sandbox::with(&[("a", "one")]);
+    let source = sandbox.open();
+    let [root, head] = ["HEAD^{tree}", "HEAD"].map(|name| sandbox.git(&["rev-parse", name]));
+    for (count, is_read) in [(1_000, true), (1_001, false)] {
+        let parents = format!("parent {head}\n").repeat(count);
+        let who = "Ada <ada@example.com> 1700000000 +0000";
+        let text = format!("tree {root}\n{parents}author {who}\ncommitter {who}\n\nmany parents\n");
+        let id = object(&sandbox, "commit", text.as_bytes());
+        for rest in [format!("log/{id}"), format!("blob/{id}/a")] {
+            assert_eq!(ask(&source, &rest).await.is_ok(), is_read, "{rest} with {count} parents");
+        }
+    }
+}
+
 /// Memory of so many bytes.
 struct Bytes {
     left: AtomicUsize,

@@ -104,7 +104,7 @@ impl Default for Config {
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
             connections: 20_000,
-            http2_connections: 2_048,
+            http2_connections: 512,
             requests: 4_096,
             heads: 48 << 20,
             bodies: 32 << 20,
