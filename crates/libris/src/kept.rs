@@ -286,6 +286,12 @@ mod tests {
             assert_eq!(asked(), (false, false));
         }
         assert!(kept.bytes() < 1000);
+        // Nor is what was outdated when it was asked for again.
+        right.store(false, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(kept.keep(0, NOW, a, large(), proof()).members.encoded().is_none());
+        }
+        right.store(true, Ordering::Relaxed);
         // What there would be no room for is not encoded in vain, and what there is room for is kept.
         for (bytes, kept) in [(160_000, false), (260_000, false), (320_000, true)] {
             let small = Kept::new(bytes);

@@ -122,6 +122,14 @@ async fn kept_until_it_is_old_or_told_to_have_changed() {
 }
 
 #[tokio::test]
+async fn nothing_is_kept_when_the_sources_are_replaced() {
+    let (slow, catalog) = slow(1000);
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 0");
+    catalog.replace(vec![slow]);
+    assert_eq!(text(&*catalog, "slow://kept/7").await, "run 1");
+}
+
+#[tokio::test]
 async fn the_hint_tells_what_is_left() {
     let (_slow, catalog) = slow(1000);
     let context = Context::default();

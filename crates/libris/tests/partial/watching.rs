@@ -49,3 +49,16 @@ async fn a_watch_that_panics_is_opened_again() {
     toys[0].tell(&Change::Updated(uri("a:00000")));
     assert_eq!(next(&mut changes).await, Change::Updated(uri("a:00000")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_is_watched_once() {
+    let toys = [Toy::new("a", 1), Toy::new("b", 1)].map(Arc::new);
+    let catalog = catalog(&toys);
+    catalog.add_status();
+    catalog.add_status();
+    let mut changes = catalog.watch().await.unwrap().unwrap();
+    toys[0].behave(Behaviour::Fails);
+    crate::toy::list(&catalog).await.unwrap();
+    assert_eq!(next(&mut changes).await, Change::Updated(uri("libris://status")));
+    assert_eq!(timeout(Duration::from_millis(100), changes.next()).await.ok(), None);
+}
