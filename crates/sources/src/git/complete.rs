@@ -161,7 +161,8 @@ impl Wanted {
 
 /// `HEAD`, branches, tags and remote branches, by their shortest names.
 fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
-    let all = refs::all(objects)?.refs;
+    let (all, _held) = refs::all(objects)?;
+    let all = all.refs;
     let mut revs = Vec::new();
     if rev::resolve(objects, LISTED)?.is_some() {
         revs.push(LISTED.to_owned());

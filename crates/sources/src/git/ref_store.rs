@@ -10,17 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gix::ObjectId;
 use libris_core::{Error, Result};
 
+use super::limits::Held;
 use super::regular::{self, Stamp, Unreadable, is_absent};
 use super::repo::Patience;
 
 /// The most bytes of a loose ref; git writes one line.
 pub(super) const LOOSE: u64 = 4 * 1024;
 
-/// The most bytes of `packed-refs`: some 450,000 refs.
-pub(super) const PACKED: u64 = 32 * 1024 * 1024;
+/// The most bytes of `packed-refs`: some 220,000 refs.
+pub(super) const PACKED: u64 = 16 * 1024 * 1024;
 
 /// The most branches and tags that are listed.
 const MOST: usize = 100_000;
+
+/// The memory that a listed ref takes beside its name, in bytes.
+const OVERHEAD: usize = 80;
 
 /// How deep folders of loose refs may be nested.
 const DEPTH: usize = 64;
@@ -124,14 +128,16 @@ impl RefStore {
         Ok(packed)
     }
 
-    /// All refs whose full names begin with one of these. A broken one hides none of the others.
-    pub(super) fn all(&self, kinds: &[&str], patience: &Patience) -> Result<AllRefs> {
+    /// All refs whose full names begin with one of these, for which memory is reserved before they are copied. A broken
+    /// ref hides none of the others.
+    pub(super) fn all(&self, kinds: &[&str], patience: &Patience, held: &mut Held<'_>) -> Result<AllRefs> {
         let packed = self.packed().map_err(|cause| cause.of("packed-refs"))?;
         let mut names = BTreeSet::new();
         for kind in kinds {
             let kind = kind.trim_end_matches('/');
             self.loose_names(kind, DEPTH, &mut names, patience)?;
         }
+        held.grow(names.iter().map(|name| size(name)).sum())?;
         let mut all = AllRefs::default();
         for name in &names {
             patience.check()?;
@@ -146,9 +152,10 @@ impl RefStore {
             }
         }
         for kind in kinds {
-            let packed = packed.beginning(kind).filter(|(name, _)| !names.contains(*name));
             let left = MOST + 1 - all.refs.len().min(MOST + 1);
-            all.refs.extend(packed.take(left).map(|(name, id)| (name.to_owned(), id)));
+            let packed = || packed.beginning(kind).filter(|(name, _)| !names.contains(*name)).take(left);
+            held.grow(packed().map(|(name, _)| size(name)).sum())?;
+            all.refs.extend(packed().map(|(name, id)| (name.to_owned(), id)));
         }
         if all.refs.len() > MOST {
             return Err(too_many());
@@ -189,6 +196,11 @@ impl RefStore {
         }
         Ok(())
     }
+}
+
+/// The memory that a listed ref takes.
+fn size(name: &str) -> u64 {
+    (name.len() + OVERHEAD) as u64
 }
 
 fn too_many() -> Error {

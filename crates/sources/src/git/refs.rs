@@ -3,6 +3,7 @@
 use gix::ObjectId;
 use libris_core::Result;
 
+use super::limits::Held;
 use super::pages::Commit;
 use super::ref_store::{AllRefs, Target};
 use super::repo::Objects;
@@ -49,9 +50,11 @@ pub(super) fn shortest(name: &str) -> &str {
     SHOWN.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
-/// All refs that are shown.
-pub(super) fn all(objects: &Objects<'_>) -> Result<AllRefs> {
-    objects.refs().all(&SHOWN, objects.patience())
+/// All refs that are shown, and the memory that is reserved for them.
+pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, Held<'o>)> {
+    let mut held = objects.hold(0)?;
+    let all = objects.refs().all(&SHOWN, objects.patience(), &mut held)?;
+    Ok((all, held))
 }
 
 /// The full name of the branch that `HEAD` is, where it is one.
@@ -64,7 +67,7 @@ pub(super) fn head(objects: &Objects<'_>) -> Result<Option<String>> {
 
 impl Refs {
     pub(super) fn read(objects: &Objects<'_>) -> Result<Self> {
-        let AllRefs { refs: names, unreadable } = all(objects)?;
+        let (AllRefs { refs: names, unreadable }, _held) = all(objects)?;
         let is_there = |name: &str| names.binary_search_by(|(other, _)| other.as_str().cmp(name)).is_ok();
         let mut refs = Vec::new();
         let mut seen = 0;

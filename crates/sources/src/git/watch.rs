@@ -188,7 +188,8 @@ enum Head {
 
 impl State {
     fn read(objects: &Objects<'_>) -> Result<Self> {
-        let refs = refs::all(objects)?.refs.into_iter().collect();
+        let (refs, _held) = refs::all(objects)?;
+        let refs = refs.refs.into_iter().collect();
         let head = match refs::head(objects)? {
             Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
             _ => Head::Detached(super::rev::by_name(objects, LISTED)?),

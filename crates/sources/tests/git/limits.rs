@@ -157,6 +157,47 @@ async fn memory_is_reserved_for_what_is_decoded() {
     }
 }
 
+/// Replaces `packed-refs` by so many branches that all lead to `HEAD`.
+fn pack_branches(sandbox: &Sandbox, count: usize) {
+    let head = sandbox.git(&["rev-parse", "HEAD"]);
+    let lines = (0..count).map(|n| format!("{head} refs/heads/packed/{n:0>100}\n"));
+    std::fs::write(sandbox.work.join(".git/packed-refs"), lines.collect::<String>()).unwrap();
+}
+
+#[tokio::test]
+async fn memory_is_reserved_for_the_names_of_refs() {
+    const MIB: usize = 1024 * 1024;
+    let sandbox = Sandbox::with(&[("a", "text")]);
+    pack_branches(&sandbox, 30_000);
+    let source = sandbox.open();
+    let read = async |bytes: usize| {
+        let memory = Arc::new(Bytes { left: AtomicUsize::new(bytes) });
+        source.read(&uri("refs"), &Context::default().with_memory(memory)).await
+    };
+    assert!(matches!(read(3 * MIB).await, Err(Error::Busy(_))));
+    assert!(read(16 * MIB).await.is_ok());
+}
+
+#[tokio::test]
+async fn refs_are_bounded_in_number_and_in_bytes() {
+    let sandbox = Sandbox::with(&[("a", "text")]);
+    let source = sandbox.open();
+    // The branch `main` is one of them, as a file of its own.
+    for (count, expected) in
+        [(99_999, None), (100_000, Some("more than 100000 branches")), (150_000, Some(""))]
+    {
+        pack_branches(&sandbox, count);
+        match (ask(&source, "refs").await, expected) {
+            (Ok(_), None) => {}
+            (Err(Error::Unavailable(why)), Some(part)) => assert!(why.contains(part), "{why}"),
+            (result, _) => panic!("{count} refs: {result:?}"),
+        }
+        // A branch by its name is found as long as `packed-refs` is read at all.
+        let branch = format!("tree/packed%2F{:0>100}/", 7);
+        assert_eq!(ask(&source, &branch).await.is_ok(), count < 110_000, "{count} refs");
+    }
+}
+
 #[tokio::test]
 async fn a_diff_of_lines_that_repeat_ends() {
     const LINES: usize = 700_000;
