@@ -32,7 +32,10 @@ pub use config::{Config, Rule};
 
 use crate::range::Range;
 use crate::tree::walk::{Blocking, TreeWalk, WalkItem};
-use crate::tree::{NameList, OpenFolder, Resolved, Root, Tree, is_missing, name, walk, watch};
+use crate::tree::{
+    CancelOnDrop, Cancellation, NameList, OpenFolder, Resolved, Root, Tree, is_cancelled, is_missing, name,
+    walk, watch,
+};
 use describe::ResourceDescriber;
 use read::{FileReader, SearchControl};
 
@@ -47,6 +50,9 @@ const MAX_LONG_SEARCHES: usize = 1;
 
 /// The longest duration of one prefetch. A client that requests page after page causes prefetches.
 const PREFETCH_TIME: Duration = Duration::from_secs(1);
+
+/// The duration after which a prefetch ends even in the middle of a directory.
+const PREFETCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// A folder as a source of resources.
 pub struct Files {
@@ -136,13 +142,13 @@ impl Files {
             return;
         }
         tokio::task::spawn_blocking(move || {
-            inner.prefetch(&after);
+            Cancellation::Deadline(Instant::now() + PREFETCH_LIMIT).run(|| inner.prefetch(&after));
             inner.prefetching.store(false, Ordering::Relaxed);
         });
     }
 
-    /// Runs `work` on a thread that may block. The permit is released when the work has ended, even if the caller was
-    /// cancelled before.
+    /// Runs `work` on a thread that may block. If the caller is cancelled, the work ends at the next name or directory;
+    /// the permit is released when it has ended.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -150,9 +156,11 @@ impl Files {
         let closed = |cause| Error::failed("wait for a thread", cause);
         let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
         let inner = Arc::clone(&self.inner);
+        let caller = CancelOnDrop::default();
+        let cancellation = caller.cancellation();
         let work = move || {
             let _permit = permit;
-            work(&inner)
+            cancellation.run(|| work(&inner))
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
@@ -328,7 +336,9 @@ impl Inner {
     }
 
     fn unavailable(&self, cause: io::Error) -> Error {
-        tracing::warn!(mount = self.mount, %cause, "the folder cannot be read");
+        if !is_cancelled(&cause) {
+            tracing::warn!(mount = self.mount, %cause, "the folder cannot be read");
+        }
         Error::Unavailable(format!("the folder `{}` cannot be read now", self.mount))
     }
 
@@ -487,4 +497,31 @@ fn read_error(uri: &Uri, cause: io::Error) -> Error {
         return Error::Denied(uri.clone());
     }
     Error::failed("read the file", cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, Files, Watching};
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn work_ends_when_its_caller_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { watch: Watching::Poll, ..Config::new(folder.path()) };
+        let files = Files::open(config).unwrap();
+        let (started, start) = oneshot::channel();
+        let (ended, end) = oneshot::channel();
+        let work = files.blocking(move |inner| {
+            let _ = started.send(());
+            while inner.list(None, 1).is_ok() {}
+            let _ = ended.send(());
+            Ok(())
+        });
+        tokio::select! {
+            _ = work => panic!("the work ended before its caller was gone"),
+            _ = start => {}
+        }
+        end.await.unwrap();
+        files.blocking(|inner| inner.list(None, 1)).await.unwrap();
+    }
 }

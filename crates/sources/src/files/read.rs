@@ -104,7 +104,7 @@ impl FileReader<'_> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;
         let mut proof = ProofBuilder::new(&tree.prover);
-        let (folder, segment) = tree.cached_parent(path)?;
+        let (folder, segment) = tree.cached_parent(path).filter(|(folder, _)| folder.matches_quickly())?;
         let (name, directory) = tree.entry(&folder, segment).ok()?;
         if directory {
             return None;

@@ -55,6 +55,22 @@ impl<V: Clone> LruCache<V> {
         entries.insert(key, weight, value, self.budget);
     }
 
+    /// Replaces the value of a key by one that `make` derives from it, together with its weight. No other caller can
+    /// replace it meanwhile.
+    pub(super) fn update(&self, key: &str, make: impl FnOnce(Option<&V>) -> (usize, V)) -> V {
+        let mut entries = self.lock();
+        entries.clock += 1;
+        let (weight, value) = make(entries.slots.get(key).map(|slot| &slot.value));
+        entries.insert(key, weight, value.clone(), self.budget);
+        value
+    }
+
+    /// The sum of the weights.
+    #[cfg(test)]
+    pub(super) fn weight(&self) -> usize {
+        self.lock().weight
+    }
+
     /// Removes the values for which `keep` is false. Returns whether any are left.
     pub(super) fn retain(&self, keep: impl Fn(&V) -> bool) -> bool {
         let mut entries = self.lock();

@@ -1,14 +1,16 @@
-//! Which paths are visible: by the options of the tree and by compiled ignore rules.
+//! Which paths are visible: by the options of the tree and by its ignore files.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::ops::Add;
+use std::path::Path;
 use std::sync::Arc;
 
-use ignore::Match;
 use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
 use super::Options;
+use super::ignore_patterns::{IgnorePatterns, Verdict};
 use crate::patterns::patterns;
 
 /// The visibility rules of the options: hidden names, `include` and `exclude`.
@@ -54,13 +56,43 @@ fn is_git(name: &OsStr) -> bool {
     name.eq_ignore_ascii_case(".git")
 }
 
-/// The compiled ignore rules of a directory and of its ancestors.
+/// The ignore rules of a directory and of its ancestors.
 pub(super) struct IgnoreRules {
-    /// The directory, relative to the root.
-    pub(super) path: PathBuf,
+    /// Identifies these rules and those above: other rules never have the same number.
+    pub(super) identity: u64,
+    /// The length of the path of the directory, with a slash at the end.
+    pub(super) base: usize,
     pub(super) above: Option<Arc<IgnoreRules>>,
-    /// One for each of [`FILES`](Self::FILES), and the last for `.git/info/exclude`.
-    pub(super) files: [Gitignore; 3],
+    pub(super) files: Arc<IgnoreFiles>,
+    /// The size of the files of the directory and of its ancestors.
+    pub(super) size: RulesSize,
+}
+
+/// The patterns of the ignore files in one directory: one for each of [`FILES`](IgnoreRules::FILES), and the last for
+/// `.git/info/exclude`.
+pub(super) type IgnoreFiles = [Option<IgnorePatterns>; 3];
+
+/// The size of ignore files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RulesSize {
+    /// In bytes.
+    pub(super) text: usize,
+    pub(super) patterns: usize,
+}
+
+impl RulesSize {
+    /// The memory that they take, in bytes.
+    pub(super) fn bytes(self) -> usize {
+        self.text + self.patterns * IgnorePatterns::PATTERN_SIZE
+    }
+}
+
+impl Add for RulesSize {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { text: self.text + other.text, patterns: self.patterns + other.patterns }
+    }
 }
 
 impl IgnoreRules {
@@ -68,20 +100,31 @@ impl IgnoreRules {
     /// `.gitignore`.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
-    fn matches(&self, path: &Path, directory: bool) -> bool {
+    pub(super) fn matches(&self, path: &Path, directory: bool) -> bool {
+        let path = with_slashes(path.as_os_str().as_encoded_bytes());
+        let name = memchr::memrchr(b'/', &path).map_or(&*path, |slash| &path[slash + 1..]);
         for kind in 0..self.files.len() {
             let mut level = Some(self);
             while let Some(here) = level {
                 // Patterns are relative to the directory of their file.
-                let below = path.strip_prefix(&here.path).unwrap_or(path);
-                match here.files[kind].matched(below, directory) {
-                    Match::None => level = here.above.as_deref(),
-                    Match::Ignore(_) => return true,
-                    Match::Whitelist(_) => return false,
+                let below = path.get(here.base..).unwrap_or(&path);
+                let verdict = here.files[kind].as_ref().and_then(|file| file.matched(below, name, directory));
+                match verdict {
+                    None => level = here.above.as_deref(),
+                    Some(verdict) => return verdict == Verdict::Ignored,
                 }
             }
         }
         false
+    }
+}
+
+/// A path of this system with slashes between names.
+fn with_slashes(path: &[u8]) -> Cow<'_, [u8]> {
+    if cfg!(windows) {
+        path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect()
+    } else {
+        path.into()
     }
 }
 

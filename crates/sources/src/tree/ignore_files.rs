@@ -1,26 +1,30 @@
-//! Reading, compiling and caching ignore files (`.gitignore`, `.ignore`, `.git/info/exclude`).
+//! Reading, parsing and caching ignore files (`.gitignore`, `.ignore`, `.git/info/exclude`).
 //!
 //! This fails closed: if an ignore file cannot be read, its directory does not exist for callers, and if it is that
 //! of the root, the tree is unavailable. A failure of the system, such as too many open files, fails the request
 //! instead and is not cached.
 //!
-//! Compiling patterns costs far more than reading them. So the size of an ignore file is bounded before it is
-//! compiled, a tree compiles one directory at a time, and the outcome, rules or failure, is cached with the text.
+//! Memory is bounded whatever the files contain. The cache counts the bytes that it holds. Beside it, only open
+//! directories hold rules. Those on one path take at most [`MAX_ON_PATH`], which is 1.3 MiB, and as much again where
+//! symbolic links are followed. So 32 requests in progress hold at most 83 MiB. Cached open directories hold at most
+//! 4 MiB, since their [cache](super::open_folders) counts rules too. Parsed files do not refer to those of the
+//! directories above: a cached file keeps no other alive, and is not parsed again when one above changes.
 
 use std::fmt;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use cap_std::fs::File;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::Tree;
-use super::filter::IgnoreRules;
+use super::filter::{IgnoreFiles, IgnoreRules, RulesSize};
+use super::ignore_patterns::IgnorePatterns;
 use super::metadata::Metadata;
 use super::root::{ControlFile, DirectoryHandle};
 use super::stamp::StatStamp;
+use super::{OpenFolder, Tree, TreePath};
 
 /// The largest ignore file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 256 * 1024;
@@ -28,32 +32,40 @@ const MAX_FILE_SIZE: u64 = 256 * 1024;
 /// The most patterns that an ignore file may have.
 const MAX_PATTERNS: usize = 4096;
 
-/// The weight limit of the cache, in bytes of text. Compiled rules take about 35 times as much memory.
-pub(super) const MAX_CACHED_TEXT: usize = 4 * 1024 * 1024;
+/// The most that all ignore files from the root to a directory may have together. Every name in the directory is
+/// matched against all of them.
+const MAX_ON_PATH: RulesSize = RulesSize { text: 1024 * 1024, patterns: 16_384 };
 
-/// The weight of a cached directory beside that of its texts.
-const OVERHEAD: usize = 400;
+/// The weight limit of the cache, in bytes.
+pub(super) const MAX_CACHED: usize = 8 * 1024 * 1024;
 
-/// The factor by which a pattern with wildcards weighs more than its length, since it becomes an automaton.
-const WILDCARD_WEIGHT: usize = 8;
+/// The weight of a cached directory beside that of its ignore files and its key.
+const OVERHEAD: usize = 640;
 
-/// The outcome of compiling the ignore files of a directory, with everything that it was compiled from.
-pub(super) struct CompiledRules {
+/// The outcome of parsing the ignore files of a directory, with everything that it was parsed from.
+pub(super) struct CachedRules {
     stamps: [Option<StatStamp>; 3],
     /// Whether the same stamps prove the same text.
     settled: bool,
     texts: [Option<Arc<[u8]>>; 3],
-    above: Option<Arc<IgnoreRules>>,
-    outcome: Result<Arc<IgnoreRules>, UnreadableRules>,
+    outcome: Result<Arc<IgnoreFiles>, UnreadableRules>,
+    /// The identity of these rules together with those above.
+    identity: u64,
+    /// The identity of the rules above.
+    above: Option<u64>,
 }
 
-impl CompiledRules {
-    fn outcome(&self) -> io::Result<Option<Arc<IgnoreRules>>> {
-        self.outcome.clone().map(Some).map_err(UnreadableRules::into_error)
+impl CachedRules {
+    fn size(&self) -> RulesSize {
+        let patterns = self.outcome.iter().flat_map(|files| files.iter().flatten());
+        RulesSize {
+            text: self.texts.iter().flatten().map(|text| text.len()).sum(),
+            patterns: patterns.map(IgnorePatterns::len).sum(),
+        }
     }
 
-    fn weight(&self) -> usize {
-        OVERHEAD + self.texts.iter().flatten().map(|text| weight(text)).sum::<usize>()
+    fn weight(&self, key: &str) -> usize {
+        OVERHEAD + key.len() + self.size().bytes()
     }
 }
 
@@ -83,15 +95,6 @@ impl std::error::Error for UnreadableRules {}
 /// Whether a directory could not be opened because its ignore files cannot be read.
 pub(super) fn hides_folder(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<UnreadableRules>())
-}
-
-/// Whether both are the same compiled rules. Equal rules that were compiled separately are not.
-pub(super) fn is_same_rules(one: Option<&Arc<IgnoreRules>>, other: Option<&Arc<IgnoreRules>>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        _ => false,
-    }
 }
 
 impl Tree {
@@ -124,27 +127,72 @@ impl Tree {
             return Ok(above.cloned());
         }
         let stamps = files.each_ref().map(|file| file.as_ref().map(|file| StatStamp::of(&file.metadata)));
-        let cached =
-            || self.compiled_rules.get(key).filter(|cached| is_same_rules(cached.above.as_ref(), above));
-        if let Some(cached) = cached().filter(|cached| cached.settled && cached.stamps == stamps) {
-            return cached.outcome();
-        }
-        let mut texts = [const { None }; 3];
-        for (file, text) in files.iter().zip(&mut texts) {
-            *text = file.as_ref().map(|file| self.text(file)).transpose()?;
-        }
-        // Threads that waited for this lock find the rules that another thread has compiled.
-        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = match cached().filter(|cached| cached.texts == texts) {
-            Some(cached) => cached.outcome.clone(),
-            None => self
-                .compile(&files, &texts)
-                .map(|files| Arc::new(IgnoreRules { path: path.to_owned(), above: above.cloned(), files })),
+        let above_identity = above.map(|above| above.identity);
+        let cached = self.cached_rules.get(key);
+        let unchanged = cached.as_ref().filter(|cached| cached.settled && cached.stamps == stamps);
+        let rules = match unchanged {
+            Some(unchanged) if unchanged.above == above_identity => Arc::clone(unchanged),
+            _ => {
+                let texts = match unchanged {
+                    Some(unchanged) => unchanged.texts.clone(),
+                    None => self.texts(&files)?,
+                };
+                let outcome = match cached.filter(|cached| cached.texts == texts) {
+                    Some(same) => same.outcome.clone(),
+                    None => self.parse(&files, &texts),
+                };
+                let settled = stamps.iter().flatten().all(|stamp| stamp.settled(seen));
+                self.cached_rules.update(key, |cached| {
+                    // Another thread may have parsed the same text meanwhile.
+                    let same = cached.filter(|it| it.above == above_identity && it.texts == texts);
+                    let identity = same.map_or_else(|| self.new_identity(), |same| same.identity);
+                    let outcome = same.map_or(outcome, |same| same.outcome.clone());
+                    let rules =
+                        CachedRules { stamps, settled, texts, outcome, identity, above: above_identity };
+                    (rules.weight(key), Arc::new(rules))
+                })
+            }
         };
-        let settled = stamps.iter().flatten().all(|stamp| stamp.settled(seen));
-        let rules = Arc::new(CompiledRules { stamps, settled, texts, above: above.cloned(), outcome });
-        self.compiled_rules.insert(key, rules.weight(), Arc::clone(&rules));
-        rules.outcome()
+        let parsed = rules.outcome.clone().map_err(UnreadableRules::into_error)?;
+        let size = rules.size() + above.map(|above| above.size).unwrap_or_default();
+        if let Some(excess) = size.excess()
+            && let Some(file) = files.into_iter().flatten().next()
+        {
+            let why = format_args!("together with those of the directories above, it has more than {excess}");
+            return Err(self.unreadable_rules(file.key, why).into_error());
+        }
+        let base = path.as_os_str().len() + usize::from(!key.is_empty());
+        let above = above.cloned();
+        Ok(Some(Arc::new(IgnoreRules { identity: rules.identity, base, above, files: parsed, size })))
+    }
+
+    /// The size of the ignore rules on the paths to which symbolic links led on the way to a directory, of which the
+    /// last is `physical`. Fails with an error that hides the directory if they are too large together.
+    pub(super) fn linked_rules(
+        &self,
+        above: &OpenFolder,
+        logical: &TreePath,
+        physical: Option<&TreePath>,
+    ) -> io::Result<RulesSize> {
+        let linked = match physical {
+            Some(physical) if !above.physical.as_ref().is_some_and(|it| std::ptr::eq(it, physical)) => {
+                above.linked_rules + physical.rules_size()
+            }
+            _ => above.linked_rules,
+        };
+        match linked.excess() {
+            Some(excess) => {
+                let why = format_args!(
+                    "the symbolic links on its path lead to ignore files with more than {excess}"
+                );
+                Err(self.unreadable_rules(logical.key.clone(), why).into_error())
+            }
+            None => Ok(linked),
+        }
+    }
+
+    fn new_identity(&self) -> u64 {
+        self.last_identity.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Opens an ignore file; `None` if it does not exist.
@@ -168,6 +216,15 @@ impl Tree {
         }
     }
 
+    /// Reads the ignore files of a directory.
+    fn texts(&self, files: &[Option<IgnoreFile>; 3]) -> io::Result<[Option<Arc<[u8]>>; 3]> {
+        let mut texts = [const { None }; 3];
+        for (file, text) in files.iter().zip(&mut texts) {
+            *text = file.as_ref().map(|file| self.text(file)).transpose()?;
+        }
+        Ok(texts)
+    }
+
     /// Reads an ignore file, unless it is too large.
     fn text(&self, rules: &IgnoreFile) -> io::Result<Arc<[u8]>> {
         let mut text = Vec::new();
@@ -181,18 +238,22 @@ impl Tree {
         Ok(text.into())
     }
 
-    fn compile(
+    /// Parses the ignore files of a directory.
+    fn parse(
         &self,
         files: &[Option<IgnoreFile>; 3],
         texts: &[Option<Arc<[u8]>>; 3],
-    ) -> Result<[Gitignore; 3], UnreadableRules> {
-        let mut compiled = [const { None }; 3];
-        for ((file, text), compiled) in files.iter().zip(texts).zip(&mut compiled) {
+    ) -> Result<Arc<IgnoreFiles>, UnreadableRules> {
+        let mut parsed = [const { None }; 3];
+        for ((file, text), parsed) in files.iter().zip(texts).zip(&mut parsed) {
             if let (Some(file), Some(text)) = (file, text) {
-                *compiled = Some(compile(text).map_err(|why| self.unreadable_rules(file.key.clone(), why))?);
+                *parsed = Some(IgnorePatterns::parse(text, MAX_PATTERNS).ok_or_else(|| {
+                    let why = format_args!("it has more than {MAX_PATTERNS} patterns");
+                    self.unreadable_rules(file.key.clone(), why)
+                })?);
             }
         }
-        Ok(compiled.map(|file| file.unwrap_or_else(Gitignore::empty)))
+        Ok(Arc::new(parsed))
     }
 
     /// The reason why a directory is hidden, which is logged once for each ignore file.
@@ -215,218 +276,17 @@ struct IgnoreFile {
     metadata: Metadata,
 }
 
-/// The lines of an ignore file that are neither blank nor comments.
-fn patterns(content: &[u8]) -> impl Iterator<Item = &[u8]> {
-    content
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.starts_with(b"#") && !line.trim_ascii().is_empty())
-}
-
-/// The weight of an ignore file in the cache.
-fn weight(text: &[u8]) -> usize {
-    let wild = patterns(text).filter(|line| line.iter().any(|byte| b"*?[".contains(byte)));
-    text.len() + wild.map(|line| line.len() * (WILDCARD_WEIGHT - 1)).sum::<usize>()
-}
-
-/// Compiles an ignore file, or says why that is not possible.
-fn compile(content: &[u8]) -> Result<Gitignore, String> {
-    let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
-    if patterns(content).nth(MAX_PATTERNS).is_some() {
-        return Err(format!("it has more than {MAX_PATTERNS} patterns"));
-    }
-    let mut builder = GitignoreBuilder::new(".");
-    for (n, line) in content.split(|byte| *byte == b'\n').enumerate() {
-        if line.starts_with(b"#") {
-            continue;
+impl RulesSize {
+    /// The limit of ignore files on one path that is exceeded; `None` if none is.
+    fn excess(self) -> Option<String> {
+        if self.text > MAX_ON_PATH.text {
+            Some(format!("{} bytes", MAX_ON_PATH.text))
+        } else if self.patterns > MAX_ON_PATH.patterns {
+            Some(format!("{} patterns", MAX_ON_PATH.patterns))
+        } else {
+            None
         }
-        let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", n + 1);
-        let line = str::from_utf8(line.strip_suffix(b"\r").unwrap_or(line)).map_err(|cause| wrong(&cause))?;
-        // Git never matches a pattern that ends with an incomplete escape.
-        if (line.len() - line.trim_end_matches('\\').len()) & 1 == 1 {
-            continue;
-        }
-        let line = as_glob(line).map_err(|cause| wrong(&cause))?;
-        builder.add_line(None, &line).map_err(|cause| wrong(&cause))?;
     }
-    builder.build().map_err(|cause| cause.to_string())
 }
-
-/// Translates a pattern of git into a glob of the `ignore` crate. In git, braces are ordinary characters instead of
-/// alternatives, and a bracket expression may name character classes.
-fn as_glob(line: &str) -> Result<String, String> {
-    const CLASSES: [(&str, &str); 8] = [
-        ("[:alnum:]", "0-9A-Za-z"),
-        ("[:alpha:]", "A-Za-z"),
-        ("[:blank:]", " \t"),
-        ("[:digit:]", "0-9"),
-        ("[:lower:]", "a-z"),
-        ("[:space:]", " \t\r\n\u{b}\u{c}"),
-        ("[:upper:]", "A-Z"),
-        ("[:xdigit:]", "0-9A-Fa-f"),
-    ];
-    let mut glob = String::with_capacity(line.len() + 8);
-    let mut rest = line;
-    while let Some(first) = rest.chars().next() {
-        let mut taken = first.len_utf8();
-        match first {
-            '\\' => taken += rest[taken..].chars().next().map_or(0, char::len_utf8),
-            '{' | '}' => glob.push('\\'),
-            '[' => {
-                // A `]` right after the opening bracket is an ordinary character.
-                let start = 1 + usize::from(rest[1..].starts_with(['!', '^']));
-                let start = start + usize::from(rest[start..].starts_with(']'));
-                glob.push_str(&rest[..start]);
-                rest = &rest[start..];
-                while let Some(inside) = rest.chars().next().filter(|next| *next != ']') {
-                    if !rest.starts_with("[:") {
-                        glob.push(inside);
-                        rest = &rest[inside.len_utf8()..];
-                        continue;
-                    }
-                    let named = CLASSES.iter().find(|(name, _)| rest.starts_with(name));
-                    let (name, characters) = named.ok_or("an unknown class of characters")?;
-                    glob.push_str(characters);
-                    rest = &rest[name.len()..];
-                }
-                continue;
-            }
-            _ => {}
-        }
-        glob.push_str(&rest[..taken]);
-        rest = &rest[taken..];
-    }
-    Ok(glob)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::super::Options;
-    use super::super::root::{Root, is_missing};
-    use super::{MAX_PATTERNS, Tree, as_glob, compile, hides_folder};
-    use std::path::Path;
-    use std::sync::Barrier;
-
-    #[test]
-    fn patterns_match_as_in_git() {
-        let ignores = |line: &str, name: &str| {
-            compile(line.as_bytes()).unwrap().matched(Path::new(name), false).is_ignore()
-        };
-        assert!(ignores("{secret}.txt", "{secret}.txt"));
-        assert!(!ignores("{secret}.txt", "secret.txt"));
-        assert!(ignores("{{cookiecutter.x}}", "{{cookiecutter.x}}"));
-        assert!(ignores("foo{a", "foo{a"));
-        assert!(ignores("\\{a", "{a"));
-        assert!(ignores("[[:alpha:]]ecret", "secret") && !ignores("[[:alpha:]]ecret", "1ecret"));
-        assert!(ignores("[{}]", "{") && ignores("[]a]", "]") && ignores("[![:digit:]]x", "ax"));
-        assert!(!ignores("[![:digit:]]x", "1x"));
-        assert_eq!(as_glob("a[b").unwrap(), "a[b");
-        assert!(compile(b"[[:emoji:]]").is_err());
-    }
-
-    #[test]
-    fn comments_negation_and_escapes() {
-        let rules = compile("\u{feff}*.log\r\n# é\n\n!keep.log\n\\#x\nfolder/\n".as_bytes()).unwrap();
-        let ignored = |path: &str, directory| rules.matched(Path::new(path), directory).is_ignore();
-        for (path, directory) in [("a.log", false), ("#x", false), ("folder", true)] {
-            assert!(ignored(path, directory), "{path}");
-        }
-        for path in ["keep.log", "folder", "x"] {
-            assert!(!ignored(path, false), "{path}");
-        }
-    }
-
-    #[test]
-    fn an_invalid_pattern_is_reported_with_its_line() {
-        for content in [&b"a\n[z-a]\n"[..], b"# \xe9\n\xe9\n"] {
-            let why = compile(content).unwrap_err();
-            assert!(why.starts_with("line 2: "), "{why}");
-        }
-    }
-
-    #[test]
-    fn an_unreadable_ignore_file_is_logged_once_and_hides_its_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("sub/.gitignore")).unwrap();
-        let root = Root::open(folder.path()).unwrap();
-        let tree = Tree::open(&Options::default(), root).unwrap();
-        let root = tree.root().unwrap();
-        assert!(tree.is_first_warning("sub/.ignore"));
-        for _ in 0..2 {
-            let entered = tree.open_child(&root, "sub", "sub".as_ref()).err().unwrap();
-            assert!(hides_folder(&entered) && is_missing(&entered), "{entered:?}");
-            assert!(!tree.is_first_warning("sub/.gitignore"));
-        }
-    }
-
-    fn tree(rules: &str) -> (tempfile::TempDir, Tree) {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("sub")).unwrap();
-        std::fs::write(folder.path().join("sub/.gitignore"), rules).unwrap();
-        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
-        (folder, tree)
-    }
-
-    #[test]
-    fn the_same_text_is_compiled_once_even_with_a_recent_stamp() {
-        let (folder, tree) = tree("*.log\n");
-        let root = tree.root().unwrap();
-        let barrier = Barrier::new(8);
-        let open = || {
-            barrier.wait();
-            tree.open_child_nofollow(&root, "sub".as_ref()).unwrap()
-        };
-        let entered: Vec<_> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        assert!(entered.iter().all(|folder| folder.logical.has_same_rules_as(&entered[0].logical)));
-        std::fs::write(folder.path().join("sub/.gitignore"), "*.txt\n").unwrap();
-        let changed = tree.open_child_nofollow(&root, "sub".as_ref()).unwrap();
-        assert!(!changed.logical.has_same_rules_as(&entered[0].logical));
-        assert!(
-            tree.shows(&changed, "a.log".as_ref(), false) && !tree.shows(&changed, "a.txt".as_ref(), false)
-        );
-    }
-
-    #[test]
-    fn a_failure_is_cached_until_the_text_changes() {
-        let (folder, tree) = tree("[z-a]\n");
-        let root = tree.root().unwrap();
-        let open = || tree.open_child_nofollow(&root, "sub".as_ref());
-        for _ in 0..2 {
-            assert!(hides_folder(&open().err().unwrap()));
-            let cached = tree.compiled_rules.get("sub/").expect("the failure");
-            assert!(cached.outcome.is_err());
-        }
-        std::fs::write(folder.path().join("sub/.gitignore"), "[a-z]\n").unwrap();
-        assert!(open().is_ok());
-    }
-
-    #[test]
-    fn too_many_patterns_are_not_compiled() {
-        let comments = "# a comment\n\n".repeat(MAX_PATTERNS);
-        assert!(compile(format!("{comments}{}", "a\n".repeat(MAX_PATTERNS)).as_bytes()).is_ok());
-        let why = compile("a\n".repeat(MAX_PATTERNS + 1).as_bytes()).unwrap_err();
-        assert_eq!(why, "it has more than 4096 patterns");
-    }
-
-    #[test]
-    fn cached_text_is_bounded_in_total() {
-        let folder = tempfile::tempdir().unwrap();
-        // 32 KiB each, with the factor 8 for wildcards: 16 fit.
-        let text = format!("*.{}\n", "a".repeat(125)).repeat(256);
-        for n in 0..40 {
-            let sub = folder.path().join(n.to_string());
-            std::fs::create_dir(&sub).unwrap();
-            std::fs::write(sub.join(".gitignore"), &text).unwrap();
-        }
-        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
-        let root = tree.root().unwrap();
-        for n in 0..40 {
-            tree.open_child_nofollow(&root, n.to_string().as_ref()).unwrap();
-        }
-        let cached = (0..40).filter_map(|n| tree.compiled_rules.get(&format!("{n}/")));
-        let bytes: usize = cached.map(|rules| rules.weight()).sum();
-        assert!((1..=super::MAX_CACHED_TEXT).contains(&bytes), "{bytes}");
-    }
-}
+mod tests;

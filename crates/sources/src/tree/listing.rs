@@ -16,8 +16,8 @@ use super::proof::NameJournal;
 use super::root::is_missing;
 use super::stamp::{FileId, StatStamp};
 use super::symlink::{ParentMemo, Symlinks};
-use super::{MAX_CACHED_NAMES, MAX_KEY_LENGTH, OpenFolder, Tree, TreePath};
-use super::{name, walk};
+use super::{MAX_CACHED_NAMES, MAX_KEY_LENGTH, OpenFolder, PathIdentity, Tree, TreePath};
+use super::{cancellation, name, walk};
 
 /// The number of names from which on a directory has a journal. Reading a smaller one again takes less than a
 /// millisecond.
@@ -45,8 +45,9 @@ struct ListingRead {
     stamp: StatStamp,
     /// Whether an unchanged stamp proves unchanged names.
     settled: bool,
-    /// The paths to the directory, whose rules decided which names are visible.
-    paths: Box<[TreePath]>,
+    /// The paths to the directory, whose rules decided which names are visible. The rules themselves are not held, so
+    /// that they take memory only while they are cached or in use.
+    paths: Box<[PathIdentity]>,
     /// When the names were last verified without relying on events.
     verified: Instant,
     /// The duration of the read.
@@ -60,7 +61,7 @@ impl ListingRead {
     fn matches(&self, folder: &OpenFolder) -> bool {
         self.stamp.file_id == folder.stamp.file_id
             && self.paths.len() == folder.paths().count()
-            && self.paths.iter().zip(folder.paths()).all(|(path, other)| path.has_same_rules_as(other))
+            && self.paths.iter().zip(folder.paths()).all(|(path, other)| path.is_of(other))
     }
 }
 
@@ -81,6 +82,7 @@ impl Tree {
         let listing = self.listings.get_or_insert_with(&folder.logical.key, 1, Arc::default);
         let began = listing.reads.load(Ordering::SeqCst);
         let mut latest = listing.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        cancellation::check()?;
         if let Some(read) = latest.as_mut().filter(|read| read.matches(folder)) {
             // That read began after this call, so it saw every change before the call.
             if read.number > began {
@@ -132,6 +134,7 @@ impl Tree {
     ) -> io::Result<NameList> {
         let mut edits = BTreeMap::new();
         for name in changed {
+            cancellation::check()?;
             let Some(segment) = name::to_segment(name) else { continue };
             edits.insert(format!("{segment}/"), false);
             edits.insert(segment, false);
@@ -166,18 +169,20 @@ impl Tree {
             // The target of a symbolic link can change without a trace in the directory that contains the link.
             settled: folder.stamp.settled(seen) && !links,
             stamp: folder.stamp.clone(),
-            paths: folder.paths().cloned().collect(),
+            paths: folder.paths().map(TreePath::identity).collect(),
             verified: began,
             cost,
         })
     }
 
     /// The visible names, and whether symbolic links were followed to determine them.
-    fn read_names(&self, folder: &OpenFolder) -> io::Result<(NameList, bool)> {
+    pub(super) fn read_names(&self, folder: &OpenFolder) -> io::Result<(NameList, bool)> {
         let mut names = UnsortedNames::default();
         let mut links = false;
         let mut memo = ParentMemo::default();
         for entry in folder.handle.entries()? {
+            // Matching a name against many patterns takes long.
+            cancellation::check()?;
             let entry = entry?;
             let name = entry.file_name();
             let kind = match entry.file_type() {

@@ -10,8 +10,10 @@
 //! directory ends with a slash, that of the root is empty.
 
 mod cache;
+mod cancellation;
 mod filter;
 mod ignore_files;
+mod ignore_patterns;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod listing;
@@ -28,17 +30,20 @@ mod stamp_table;
 mod symlink;
 pub(crate) mod walk;
 pub(crate) mod watch;
+mod wildmatch;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use libris_core::{Result, Uri};
 
 pub(crate) use cache::LruCache;
+pub(crate) use cancellation::{CancelOnDrop, Cancellation, is_cancelled};
 pub(crate) use metadata::Metadata;
 pub(crate) use name_list::{NameList, case_folded};
 pub(crate) use options::Options;
@@ -47,8 +52,8 @@ pub(crate) use proof::ProofBuilder;
 pub(crate) use root::{DirectoryHandle, Root, is_missing};
 pub(crate) use stamp::StatStamp;
 
-use filter::{IgnoreRules, PathFilter};
-use ignore_files::{CompiledRules, is_same_rules};
+use filter::{IgnoreRules, PathFilter, RulesSize};
+use ignore_files::CachedRules;
 use listing::DirectoryListing;
 use open_folders::OpenFolders;
 use proof::{DirectoryEvidence, PathEvidence, Prover};
@@ -66,6 +71,9 @@ const MAX_WARNED: usize = 10_000;
 /// The most directories that the cache keeps open.
 const MAX_OPEN_FOLDERS: usize = 128;
 
+/// The most comparisons of a byte of a path with a pattern that take little time: a few milliseconds.
+const MAX_QUICK_STEPS: usize = 8 * 1024 * 1024;
+
 /// How deep directories may be nested. A walk holds one open directory for each level.
 const MAX_DEPTH: usize = 128;
 
@@ -82,9 +90,9 @@ pub(crate) struct Tree {
     /// For how long at least names that were updated from events alone are trusted without reading the directory
     /// again.
     event_trust: Duration,
-    compiled_rules: LruCache<Arc<CompiledRules>>,
-    /// Held while ignore files are compiled, so that one directory is compiled at a time.
-    compiling: Mutex<()>,
+    cached_rules: LruCache<Arc<CachedRules>>,
+    /// The last [identity](IgnoreRules::identity) of rules.
+    last_identity: AtomicU64,
     stamp_tables: LruCache<Arc<StampTable>>,
     /// The LRU cache of open directories.
     open_folders: Arc<OpenFolders>,
@@ -105,6 +113,8 @@ pub(crate) struct OpenFolder {
     pub(crate) stamp: StatStamp,
     /// The identities of this directory and its ancestors, to detect cycles of symbolic links.
     ancestry: Vec<FileId>,
+    /// The size of the ignore rules on the paths to which symbolic links on `logical` led.
+    linked_rules: RulesSize,
     /// Evidence that the path still leads to this directory; `None` if that cannot be proven.
     path_evidence: Option<Arc<PathEvidence>>,
     /// Evidence that `stamp` and `names` are up to date; `None` if there is no path evidence.
@@ -124,14 +134,49 @@ pub(crate) struct TreePath {
     ignore_rules: Option<Arc<IgnoreRules>>,
 }
 
+/// What decides which names are visible in a directory, beside the options of the tree.
+#[derive(PartialEq, Eq)]
+struct PathIdentity {
+    path: PathBuf,
+    /// The [identity](IgnoreRules::identity) of the ignore rules.
+    rules: Option<u64>,
+}
+
 impl TreePath {
-    /// Whether the same names would be visible in the directory.
-    fn has_same_rules_as(&self, other: &Self) -> bool {
-        self.path == other.path && is_same_rules(self.ignore_rules.as_ref(), other.ignore_rules.as_ref())
+    fn identity(&self) -> PathIdentity {
+        PathIdentity { path: self.path.clone(), rules: self.rules_identity() }
+    }
+
+    /// The size of the ignore rules that apply.
+    fn rules_size(&self) -> RulesSize {
+        self.ignore_rules.as_ref().map(|rules| rules.size).unwrap_or_default()
+    }
+
+    fn rules_identity(&self) -> Option<u64> {
+        self.ignore_rules.as_ref().map(|rules| rules.identity)
+    }
+}
+
+impl PathIdentity {
+    /// Whether the same names are visible in the directory at that path.
+    fn is_of(&self, path: &TreePath) -> bool {
+        self.path == path.path && self.rules == path.rules_identity()
     }
 }
 
 impl OpenFolder {
+    /// The most memory that the ignore rules of the directory take, in bytes.
+    fn rules_bytes(&self) -> usize {
+        self.paths().map(|path| path.rules_size().bytes()).sum()
+    }
+
+    /// Whether matching a name against the ignore rules is fast, whatever the patterns are.
+    pub(crate) fn matches_quickly(&self) -> bool {
+        let steps =
+            |path: &TreePath| path.rules_size().text.saturating_mul(path.path.as_os_str().len() + 256);
+        self.paths().map(steps).sum::<usize>() <= MAX_QUICK_STEPS
+    }
+
     /// The paths to the directory. What is in it is visible only if the rules on both allow it.
     fn paths(&self) -> impl Iterator<Item = &TreePath> {
         [&self.logical].into_iter().chain(&self.physical)
@@ -153,8 +198,8 @@ impl Tree {
             gitignore: options.gitignore,
             listings: LruCache::new(MAX_CACHED_NAMES),
             event_trust: proof::MAX_AGE,
-            compiled_rules: LruCache::new(ignore_files::MAX_CACHED_TEXT),
-            compiling: Mutex::default(),
+            cached_rules: LruCache::new(ignore_files::MAX_CACHED),
+            last_identity: AtomicU64::new(0),
             stamp_tables: LruCache::new(MAX_CACHED_NAMES),
             open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
             // The target of a symbolic link can change without an event in any directory on the path of the link.
@@ -193,6 +238,7 @@ impl Tree {
             logical,
             physical: None,
             ancestry,
+            linked_rules: RulesSize::default(),
             path_evidence,
             names_evidence,
             names: OnceLock::new(),
@@ -286,6 +332,7 @@ impl Tree {
         (segment, name): (&str, &OsStr),
         physical: Option<(&TreePath, &OsStr)>,
     ) -> io::Result<OpenFolder> {
+        cancellation::check()?;
         // Watched before anything is read that the evidence is to prove.
         let path_evidence = above
             .path_evidence
@@ -295,6 +342,7 @@ impl Tree {
         let (metadata, ancestry) =
             self.check_directory(&handle, &format!("{}{segment}/", above.logical.key), &above.ancestry)?;
         let logical = self.tree_path(&handle, &above.logical, segment, name)?;
+        let linked_rules = self.linked_rules(above, &logical, physical.map(|(path, _)| path))?;
         let physical = match physical {
             Some((above, name)) => {
                 let segment = name::to_segment(name).ok_or_else(missing)?;
@@ -309,6 +357,7 @@ impl Tree {
             logical,
             physical,
             ancestry,
+            linked_rules,
             path_evidence,
             names_evidence,
             names: OnceLock::new(),

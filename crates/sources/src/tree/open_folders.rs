@@ -14,6 +14,9 @@ use super::stamp::{FileId, StatStamp};
 use super::stamp_table::StampTable;
 use super::{MAX_CACHED_NAMES, OpenFolder, Tree};
 
+/// The memory of ignore rules that weighs as much as an open directory, in bytes.
+pub(super) const RULES_PER_FOLDER: usize = 32 * 1024;
+
 /// The cache of open directories, and the thread that closes them.
 pub(super) struct OpenFolders {
     folders: LruCache<Arc<OpenFolder>>,
@@ -93,6 +96,7 @@ impl Tree {
             physical: None,
             stamp,
             ancestry: folder.ancestry.clone(),
+            linked_rules: folder.linked_rules,
             path_evidence: folder.path_evidence.clone(),
             names_evidence,
             names: OnceLock::new(),
@@ -109,7 +113,8 @@ impl Tree {
     pub(super) fn cache_folder(&self, folder: OpenFolder) -> Arc<OpenFolder> {
         let folder = Arc::new(folder);
         if folder.path_evidence.is_some() {
-            self.open_folders.folders.insert(&folder.logical.key, 1, Arc::clone(&folder));
+            let weight = 1 + folder.rules_bytes() / RULES_PER_FOLDER;
+            self.open_folders.folders.insert(&folder.logical.key, weight, Arc::clone(&folder));
             self.open_folders.start_closing();
         }
         folder

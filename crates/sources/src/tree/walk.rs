@@ -13,7 +13,7 @@ use super::root::is_missing;
 use super::stamp::StatStamp;
 use super::stamp_table::StampTable;
 use super::{OpenFolder, Tree};
-use super::{ignore_files, name};
+use super::{cancellation, ignore_files, name};
 
 /// A walk, which holds open the directories from the root to its position.
 pub(crate) struct TreeWalk<'a> {
@@ -140,6 +140,7 @@ impl<'a> TreeWalk<'a> {
             return Ok(self.stack.first().map(|level| WalkItem::Folder(&level.folder)));
         }
         loop {
+            cancellation::check()?;
             let Some(level) = self.stack.last_mut() else { return Ok(None) };
             let Some(key) = level.names.get(level.next) else {
                 self.stack.pop();
