@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
@@ -202,8 +204,34 @@ pub(crate) enum Request {
 pub(crate) struct Filter {
     #[serde(default, rename = "resourcesListChanged")]
     pub(crate) list: bool,
-    #[serde(default, rename = "resourceSubscriptions")]
+    /// Those that a client may name, and one more if it names too many.
+    #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,
+}
+
+/// The first strings of a list: as many as a request may name, and one more. The others are skipped, so that a list that
+/// is refused takes little memory.
+fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Error> {
+    struct First;
+    impl<'de> Visitor<'de> for First {
+        type Value = Vec<String>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of URIs")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+            let mut first = Vec::new();
+            while first.len() <= MOST_NAMED
+                && let Some(text) = list.next_element()?
+            {
+                first.push(text);
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+    list.deserialize_seq(First)
 }
 
 impl Request {

@@ -129,8 +129,9 @@ impl Sessions {
 
     /// How many sessions are open, and how many streams they have.
     pub(super) fn count(&self) -> (usize, usize) {
-        let open: Vec<_> = lock(&self.table).open.values().map(|entry| entry.session.clone()).collect();
-        (open.len(), open.iter().map(|session| session.news.streams()).sum())
+        let table = lock(&self.table);
+        let streams = table.open.values().map(|entry| entry.session.news.streams()).sum();
+        (table.open.len(), streams)
     }
 
     /// Ends a session.
