@@ -370,7 +370,7 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
-    use super::{Params, Reader, Request};
+    use super::{Filter, MOST_NAMED, Params, Reader, Request};
     use crate::Revision;
     use crate::empty::Empty;
 
@@ -378,6 +378,17 @@ mod tests {
         let params = Params::read(&mut Reader::new(params)).unwrap();
         Request::parse(Revision::V2025_06_18, &Empty, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_decoded_whole() {
+        let list =
+            |count| format!("{{\"resourceSubscriptions\":[{}\"toy:a\"]}}", "\"toy:a\",".repeat(count - 1));
+        for (count, decoded) in [(1, 1), (MOST_NAMED, MOST_NAMED), (1 << 18, MOST_NAMED + 1)] {
+            let filter: Filter = serde_json::from_str(&list(count)).unwrap();
+            assert_eq!(filter.resources.len(), decoded, "{count}");
+        }
+        assert!(serde_json::from_str::<Filter>("{\"resourceSubscriptions\":[1]}").is_err());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod answering;
 mod body;
 mod connections;
+#[cfg(test)]
+mod costs;
 mod express;
 mod gather;
 mod guard;

@@ -340,7 +340,11 @@ mod tests {
         let busy = held.run(&Id::parse("1").unwrap());
         sessions.sweep();
         assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
+        let batch = held.run_batch();
         drop(busy);
+        sessions.sweep();
+        assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
+        drop(batch);
         sessions.sweep();
         assert!(held.ended.is_cancelled() && sessions.count().0 == 0);
     }
