@@ -10,9 +10,9 @@ use libris_core::{Annotations, Page, Resource, Template, Uri};
 
 /// How many resources of one source are remembered, and of all sources of a catalog. One with long texts counts as
 /// several: a resource for each [`TEXT`] bytes.
-const MOST: usize = 10_000;
-const MOST_IN_ALL: usize = 50_000;
-const TEXT: usize = 1 << 10;
+const MOST: usize = 8_000;
+pub(crate) const MOST_IN_ALL: usize = 12_000;
+pub(crate) const TEXT: usize = 1 << 10;
 
 /// How many templates of one source are remembered.
 const MOST_TEMPLATES: usize = 1_000;
@@ -248,11 +248,8 @@ mod tests {
         for (index, source) in sources.iter().enumerate() {
             source.learn(None, &page(0..6_000, true));
             source.learn(Some(&uri(5_999)), &page(6_000..12_000, false));
-            let room = (MOST_IN_ALL - index * MOST).min(MOST);
+            let room = MOST_IN_ALL.saturating_sub(index * MOST).min(MOST);
             assert_eq!(source.extent(), Some(Extent { resources: room, complete: false }));
-            if index == 5 {
-                break;
-            }
         }
         assert_eq!(used(), MOST_IN_ALL);
         drop(sources);
@@ -264,7 +261,7 @@ mod tests {
             resource.description = Some("d".repeat(1 << 20));
         }
         source.learn(None, &long);
-        assert_eq!(source.extent(), Some(Extent { resources: 9, complete: false }));
+        assert_eq!(source.extent(), Some(Extent { resources: 7, complete: false }));
         assert!(used() <= MOST);
     }
 

@@ -44,7 +44,7 @@ impl Default for Config {
             description: None,
             instructions: None,
             page: 100,
-            kept: 64 << 20,
+            kept: 36 << 20,
             live: Live::default(),
         }
     }
@@ -180,5 +180,49 @@ pub(crate) fn explain(error: Error) -> Failure {
             }
             Failure::Internal { message: error.to_string(), data: None }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+    use crate::live::Live;
+    use crate::{last_known, shared};
+    use libris_wire::http;
+
+    /// Clients can fill all budgets at once, so it is their sum that must fit into the memory of a small machine.
+    #[test]
+    fn all_memory_budgets_together_are_within_224_mib() {
+        let http::Config { heads, arriving, bodies, limits, .. } = http::Config::default();
+        let Config { kept, live: Live { subscription_bytes, client_subscription_bytes, .. }, .. } =
+            Config::default();
+        let budgets = [
+            heads,
+            arriving,
+            bodies,
+            limits.unsent,
+            kept as usize,
+            subscription_bytes,
+            shared::ROOM as usize,
+            shared::LOADING,
+            last_known::MOST_IN_ALL * last_known::TEXT,
+        ];
+        let sum: usize = budgets.iter().sum();
+        assert!(sum <= 224 << 20, "{} MiB: {budgets:?}; docs/protocol.md promises 224 MiB", sum >> 20);
+        assert!(client_subscription_bytes < subscription_bytes);
+    }
+
+    /// What one client may have of each budget holds the largest contents and messages that the defaults allow.
+    #[test]
+    fn each_memory_budget_holds_the_largest_content() {
+        let http::Config { bodies, limits, .. } = http::Config::default();
+        let share = |bytes: usize| bytes - bytes / 4;
+        let content = 8 << 20;
+        // A quarter of each is for what is smaller.
+        assert!(share(share(limits.unsent)) >= 2 * content);
+        assert!(share(share(bodies)) >= 2 * limits.message);
+        assert!(share(shared::LOADING) >= content);
+        assert!(shared::ROOM as usize / 2 > content);
+        assert!(Config::default().kept as usize / 2 / 10 * 9 > content / 3 * 4);
     }
 }

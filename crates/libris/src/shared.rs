@@ -11,16 +11,17 @@ use crate::gate::Gated;
 use crate::loading::Loading;
 
 /// How many bytes of contents are kept.
-const ROOM: u64 = 64 << 20;
+pub(crate) const ROOM: u64 = 24 << 20;
 
 /// How many bytes of contents may be read at once, before they are kept. One client may have three quarters of them.
-const LOADING: usize = 32 << 20;
+/// That is enough for a source's largest contents by default, 8 MiB.
+pub(crate) const LOADING: usize = 16 << 20;
 
 /// Contents of up to so many bytes are read in any case.
 const SMALL: usize = 64 << 10;
 
-/// Each part has a lock and a share of the bytes, which no contents may exceed.
-const PARTS: usize = 4;
+/// Each part has a lock and a share of the bytes, which no contents may exceed: 12 MiB.
+const PARTS: usize = 2;
 
 /// For how long contents are kept at most. Whoever says longer means for ever.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -61,7 +61,7 @@ impl Default for Limits {
             in_flight: 32,
             batch: 64,
             time: std::time::Duration::from_secs(60),
-            unsent: 96 << 20,
+            unsent: 60 << 20,
         }
     }
 }

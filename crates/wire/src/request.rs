@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
@@ -202,8 +204,34 @@ pub(crate) enum Request {
 pub(crate) struct Filter {
     #[serde(default, rename = "resourcesListChanged")]
     pub(crate) list: bool,
-    #[serde(default, rename = "resourceSubscriptions")]
+    /// Those that a client may name, and one more if it names too many.
+    #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,
+}
+
+/// The first strings of a list: as many as a request may name, and one more. The others are skipped, so that a list that
+/// is refused takes little memory.
+fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Error> {
+    struct First;
+    impl<'de> Visitor<'de> for First {
+        type Value = Vec<String>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("a list of URIs")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+            let mut first = Vec::new();
+            while first.len() <= MOST_NAMED
+                && let Some(text) = list.next_element()?
+            {
+                first.push(text);
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+    list.deserialize_seq(First)
 }
 
 impl Request {
@@ -342,7 +370,7 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
-    use super::{Params, Reader, Request};
+    use super::{Filter, MOST_NAMED, Params, Reader, Request};
     use crate::Revision;
     use crate::empty::Empty;
 
@@ -350,6 +378,17 @@ mod tests {
         let params = Params::read(&mut Reader::new(params)).unwrap();
         Request::parse(Revision::V2025_06_18, &Empty, method, &params)
             .map_err(|error| format!("{} {}", error.code, error.message))
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_not_decoded_whole() {
+        let list =
+            |count| format!("{{\"resourceSubscriptions\":[{}\"toy:a\"]}}", "\"toy:a\",".repeat(count - 1));
+        for (count, decoded) in [(1, 1), (MOST_NAMED, MOST_NAMED), (1 << 18, MOST_NAMED + 1)] {
+            let filter: Filter = serde_json::from_str(&list(count)).unwrap();
+            assert_eq!(filter.resources.len(), decoded, "{count}");
+        }
+        assert!(serde_json::from_str::<Filter>("{\"resourceSubscriptions\":[1]}").is_err());
     }
 
     #[test]

@@ -58,8 +58,8 @@ impl Default for Live {
         Self {
             window: Duration::from_millis(50),
             subscriptions: 1_000,
-            subscription_bytes: 32 << 20,
-            client_subscription_bytes: 24 << 20,
+            subscription_bytes: 16 << 20,
+            client_subscription_bytes: 12 << 20,
             listeners: 30_000,
         }
     }

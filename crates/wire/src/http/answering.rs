@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::Body;
 use super::express::date;
 use super::gather::{Gathered, Rope};
+use super::handover::{Framing, Handed};
 use super::pulse::Pulse;
 
 /// How many pieces are handed to the system at once.
@@ -44,6 +45,16 @@ struct Sending {
     /// Its length is not known ahead, so each part of it says its own.
     chunked: bool,
     ended: bool,
+    pace: Pace,
+}
+
+/// What determines how long a response takes.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// The client, which takes what is there.
+    OfClient,
+    /// What there is to tell: the response stays open.
+    OfEvents,
 }
 
 impl Answering {
@@ -52,9 +63,17 @@ impl Answering {
         Self { stage: Stage::Making(making), pulse }
     }
 
-    /// Whether there is nothing to send yet.
-    pub(super) fn is_being_made(&self) -> bool {
-        matches!(self.stage, Stage::Making(_))
+    /// A stream of events, the request for which was counted in `pulse` before.
+    pub(super) fn stream(handed: Handed, pulse: Arc<Pulse>, closing: bool) -> Self {
+        let Handed { response, framing } = handed;
+        let response = response.map(|body| body.watched(pulse.clone()));
+        let framing = Framing { last: framing.last || closing, ..framing };
+        Self { stage: Stage::Sending(Sending::new(response, framing, Pace::OfEvents)), pulse }
+    }
+
+    /// Whether the client may send something meanwhile: there is nothing to send yet, or now and then.
+    pub(super) fn waits(&self) -> bool {
+        matches!(&self.stage, Stage::Making(_) | Stage::Sending(Sending { pace: Pace::OfEvents, .. }))
     }
 
     /// Is ready when all of it has left. Once `closing` is cancelled, it is the last one.
@@ -69,7 +88,8 @@ impl Answering {
                 Stage::Making(making) => {
                     let response = ready!(making.as_mut().poll(context));
                     let response = response.map(|body| body.watched(self.pulse.clone()));
-                    self.stage = Stage::Sending(Sending::new(response, closing.is_cancelled()));
+                    let framing = Framing { chunked: true, last: closing.is_cancelled() };
+                    self.stage = Stage::Sending(Sending::new(response, framing, Pace::OfClient));
                 }
                 Stage::Sending(sending) => {
                     if !sending.rope.has_remaining() && !ready!(sending.poll_more(context)) {
@@ -91,7 +111,7 @@ impl Answering {
 }
 
 impl Sending {
-    fn new(response: Response<Body>, last: bool) -> Self {
+    fn new(response: Response<Body>, framing: Framing, pace: Pace) -> Self {
         let (parts, body) = response.into_parts();
         let body = Gathered::new(body, Version::HTTP_11);
         let mut head = Vec::with_capacity(256);
@@ -105,17 +125,24 @@ impl Sending {
             head.extend_from_slice(value.as_bytes());
             head.extend_from_slice(b"\r\n");
         }
-        if last {
+        if framing.last {
             head.extend_from_slice(b"connection: close\r\n");
         }
         let length = body.size_hint().exact();
+        let chunked = length.is_none() && framing.chunked;
         let _ = match length {
             Some(length) => write!(head, "content-length: {length}\r\ndate: "),
-            None => write!(head, "transfer-encoding: chunked\r\ndate: "),
+            None if chunked => write!(head, "transfer-encoding: chunked\r\ndate: "),
+            None => write!(head, "date: "),
         };
         head.extend_from_slice(&date());
         head.extend_from_slice(b"\r\n\r\n");
-        Self { rope: Rope::default(), head, body, chunked: length.is_none(), ended: false }
+        let mut rope = Rope::default();
+        if let Pace::OfEvents = pace {
+            // The client is told at once that the stream is open, and the first event may be long in coming.
+            rope.push(std::mem::take(&mut head).into());
+        }
+        Self { rope, head, body, chunked, ended: false, pace }
     }
 
     /// Takes as much of the body as leaves at once. Whether there is something to send.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
 use http_body::{Frame, SizeHint};
+use libris_core::Lease;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::pulse::Pulse;
@@ -30,6 +31,8 @@ pub struct Body {
     pulse: Option<Arc<Pulse>>,
     /// The stream of HTTP/2 that it is sent on.
     stream: Option<Arc<Stream>>,
+    /// Its place among the streams of events, where it is one that stays open.
+    listens: Option<Lease>,
 }
 
 enum Kind {
@@ -57,7 +60,7 @@ pub(crate) enum Event {
 
 impl Body {
     fn of(kind: Kind) -> Self {
-        Self { kind, room: None, pulse: None, stream: None }
+        Self { kind, room: None, pulse: None, stream: None, listens: None }
     }
 
     fn answer(pieces: Pieces) -> Self {
@@ -70,8 +73,27 @@ impl Body {
         self
     }
 
+    /// Stays open, and has this place among the streams of events.
+    pub(super) fn listening(mut self, place: Lease) -> Self {
+        self.listens = Some(place);
+        self
+    }
+
+    /// Whether it stays open.
+    pub(super) fn is_listening(&self) -> bool {
+        self.listens.is_some()
+    }
+
+    /// Takes so many places among the streams of events if they are there, and reports whether they were.
+    pub(super) fn take_places(&mut self, places: usize) -> bool {
+        self.listens.as_mut().is_some_and(|place| place.resize(places) && place.amount() == places)
+    }
+
     /// Is sent on this stream of HTTP/2.
     pub(super) fn on_stream(mut self, stream: Option<Arc<Stream>>) -> Self {
+        if let Some(stream) = stream.as_ref().filter(|_| self.listens.is_some()) {
+            stream.give_place();
+        }
         self.stream = stream;
         self
     }

@@ -362,7 +362,9 @@ mod tests {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
         // They wait for responses.
-        open.iter().for_each(|(pulse, _)| pulse.asked());
+        for (pulse, _) in &open {
+            pulse.asked();
+        }
         let (mut client, stream) = ends().await;
         assert!(connections.arrive(address(1)).admitted(&stream).await.is_none());
         drop(stream);
@@ -399,7 +401,9 @@ mod tests {
     async fn who_has_its_share_closes_no_connection_of_another() {
         let connections = Connections::new(8);
         let open = open(&connections, &[2, 1, 1, 1, 1, 1, 1]).await;
-        open[1..].iter().for_each(|(pulse, _)| pulse.asked());
+        for (pulse, _) in &open[1..] {
+            pulse.asked();
+        }
         // There is room for others, and its own all wait for responses.
         let _late = connections.arrive(address(1));
         assert!(closed(&open).is_empty());

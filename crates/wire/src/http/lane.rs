@@ -23,6 +23,7 @@ use tokio_util::io::poll_read_buf;
 use super::Endpoint;
 use super::answering::Answering;
 use super::express::{Origin, Verdict};
+use super::handover::Handed;
 use super::heads::Unfinished;
 use super::pulse::Pulse;
 use super::sessions::Peer;
@@ -66,6 +67,8 @@ pub(super) struct Lane {
     passed: Option<u32>,
     /// Hyper was told that the client sends no more so that it ends and gives its memory back.
     detached: bool,
+    /// The response that is being sent is the last one.
+    closes: bool,
 }
 
 /// What hyper is doing.
@@ -96,6 +99,7 @@ impl Lane {
             unfinished: None,
             passed: None,
             detached: false,
+            closes: false,
         }
     }
 
@@ -112,6 +116,18 @@ impl Lane {
     /// Whether hyper ended only to give its memory back, and the connection goes on. Told once.
     pub(super) fn was_detached(&mut self) -> bool {
         std::mem::take(&mut self.detached)
+    }
+
+    /// Sends a stream of events that hyper was to send, which has ended and leaves what it had read behind.
+    pub(super) fn take_over(&mut self, read: &[u8], handed: Handed) {
+        if !read.is_empty() {
+            self.waiting = [read, &self.waiting].concat().as_slice().into();
+        }
+        (self.state, self.passing, self.passed) = (State::Rests, 0, None);
+        let closing = self.endpoint.closing.is_cancelled();
+        self.closes = handed.framing.last;
+        self.answering = Some(Box::new(Answering::stream(handed, self.pulse.clone(), closing)));
+        self.detached = true;
     }
 
     /// How many bytes there are for hyper.
@@ -136,11 +152,13 @@ impl Lane {
                 self.answering = Some(Box::new(Answering::new(making, self.pulse.clone())));
             }
             Verdict::Long(size) => {
+                self.pulse.next_is_alone();
                 self.state = State::Works(self.pulse.bodies_ended().wrapping_add(1));
                 self.passing = size;
             }
             Verdict::Begun => return false,
             Verdict::Unknown => {
+                self.pulse.next_is_alone();
                 self.state = State::Owns;
             }
         }
@@ -202,9 +220,12 @@ impl Lane {
         loop {
             let thinks = match self.poll_send(context)? {
                 Poll::Ready(()) => false,
-                Poll::Pending if self.answering.as_ref().is_some_and(|it| it.is_being_made()) => true,
+                Poll::Pending if self.answering.as_ref().is_some_and(|it| it.waits()) => true,
                 Poll::Pending => return self.pause(),
             };
+            if !thinks && self.closes {
+                return Poll::Ready(Ok(()));
+            }
             if !thinks {
                 let passed = match &mut hyper {
                     Some(buffer) => self.pass(buffer),

@@ -93,13 +93,20 @@ impl Endpoint {
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
-        let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
-        let Some(Ok(_permit)) = within(self.protocol.limits.time, session.in_flight.acquire()).await else {
-            return self.busy(None, TOO_MANY);
+        let _running = session.run_batch();
+        let answering = async {
+            let Ok(_place) = session.waiting.try_acquire() else { return self.busy(None, TOO_MANY) };
+            let permit = within(self.protocol.limits.time, session.in_flight.acquire()).await;
+            let Some(Ok(_permit)) = permit else { return self.busy(None, TOO_MANY) };
+            match self.protocol.batch(Some(&call), batch).await {
+                Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
+                None => response::bare(StatusCode::ACCEPTED),
+            }
         };
-        match self.protocol.batch(Some(&call), batch).await {
-            Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
-            None => response::bare(StatusCode::ACCEPTED),
+        tokio::select! {
+            answered = answering => answered,
+            // Like any other request of a session that has ended.
+            () = session.ended.cancelled() => response::events(Body::empty()),
         }
     }
 
@@ -136,11 +143,8 @@ impl Endpoint {
             }
         };
         let begun = begun.into_stream().filter_map(std::future::ready);
-        let events = stream::select(begun, news).take_until(ends).map(move |event| {
-            let _held = &lease;
-            event
-        });
-        response::events(Body::events(events.boxed(), self.config.keep_alive))
+        let events = stream::select(begun, news).take_until(ends);
+        response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
     }
 
     /// Ends a session.

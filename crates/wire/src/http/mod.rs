@@ -3,9 +3,12 @@
 mod answering;
 mod body;
 mod connections;
+#[cfg(test)]
+mod costs;
 mod express;
 mod gather;
 mod guard;
+mod handover;
 mod headers;
 mod heads;
 mod lane;
@@ -23,10 +26,9 @@ mod sessions;
 mod stream;
 mod streamable;
 
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -35,7 +37,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::{HttpService, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use libris_core::{Budget, Client};
@@ -47,10 +49,10 @@ pub use self::body::Body;
 use self::connections::{Arrival, Connections};
 use self::gather::Gathered;
 use self::guard::Guard;
+use self::handover::{Framing, Handed, HandedOver, through_hyper};
 use self::heads::Heads;
 use self::lane::Lane;
 use self::old::Old;
-use self::pulse::Pulse;
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
 use self::stream::{Spawn, Stream};
@@ -73,18 +75,22 @@ pub struct Config {
     pub idle: Duration,
     /// How many connections there may be at once; fewer where the process may not have as many files open.
     pub connections: usize,
-    /// How many of them may be of HTTP/2.
+    /// How many of them may be of HTTP/2. Each takes about 35 KiB, and up to 220 KiB more of input that its client has not
+    /// finished or that waits for memory: a head, and as much of bodies as may be sent ahead.
     pub http2_connections: usize,
     /// How many requests may be in progress at once; further ones are refused.
     pub requests: usize,
     /// How many bytes of unfinished request heads may be in memory at once.
     pub heads: usize,
+    /// How many bytes the requests may take whose bodies are being received, without the bodies that are counted in
+    /// `bodies`: 48 KiB each, and twice the size of its head.
+    pub arriving: usize,
     /// How many bytes of request bodies may be in memory at once.
     pub bodies: usize,
     /// How many streams of events there may be at once: those of `subscriptions/listen`, those that sessions open with
     /// GET, and those of the HTTP+SSE transport.
     pub listens: usize,
-    /// How many streams of HTTP/2 there may be at once beside those. Each takes about 8 KiB for as long as its client does
+    /// How many streams of HTTP/2 there may be at once beside those. Each takes about 12 KiB for as long as its client does
     /// not take the response, however small that is.
     pub streams: usize,
     /// How often a stream with nothing to say shows that it lives.
@@ -104,12 +110,13 @@ impl Default for Config {
             sessions: 10_000,
             idle: Duration::from_secs(30 * 60),
             connections: 20_000,
-            http2_connections: 512,
-            requests: 4_096,
-            heads: 48 << 20,
-            bodies: 32 << 20,
+            http2_connections: 256,
+            requests: 2_048,
+            heads: 12 << 20,
+            arriving: 24 << 20,
+            bodies: 24 << 20,
             listens: 15_000,
-            streams: 8_192,
+            streams: 4_096,
             keep_alive: Duration::from_secs(15),
             sse: false,
             metrics_prefix: "mcp".into(),
@@ -127,7 +134,7 @@ pub struct Endpoint {
     requests: Arc<Budget>,
     /// How many were refused because a limit was reached, since the start.
     refused: AtomicUsize,
-    /// Bounds the requests whose bodies are being received.
+    /// Bounds the memory of requests whose bodies are being received, and of large heads.
     arriving: Arc<Budget>,
     /// Bound the request bodies in memory: those of moderate size have a quarter of it.
     bodies: Arc<Budget>,
@@ -135,10 +142,10 @@ pub struct Endpoint {
     /// Bounds the contents in memory.
     unsent: Arc<Unsent>,
     listens: Arc<Budget>,
-    /// Bounds the streams of all connections of HTTP/2.
+    /// Bounds the streams of all connections of HTTP/2, without streams of events.
     streams: Arc<Budget>,
     connections: Arc<Connections>,
-    /// Bounds those of HTTP/2, each of which takes about 30 KiB.
+    /// Bounds those of HTTP/2, which take far more memory than others.
     http2_connections: Arc<Connections>,
     /// Bounds the input that cannot be answered yet.
     heads: Arc<Heads>,
@@ -164,12 +171,12 @@ impl Endpoint {
             old: config.sse.then(Old::default),
             requests: Budget::new(config.requests),
             refused: AtomicUsize::new(0),
-            arriving: Budget::new(ARRIVING),
+            arriving: Budget::new(config.arriving),
             bodies: Budget::new(config.bodies - config.bodies / 4),
             moderate_bodies: Budget::new(config.bodies / 4),
             unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
             listens: Budget::new(config.listens),
-            streams: Budget::new(config.listens + config.streams),
+            streams: Budget::new(config.streams),
             http2_connections: Connections::new(config.http2_connections.min(connections.most())),
             connections,
             heads: Heads::new(config.heads),
@@ -271,16 +278,13 @@ const PING: Duration = Duration::from_secs(30);
 /// The most bytes of the head of a request, and of events that hyper writes ahead, for each connection.
 const HEAD: usize = 16 << 10;
 
-/// How many requests may be received at once. Until its body is there, each takes up to 32 KiB that nothing else counts:
-/// its head, and a small body.
-const ARRIVING: usize = 2_048;
-
 /// How many requests one connection of HTTP/2 may have open at once.
 const STREAMS: u32 = 64;
 
-/// How many bytes of bodies one connection of HTTP/2 may send ahead, in all and for each request.
-const WINDOW: u32 = 128 << 10;
-const STREAM_WINDOW: u32 = 64 << 10;
+/// How many bytes of bodies one connection of HTTP/2 may send ahead, in all and for each request. No budget counts them
+/// before they are read, so [`Config::http2_connections`] times as many may be in memory.
+const WINDOW: u32 = 64 << 10;
+const STREAM_WINDOW: u32 = 32 << 10;
 
 /// How many bytes of each response hyper may hold for a connection of HTTP/2.
 const SEND_BUFFER: usize = 16 << 10;
@@ -359,7 +363,7 @@ impl Served {
         let Self { endpoint, builders, graceful, stop } = self;
         let (asked, watched, served) = (pulse.clone(), pulse.clone(), endpoint.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            asked.asked();
+            let number = asked.asked();
             let (endpoint, pulse) = (endpoint.clone(), asked.clone());
             // Boxed, or the connection would keep room for it for as long as a stream is open.
             Box::pin(async move {
@@ -368,13 +372,23 @@ impl Served {
                 let is_http2 = version == Version::HTTP_2;
                 let stream =
                     is_http2.then(|| Stream::enter(&endpoint.streams, peer.client, &pulse)).flatten();
-                let response = match stream.is_some() == is_http2 {
-                    true => endpoint.handle(request).await,
+                let framing = Framing::of(&request);
+                let mut response = match stream.is_some() == is_http2 {
+                    true => endpoint.clone().handle(request).await,
                     false => endpoint.full(),
                 };
-                Ok::<_, std::convert::Infallible>(
-                    response.map(|body| Gathered::new(body.on_stream(stream).watched(pulse), version)),
-                )
+                if response.body().is_listening() {
+                    if !is_http2 && pulse.is_alone(number) {
+                        pulse.hand_over(Handed { response, framing });
+                        return Err(HandedOver);
+                    }
+                    let places =
+                        if is_http2 { handover::PLACES_IN_HTTP_2 } else { handover::PLACES_IN_HYPER };
+                    if !response.body_mut().take_places(places) {
+                        response = endpoint.full();
+                    }
+                }
+                Ok(response.map(|body| Gathered::new(body.on_stream(stream).watched(pulse), version)))
             })
         });
         // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
@@ -432,25 +446,6 @@ impl Served {
             }
         }
     }
-}
-
-/// Serves a connection of HTTP/1 through hyper until one of them ends it; gives the connection back.
-async fn through_hyper<S>(mut hyper: Box<http1::Connection<Lane, S>>, pulse: &Pulse) -> hyper::Result<Lane>
-where
-    S: HttpService<Incoming, ResBody = Gathered> + Unpin,
-    S::Future: Unpin,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let mut told = false;
-    poll_fn(|context| {
-        if pulse.is_stopping() && !told {
-            told = true;
-            Pin::new(&mut *hyper).graceful_shutdown();
-        }
-        Pin::new(&mut *hyper).poll(context)
-    })
-    .await?;
-    Ok(hyper.into_parts().io)
 }
 
 /// Which version a connection speaks, told from its first bytes, which stay where they are. Where they are

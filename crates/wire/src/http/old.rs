@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use futures_util::{StreamExt as _, stream};
 use http::{Request as HttpRequest, Response, StatusCode};
 use http_body::Body as HttpBody;
-use libris_core::Lease;
 use tokio::sync::mpsc;
 
 use super::body::{Body, Event};
@@ -46,7 +45,6 @@ struct Client {
 struct Leave {
     id: String,
     open: Arc<Mutex<HashMap<String, Client>>>,
-    _lease: Lease,
 }
 
 impl Drop for Leave {
@@ -68,7 +66,7 @@ impl Endpoint {
         lock(&old.open)
             .insert(id.clone(), Client { view, revision: None, answers, listener: listener.clone() });
         let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
-        let leave = Leave { id, open: old.open.clone(), _lease: lease };
+        let leave = Leave { id, open: old.open.clone() };
         let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
             receiver.recv().await.map(|event| (event, (receiver, leave)))
         });
@@ -79,7 +77,7 @@ impl Endpoint {
         let events = stream::iter([endpoint])
             .chain(stream::select(answers, news))
             .take_until(async move { closing.cancelled().await });
-        response::events(Body::events(events.boxed(), self.config.keep_alive))
+        response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
     }
 
     pub(super) async fn old_message<B>(&self, view: Arc<dyn View>, request: HttpRequest<B>) -> Response<Body>

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::handover::Handed;
 use super::stream::Stream;
 use crate::lock::lock;
 use crate::unsent::Recipient;
@@ -41,6 +42,10 @@ pub(super) struct Pulse {
     stopping: AtomicBool,
     /// The streams of a connection of HTTP/2.
     streams: Mutex<Vec<Watched>>,
+    /// Which request hyper got while it had nothing else to do: it has nothing to write before the response.
+    alone: AtomicU32,
+    /// A response that is to be sent without hyper.
+    handed: Mutex<Option<Box<Handed>>>,
 }
 
 /// A stream of HTTP/2 whose client may stop taking the response.
@@ -65,10 +70,31 @@ impl Watched {
 }
 
 impl Pulse {
-    /// A request has arrived that went the long way.
-    pub(super) fn asked(&self) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+    /// A request has arrived that went the long way. Gives its number.
+    pub(super) fn asked(&self) -> u32 {
+        let number = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.served();
+        number
+    }
+
+    /// Hyper gets the next request while it has nothing else to do.
+    pub(super) fn next_is_alone(&self) {
+        self.alone.store(self.asked_so_far().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether hyper has nothing to write before the response to this request.
+    pub(super) fn is_alone(&self, number: u32) -> bool {
+        self.alone.load(Ordering::Relaxed) == number
+    }
+
+    /// Lets a response be sent without hyper.
+    pub(super) fn hand_over(&self, handed: Handed) {
+        *lock(&self.handed) = Some(Box::new(handed));
+    }
+
+    /// The response that is to be sent without hyper.
+    pub(super) fn take_handed(&self) -> Option<Box<Handed>> {
+        lock(&self.handed).take()
     }
 
     /// A request was answered at once.

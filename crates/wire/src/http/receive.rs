@@ -22,6 +22,16 @@ const DRAINED: usize = 64 << 20;
 /// A body of up to so many bytes that comes in one piece is not counted: hyper has read it into a buffer of its own.
 const SMALL: usize = 16 << 10;
 
+/// How many bytes a request takes while its body is received, beside its head and a body that is counted: hyper's two
+/// buffers, what answers the request, and a small body in the buffer that hyper read it into.
+const RECEIVING: usize = 48 << 10;
+
+/// How many times its size a head takes: its text is in a buffer that is kept for it, beside the table of its fields.
+const HEAD_COPIES: usize = 2;
+
+/// A head of up to so many bytes is not counted once the body is there.
+const SMALL_HEAD: usize = 4 << 10;
+
 /// Bodies of up to so many bytes have memory of their own, and do not wait for larger ones.
 const MODERATE: usize = 256 << 10;
 
@@ -35,6 +45,8 @@ const STALLED: Duration = Duration::from_secs(2);
 pub(super) struct Received {
     pub(super) bytes: Bytes,
     _memory: Lease,
+    /// The memory of a large head, which is there for as long as its request is answered.
+    _head: Option<Lease>,
 }
 
 impl Endpoint {
@@ -70,12 +82,16 @@ impl Endpoint {
         B::Data: Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(_arriving) = self.arriving.try_take(client, 1) else {
+        let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let Some(mut arriving) = self.arriving.try_take(client, RECEIVING + HEAD_COPIES * head) else {
             return Err(self.busy(None, "too many requests are being received; try again later"));
         };
         let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))
+        let (bytes, memory) =
+            within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))?;
+        let is_large = head > SMALL_HEAD && arriving.resize(HEAD_COPIES * head);
+        Ok(Received { bytes, _memory: memory, _head: is_large.then_some(arriving) })
     }
 
     async fn collect<B>(
@@ -83,7 +99,7 @@ impl Endpoint {
         client: Client,
         length: Option<usize>,
         body: B,
-    ) -> Result<Received, Response<Body>>
+    ) -> Result<(Bytes, Lease), Response<Body>>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -139,7 +155,7 @@ impl Endpoint {
             return Err(response::refusal(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         let bytes = if rest.is_empty() { first } else { rest.freeze() };
-        Ok(Received { bytes, _memory: memory })
+        Ok((bytes, memory))
     }
 
     /// Memory for a body of so many bytes, or more. All of it is taken at once: those who hold a part of it and wait

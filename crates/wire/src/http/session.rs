@@ -1,7 +1,7 @@
 //! The session of a client that opens with a handshake.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -30,6 +30,8 @@ pub(super) struct Session {
     /// By their ids, with a number that tells two of the same id apart.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
     requests: AtomicU64,
+    /// How many batches are being answered.
+    batches: AtomicUsize,
 }
 
 impl Session {
@@ -48,6 +50,7 @@ impl Session {
             ended: CancellationToken::new(),
             running: Mutex::default(),
             requests: AtomicU64::new(0),
+            batches: AtomicUsize::new(0),
         }
     }
 
@@ -64,6 +67,12 @@ impl Session {
         Running { session: self.clone(), id: id.clone(), number, token }
     }
 
+    /// Notes that a batch is being answered, until the guard is dropped.
+    pub(super) fn run_batch(self: &Arc<Self>) -> RunningBatch {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        RunningBatch { session: self.clone() }
+    }
+
     /// Stops the answering of a request.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some((_, token)) = lock(&self.running).get(id) {
@@ -71,9 +80,9 @@ impl Session {
         }
     }
 
-    /// Whether it has a request in progress, so that it does not make room for another session.
+    /// Whether it has a request or a batch in progress, so that it does not make room for another session.
     pub(super) fn is_busy(&self) -> bool {
-        !lock(&self.running).is_empty()
+        self.batches.load(Ordering::Relaxed) > 0 || !lock(&self.running).is_empty()
     }
 
     /// Whether it has a stream open or a request in progress, so that it does not end by itself.
@@ -96,5 +105,16 @@ impl Drop for Running {
         if running.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
             running.remove(&self.id);
         }
+    }
+}
+
+/// A batch being answered.
+pub(super) struct RunningBatch {
+    session: Arc<Session>,
+}
+
+impl Drop for RunningBatch {
+    fn drop(&mut self) {
+        self.session.batches.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -129,8 +129,9 @@ impl Sessions {
 
     /// How many sessions are open, and how many streams they have.
     pub(super) fn count(&self) -> (usize, usize) {
-        let open: Vec<_> = lock(&self.table).open.values().map(|entry| entry.session.clone()).collect();
-        (open.len(), open.iter().map(|session| session.news.streams()).sum())
+        let table = lock(&self.table);
+        let streams = table.open.values().map(|entry| entry.session.news.streams()).sum();
+        (table.open.len(), streams)
     }
 
     /// Ends a session.
@@ -339,7 +340,11 @@ mod tests {
         let busy = held.run(&Id::parse("1").unwrap());
         sessions.sweep();
         assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
+        let batch = held.run_batch();
         drop(busy);
+        sessions.sweep();
+        assert!(!held.ended.is_cancelled() && sessions.count().0 == 1);
+        drop(batch);
         sessions.sweep();
         assert!(held.ended.is_cancelled() && sessions.count().0 == 0);
     }

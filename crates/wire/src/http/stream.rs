@@ -2,7 +2,7 @@
 //! other streams of the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
@@ -11,6 +11,7 @@ use libris_core::{Budget, Client, Lease};
 use tokio::task::AbortHandle;
 
 use super::pulse::Pulse;
+use crate::lock::lock;
 use crate::unsent::Recipient;
 
 tokio::task_local! {
@@ -28,8 +29,10 @@ pub(super) struct Stream {
     left: AtomicWaker,
     /// What answers it. Once that is aborted, hyper resets the stream.
     task: OnceLock<AbortHandle>,
-    /// Its place among all streams, and its connection.
-    place: OnceLock<(Lease, Arc<Pulse>)>,
+    /// Its connection.
+    connection: OnceLock<Arc<Pulse>>,
+    /// Its place among all streams that are not streams of events.
+    place: Mutex<Option<Lease>>,
 }
 
 /// Runs the tasks that answer streams.
@@ -53,10 +56,15 @@ impl Stream {
     /// The stream that this task answers, once there is a place for it; `None` if there is none.
     pub(super) fn enter(streams: &Arc<Budget>, client: Client, connection: &Arc<Pulse>) -> Option<Arc<Self>> {
         let stream = CURRENT.try_with(Arc::clone).ok()?;
-        let place = (streams.try_take(client, 1)?, connection.clone());
-        let _ = stream.place.set(place);
+        *lock(&stream.place) = Some(streams.try_take(client, 1)?);
+        let _ = stream.connection.set(connection.clone());
         connection.watch(&stream);
         Some(stream)
+    }
+
+    /// Gives its place to others, as a stream of events is counted among those.
+    pub(super) fn give_place(&self) {
+        lock(&self.place).take();
     }
 
     /// Hyper gets so many bytes more.
@@ -67,7 +75,7 @@ impl Stream {
     /// So many bytes have left.
     pub(super) fn leave(&self, bytes: usize) {
         let taken = self.taken.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64;
-        if let Some((_, connection)) = self.place.get() {
+        if let Some(connection) = self.connection.get() {
             connection.sent(bytes);
         }
         if taken >= self.given.load(Ordering::Acquire) {
@@ -96,7 +104,7 @@ impl Recipient for Stream {
     }
 
     fn sharers(&self) -> u64 {
-        self.place.get().map_or(1, |(_, connection)| connection.unsent_streams() as u64)
+        self.connection.get().map_or(1, |connection| connection.unsent_streams() as u64)
     }
 
     /// Resets the stream. Where hyper has got all of the response it has given up the stream, which ends with its
@@ -104,7 +112,7 @@ impl Recipient for Stream {
     fn close(&self) {
         match self.task.get() {
             Some(task) if !task.is_finished() => task.abort(),
-            _ => self.place.get().into_iter().for_each(|(_, connection)| connection.close()),
+            _ => self.connection.get().into_iter().for_each(|connection| connection.close()),
         }
     }
 }

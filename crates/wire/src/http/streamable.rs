@@ -155,7 +155,10 @@ impl Endpoint {
             let why = "the `Authorization` header is there more than once";
             return Err(response::refusal(StatusCode::BAD_REQUEST, why));
         }
-        self.protocol.admit(&caller).await.map_err(|refusal| response::not_admitted(&refusal))
+        match within(self.protocol.limits.time, self.protocol.admit(&caller)).await {
+            Some(admitted) => admitted.map_err(|refusal| response::not_admitted(&refusal)),
+            None => Err(self.busy(None, "it took too long to tell who is asking; try again later")),
+        }
     }
 
     /// A call of this peer.
@@ -328,11 +331,8 @@ impl Endpoint {
             Ok(stream) => stream,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
-        let events = stream.map(move |outgoing| {
-            let _held = &lease;
-            Event::from(outgoing)
-        });
-        Ok(response::events(Body::events(events.boxed(), self.config.keep_alive)))
+        let events = stream.map(Event::from);
+        Ok(response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease)))
     }
 
     /// An answer as a response, if there is memory for it.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use libris_wire::http::{Body, Config, Endpoint, Route};
-use libris_wire::{Client as Address, Limits, View};
+use libris_wire::{About, Caller, Client as Address, Limits, Refusal, Service, View};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -206,4 +207,55 @@ async fn requests_to_further_routes_have_the_same_bounds() {
     let metrics = endpoint.clone().handle(metrics).await.into_body().collect().await.unwrap().to_bytes();
     let metrics = String::from_utf8(metrics.to_vec()).unwrap();
     assert!(metrics.contains(&format!("mcp_unsent_bytes {}\n", 6 * MIB)), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_ends_with_its_session() {
+    let _alone = alone().await;
+    let toy = Toy::new();
+    let endpoint = Endpoint::new(toy.clone(), Config::default());
+    let opened = endpoint.clone().handle(post(1, &[], &initialize("2025-03-26"))).await;
+    let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+    let batch = json!([request(1, "resources/read", json!({ "uri": "toy:wait" }))]);
+    let answering = endpoint.clone().handle(post(1, &[("mcp-session-id", &session)], &batch));
+    let answering = tokio::spawn(answering);
+    while toy.begun.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let delete = Request::delete("/mcp").header("host", "localhost").header("mcp-session-id", &session);
+    let deleted = endpoint.clone().handle(delete.body(Full::<Bytes>::default()).unwrap()).await;
+    assert_eq!(deleted.status(), 204);
+    let began = tokio::time::Instant::now();
+    let body = answering.await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    assert_eq!((body.len(), began.elapsed().as_millis()), (0, 0));
+    assert_eq!(toy.ended.load(Ordering::SeqCst), 1);
+}
+
+/// Never tells who is asking.
+struct Hanging;
+
+#[async_trait]
+impl Service for Hanging {
+    fn about(&self) -> About {
+        About::default()
+    }
+
+    fn known(&self, _: &Caller<'_>) -> Option<Arc<dyn View>> {
+        None
+    }
+
+    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn admission_has_the_time_limit_of_a_request() {
+    let _alone = alone().await;
+    let limits = Limits { time: Duration::from_secs(7), ..Limits::default() };
+    let endpoint = Endpoint::new(Arc::new(Hanging), Config { limits, ..Config::default() });
+    let began = tokio::time::Instant::now();
+    let handling = endpoint.handle(post(1, &[], &request(1, "ping", json!({}))));
+    let response = tokio::time::timeout(Duration::from_secs(600), handling).await.expect("it ends");
+    assert_eq!((response.status().as_u16(), began.elapsed().as_secs()), (503, 7));
 }

@@ -2,10 +2,12 @@
 //!
 //! The tests measure the memory of the whole process, so they run one after the other.
 
+mod arriving;
 mod bodies;
 mod budgets;
 mod connections;
 mod heads;
+mod open_streams;
 mod requests;
 mod responses;
 mod streams;

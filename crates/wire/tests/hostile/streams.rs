@@ -137,7 +137,7 @@ async fn a_small_response_that_is_not_taken_costs_its_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn small_responses_over_http_2_that_nobody_takes_are_bounded() {
-    let server = Server::start(Config { listens: 0, streams: 8, ..Config::default() }).await;
+    let server = Server::start(Config { streams: 8, ..Config::default() }).await;
     // With a window of one byte hyper has all of a response at once; with none it has not even begun.
     for window in [1, 0] {
         let mut sender = connect(&server, window).await;
@@ -165,6 +165,32 @@ async fn small_responses_over_http_2_that_nobody_takes_are_bounded() {
         })
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_over_http_2_are_not_counted_among_others() {
+    // One client has three quarters of each, and an event stream over HTTP/2 takes two places.
+    let server = Server::start(Config { listens: 8, streams: 4, ..Config::default() }).await;
+    let mut sender = connect(&server, 65_535).await;
+    let message =
+        modern(1, "subscriptions/listen", json!({ "notifications": { "resourcesListChanged": true } }));
+    let mut streams = Vec::new();
+    for status in [200, 200, 200, 503] {
+        let request = Request::post("http://127.0.0.1/mcp")
+            .header("content-type", "application/json")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", "subscriptions/listen")
+            .body(Full::new(message.to_string().into()))
+            .unwrap();
+        sender.ready().await.unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), status);
+        streams.push(response);
+    }
+    assert_eq!(server.metric("listen_streams").await, 6);
+    assert_eq!(read(&mut sender, "toy:size/3").await.status(), StatusCode::OK);
+    drop(streams);
+    until("their places are free", async || server.metric("listen_streams").await == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
