@@ -1,0 +1,163 @@
+//! Which changes are told to whom, and how often.
+
+use std::time::Duration;
+
+use libris::wire::{Client, News};
+use libris::{Change, Config, Live, Server};
+use tokio::time::timeout;
+
+use crate::script::{Script, joined, server, told, updated};
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_asked_for_is_told() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    script.say(Change::Updated, "a:other");
+    script.say(Change::Added, "a:new");
+    script.say(Change::Described, "a:one");
+    assert_eq!(told(&*listener).await, []);
+    script.say(Change::Updated, "a:one");
+    assert_eq!(told(&*listener).await, [updated("a:one")]);
+    script.say(Change::Removed, "a:one");
+    script.say(Change::Added, "a:one");
+    assert_eq!(told(&*listener).await, [updated("a:one")]);
+    listener.unsubscribe("a:one");
+    script.say(Change::Updated, "a:one");
+    assert_eq!(told(&*listener).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_is_told_under_its_own_name() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one?lines=1-3").await.unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    script.say(Change::Updated, "a:one");
+    let mut all = told(&*listener).await;
+    all.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(all, [updated("a:one"), updated("a:one?lines=1-3")]);
+    listener.unsubscribe("a:one?lines=1-3");
+    script.say(Change::Updated, "a:one");
+    assert_eq!(told(&*listener).await, [updated("a:one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_often_is_told_once_for_each_window() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.follow_list().await.unwrap();
+    for n in 0..10_000 {
+        script.say(Change::Updated, "a:one");
+        script.say(Change::Added, &format!("a:{n}"));
+    }
+    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+    // Nobody reads, and still nothing but the set is kept.
+    for _ in 0..50 {
+        script.say(Change::Updated, "a:one");
+        script.say(Change::Removed, "a:two");
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_only_says_something_else_is_told_seldom() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.follow_list().await.unwrap();
+    let growing = script.clone();
+    tokio::spawn(async move {
+        for _ in 0..100 {
+            growing.say(Change::Described, "a:log");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let count = told(&*listener).await.len();
+    assert!((3..=8).contains(&count), "told {count} times in ten seconds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_keeps_changing_is_told_ever_less_often() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.follow_list().await.unwrap();
+    let storm = script.clone();
+    tokio::spawn(async move {
+        for n in 0..20_000 {
+            storm.say(Change::Added, &format!("a:{n}"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let mut told = Vec::new();
+    while let Ok(news) = timeout(Duration::from_secs(9), listener.next()).await {
+        assert_eq!(news, News::List);
+        told.push(tokio::time::Instant::now());
+    }
+    assert!((5..=10).contains(&told.len()), "told {} times in twenty seconds", told.len());
+    // Soon after the end it is told once more.
+    let last = told.last().unwrap().duration_since(told[0]);
+    assert!((20_000..20_700).contains(&last.as_millis()), "last told after {last:?}");
+    // After a rest, the next change is told at once.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let began = tokio::time::Instant::now();
+    script.say(Change::Removed, "a:1");
+    listener.next().await;
+    assert!(began.elapsed() <= Duration::from_millis(55), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_listed_before_is_owed_what_may_have_changed() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let first = joined(&server, Client::default()).unwrap();
+    first.listed();
+    first.follow_list().await.unwrap();
+    assert_eq!(told(&*first).await, [News::List], "nobody was watching when it listed");
+    let second = joined(&server, Client::default()).unwrap();
+    script.say(Change::Added, "a:new");
+    assert_eq!(told(&*first).await, [News::List]);
+    second.listed();
+    second.follow_list().await.unwrap();
+    assert_eq!(told(&*second).await, [News::List], "it may have listed before that change");
+    drop(second);
+    let third = joined(&server, Client::default()).unwrap();
+    third.listed();
+    third.follow_list().await.unwrap();
+    assert_eq!(told(&*third).await, [], "nothing happened");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_missed_something_is_told_to_look_again() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.follow_list().await.unwrap();
+    script.tell(&Change::Lost);
+    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+    // A source whose watch ends by itself may have missed anything.
+    script.watchers.lock().unwrap().clear();
+    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_window_is_too_long() {
+    let script = Script::new("a");
+    let live = Live { window: Duration::MAX, ..Live::default() };
+    let server = Server::new(script.clone(), Config { live, ..Config::default() });
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.follow_list().await.unwrap();
+    script.say(Change::Added, "a:one");
+    for _ in 0..2 {
+        timeout(Duration::from_secs(3_700), listener.next()).await.expect("news after an hour at most");
+    }
+}
