@@ -84,6 +84,106 @@ async fn a_list_that_only_says_something_else_is_told_seldom() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_description_is_told_a_second_after_the_last_one() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.follow_list().await.unwrap();
+    let mut last = None;
+    for _ in 0..3 {
+        script.say(Change::Described, "a:log");
+        assert_eq!(listener.next().await, News::List);
+        let now = tokio::time::Instant::now();
+        let pause = last.replace(now).map_or(Duration::from_secs(1), |last| now - last);
+        assert!((1_000..1_100).contains(&pause.as_millis()), "{pause:?}");
+    }
+    // One that comes with another change is not told once more.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    script.say(Change::Described, "a:log");
+    script.say(Change::Added, "a:new");
+    assert_eq!(told(&*listener).await, [News::List]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_rests_is_told_every_eight_seconds() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.follow_list().await.unwrap();
+    let storm = script.clone();
+    tokio::spawn(async move {
+        for n in 0..1_000 {
+            storm.say(Change::Added, &format!("a:{n}"));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    let begun = tokio::time::Instant::now();
+    let mut last = begun;
+    while begun.elapsed() < Duration::from_secs(90) {
+        listener.next().await;
+        assert!(last.elapsed() <= Duration::from_millis(8_100), "{:?}", last.elapsed());
+        last = tokio::time::Instant::now();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_debounce_window_ends_however_often_something_changes() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.follow_list().await.unwrap();
+    let busy = script.clone();
+    tokio::spawn(async move {
+        for n in 0..100 {
+            busy.say(Change::Updated, "a:one");
+            busy.say(Change::Added, &format!("a:{n}"));
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let begun = tokio::time::Instant::now();
+    let mut first = [listener.next().await, listener.next().await];
+    first.sort_by_key(|news| format!("{news:?}"));
+    assert_eq!(first, [News::List, updated("a:one")]);
+    assert!(begun.elapsed() <= Duration::from_millis(70), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_many_resources_that_change_at_once_are_told() {
+    let script = Script::new("a");
+    let server = Server::new(script.clone(), Config::default());
+    let listener = joined(&server, Client::default()).unwrap();
+    let names: Vec<_> = (0..100).map(|n| format!("a:{n:02}")).collect();
+    for name in &names {
+        listener.subscribe(name).await.unwrap();
+    }
+    for change in [Some(()), None] {
+        match change {
+            Some(()) => names.iter().for_each(|name| script.say(Change::Updated, name)),
+            None => script.tell(&Change::Lost),
+        }
+        let mut all = told(&*listener).await;
+        all.sort_by_key(|news| format!("{news:?}"));
+        assert_eq!(all, names.iter().map(|name| updated(name)).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_delivered_is_told_again_while_it_is_wanted() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    listener.owe(updated("a:one"));
+    listener.owe(News::List);
+    assert_eq!(told(&*listener).await, [updated("a:one"), News::List]);
+    listener.owe(updated("a:one"));
+    listener.unsubscribe("a:one");
+    listener.owe(updated("a:one"));
+    assert_eq!(told(&*listener).await, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_keeps_changing_is_told_ever_less_often() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);

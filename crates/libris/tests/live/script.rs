@@ -1,6 +1,6 @@
 //! A source that changes when a test says so, and the server and listeners around it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(crate) fn joined(server: &Server, client: Client) -> Result<Arc<dyn Listener
 pub(crate) struct Script {
     scheme: &'static str,
     pub(crate) watchers: Mutex<Vec<UnboundedSender<Change>>>,
-    /// What somebody wants to hear of.
-    pub(crate) followed: Mutex<BTreeSet<Uri>>,
+    /// What somebody wants to hear of, and who.
+    pub(crate) followed: Mutex<BTreeMap<Uri, Client>>,
 }
 
 impl Script {
@@ -38,6 +38,11 @@ impl Script {
 
     pub(crate) fn tell(&self, change: &Change) {
         self.watchers.lock().unwrap().retain(|watcher| watcher.send(change.clone()).is_ok());
+    }
+
+    /// Who wants to hear of this subject, as it was last told.
+    pub(crate) fn client(&self, subject: &str) -> Option<Client> {
+        self.followed.lock().unwrap().get(&Uri::parse(subject).unwrap()).copied()
     }
 
     /// How many watches are running.
@@ -64,8 +69,8 @@ impl Source for Script {
         uri.without_query()
     }
 
-    fn follow(&self, subject: &Uri, _client: Client) {
-        self.followed.lock().unwrap().insert(subject.clone());
+    fn follow(&self, subject: &Uri, client: Client) {
+        self.followed.lock().unwrap().insert(subject.clone(), client);
     }
 
     fn unfollow(&self, subject: &Uri) {

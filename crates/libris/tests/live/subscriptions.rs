@@ -17,7 +17,7 @@ use crate::script::{Script, count, joined, server, told, updated};
 async fn a_source_knows_what_somebody_wants_to_hear_of() {
     let script = Script::new("a");
     let (server, _) = server(vec![script.clone()]);
-    let followed = || script.followed.lock().unwrap().iter().map(Uri::to_string).collect::<Vec<_>>();
+    let followed = || script.followed.lock().unwrap().keys().map(Uri::to_string).collect::<Vec<_>>();
     let (one, other) =
         (joined(&server, Client::default()).unwrap(), joined(&server, Client::default()).unwrap());
     for (listener, uri) in [(&one, "a:x"), (&one, "a:x?lines=1-3"), (&one, "a:y"), (&other, "a:x")] {
@@ -134,6 +134,48 @@ async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
     assert_eq!((count(&server, "subscription_bytes"), count(&server, "subscriptions")), (0, 0));
 }
 
+/// More subscriptions than are ended at once.
+#[tokio::test(start_paused = true)]
+async fn a_listener_with_many_subscriptions_leaves_none_behind() {
+    let script = Script::new("a");
+    let server = Server::new(script.clone(), Config::default());
+    let subscribed = async || {
+        let listener = joined(&server, Client::default()).unwrap();
+        for n in 0..100 {
+            listener.subscribe(&format!("a:{n}")).await.unwrap();
+        }
+        assert_eq!((count(&server, "subscriptions"), script.followed.lock().unwrap().len()), (100, 100));
+        listener
+    };
+    let nothing_is_left = || {
+        let counts = ["listeners", "subscriptions", "subscription_bytes"].map(|name| count(&server, name));
+        counts == [0; 3] && script.followed.lock().unwrap().is_empty()
+    };
+    drop(subscribed().await);
+    while !nothing_is_left() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(count(&server, "watches") == 1, "100 subscriptions end before the watch does");
+    }
+    // Where there is no runtime, they end before the drop does.
+    let listener = subscribed().await;
+    std::thread::spawn(|| drop(listener)).join().unwrap();
+    assert!(nothing_is_left());
+}
+
+/// Whose share of a source's time is used to look at a subject.
+#[tokio::test(start_paused = true)]
+async fn a_source_is_told_who_wants_to_hear_of_a_subject() {
+    let script = Script::new("a");
+    let server = Server::new(script.clone(), Config::default());
+    let clients = [1, 2].map(|last| Client::at([127, 0, 0, last].into()));
+    let listeners = clients.map(|client| joined(&server, client).unwrap());
+    listeners[0].subscribe("a:other").await.unwrap();
+    listeners[0].subscribe("a:one").await.unwrap();
+    assert_eq!(script.client("a:one"), Some(clients[0]));
+    listeners[1].subscribe("a:one").await.unwrap();
+    assert_eq!(script.client("a:one"), Some(clients[1]), "the one with fewer subscriptions");
+}
+
 /// A source that takes its time to follow what is called `slow`.
 struct Slow {
     script: Arc<Script>,
@@ -200,4 +242,68 @@ async fn a_source_that_is_slow_to_follow_holds_up_nobody_else() {
     drop(go);
     subscribing.await.unwrap().unwrap();
     thread.join().unwrap();
+}
+
+/// A source that records the order of calls, and does not return from `follow` before it may.
+struct Ordered {
+    script: Arc<Script>,
+    calls: Mutex<Vec<&'static str>>,
+    may_follow: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+#[async_trait]
+impl Source for Ordered {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.script.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.script.list(after, limit, context).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.script.read(uri, context).await
+    }
+
+    fn follow(&self, _: &Uri, _: Client) {
+        self.calls.lock().unwrap().push("follow begins");
+        // The end of the test ends it too.
+        let _ = self.may_follow.lock().unwrap().recv();
+        self.calls.lock().unwrap().push("follow ends");
+    }
+
+    fn unfollow(&self, _: &Uri) {
+        self.calls.lock().unwrap().push("unfollow");
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        self.script.watch().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn calls_about_one_subject_do_not_overtake_each_other() {
+    let (may_follow, waits) = std::sync::mpsc::channel();
+    let (calls, script) = (Mutex::default(), Script::new("a"));
+    let source = Arc::new(Ordered { script, calls, may_follow: Mutex::new(waits) });
+    let server = Server::new(source.clone(), Config::default());
+    let listener = joined(&server, Client::default()).unwrap();
+    let (subscriber, leaver) = (listener.clone(), listener);
+    let subscribing = tokio::spawn(async move { subscriber.subscribe("a:one").await });
+    while source.calls.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let unsubscribing = std::thread::spawn(move || leaver.unsubscribe("a:one"));
+    // As soon as the subscription is gone, the source would be told at once if nothing held that up.
+    while count(&server, "subscriptions") > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(*source.calls.lock().unwrap(), ["follow begins"]);
+    }
+    may_follow.send(()).unwrap();
+    subscribing.await.unwrap().unwrap();
+    unsubscribing.join().unwrap();
+    assert_eq!(*source.calls.lock().unwrap(), ["follow begins", "follow ends", "unfollow"]);
 }

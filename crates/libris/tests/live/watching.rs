@@ -1,13 +1,14 @@
 //! The one watch of all sources: when it opens and ends, and what sources do that come late or go.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris::uri_template::Specificity;
 use libris::wire::{Client, Failure, News};
-use libris::{Change, Config, Contents, Context, Page, Result, Server, Source, Uri};
+use libris::{Change, Config, Contents, Context, Error, Page, Result, Server, Source, Uri};
 use tokio::time::timeout;
 
 use crate::script::{Script, count, joined, server, told, updated};
@@ -33,6 +34,105 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     let third = joined(&server, Client::default()).unwrap();
     third.subscribe("a:one").await.unwrap();
     assert_eq!(script.watches(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_stays_for_those_who_come_back() {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    drop(listener);
+    tokio::time::sleep(Duration::from_millis(4_900)).await;
+    assert_eq!((script.watches(), count(&server, "watches")), (1, 1));
+    let listener = joined(&server, Client::default()).unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((script.watches(), count(&server, "watches")), (1, 1));
+    drop(listener);
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!((script.watches(), count(&server, "watches")), (0, 0));
+}
+
+/// A source whose first watch cannot be opened, and none of which reports anything.
+struct Unwatched {
+    script: Arc<Script>,
+    opened: AtomicUsize,
+    first: fn() -> Result<()>,
+}
+
+impl Unwatched {
+    fn new(first: fn() -> Result<()>) -> Arc<Self> {
+        Arc::new(Self { script: Script::new("a"), opened: AtomicUsize::new(0), first })
+    }
+}
+
+#[async_trait]
+impl Source for Unwatched {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.script.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.script.list(after, limit, context).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.script.read(uri, context).await
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        if self.opened.fetch_add(1, Ordering::SeqCst) == 0 {
+            (self.first)()?;
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_could_not_be_opened_is_opened_again() {
+    for (first, message) in [
+        ((|| Err(Error::Unavailable("no more watches".to_owned()))) as fn() -> Result<()>, "no more watches"),
+        (|| panic!("on purpose"), "watch for changes"),
+    ] {
+        let source = Unwatched::new(first);
+        let server = Server::new(source.clone(), Config::default());
+        let listener = joined(&server, Client::default()).unwrap();
+        let refused = listener.subscribe("a:one").await;
+        let Err(Failure::Internal { message: told, .. }) = &refused else { panic!("{refused:?}") };
+        assert!(told.contains(message), "{told}");
+        assert_eq!(count(&server, "subscriptions"), 0);
+        // A source that reports no changes may be subscribed to: it may be replaced by one that does.
+        listener.subscribe("a:one").await.unwrap();
+        assert_eq!((count(&server, "subscriptions"), count(&server, "watches")), (1, 0));
+        assert_eq!(source.opened.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_that_a_watch_has_ended_may_open_the_next_at_once() {
+    let script = Script::new("a");
+    let server = Server::new(script.clone(), Config::default());
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    script.watchers.lock().unwrap().clear();
+    assert_eq!(listener.next().await, updated("a:one"));
+    listener.subscribe("a:two").await.unwrap();
+    assert_eq!(script.watches(), 1);
+    script.say(Change::Updated, "a:two");
+    assert_eq!(told(&*listener).await, [updated("a:two")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_takes_the_place_of_another_follows_what_that_did() {
+    let (old, new) = (Script::new("a"), Script::new("a"));
+    let (server, catalog) = server(vec![old.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    listener.subscribe("a:one").await.unwrap();
+    assert_eq!(old.client("a:one"), Some(Client::default()));
+    catalog.replace(vec![new.clone()]);
+    told(&*listener).await;
+    assert_eq!(new.client("a:one"), Some(Client::default()));
 }
 
 /// A catalog replaces a watch that ends; a source that is served alone has nobody who does.
