@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -10,9 +11,12 @@ use libris::uri_template::Specificity;
 use libris::wire::Client;
 use libris::{
     Body, Catalog, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
-    Result, Source, Template, Templates, Uri, UriTemplate,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::Semaphore;
+
+/// How long clients may use templates.
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// A source that covers everything, and has what the test says.
 struct Shelf {
@@ -92,7 +96,9 @@ impl Source for Shelf {
     }
 
     async fn templates(&self, _: &Context) -> Result<Templates> {
-        Ok(vec![Template::new(UriTemplate::parse("a:{name}").unwrap(), self.name)].into())
+        let templates = vec![Template::new(UriTemplate::parse("a:{name}").unwrap(), self.name)];
+        let freshness = Freshness::proven(Proof::always()).with_ttl(MINUTE).with_scope(Scope::Public);
+        Ok(Templates { templates, freshness, ..Templates::default() })
     }
 
     async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
@@ -254,4 +260,14 @@ async fn children_and_values_take_turns() {
     for waiting in children {
         assert_eq!(waiting.await.unwrap().resources.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn the_status_does_not_make_templates_less_fresh() {
+    let catalog = catalog(&[&Arc::new(Shelf::new("full", Has::Everything))]);
+    catalog.add_status();
+    let Templates { templates, freshness, .. } = catalog.templates(&Context::default()).await.unwrap();
+    assert_eq!(templates.len(), 2);
+    assert_eq!((freshness.ttl, freshness.scope), (MINUTE, Scope::Public));
+    assert!(freshness.proof.unwrap().holds());
 }

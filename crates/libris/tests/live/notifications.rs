@@ -39,9 +39,16 @@ async fn a_part_is_told_under_its_own_name() {
     let mut all = told(&*listener).await;
     all.sort_by_key(|news| format!("{news:?}"));
     assert_eq!(all, [updated("a:one"), updated("a:one?lines=1-3")]);
+    // A change of a part is one of the whole.
+    script.say(Change::Updated, "a:one?lines=7-9");
+    assert_eq!(told(&*listener).await.len(), 2);
     listener.unsubscribe("a:one?lines=1-3");
     script.say(Change::Updated, "a:one");
     assert_eq!(told(&*listener).await, [updated("a:one")]);
+    // The client looks for what it wrote, and not for the normal form of that.
+    listener.subscribe("A:two").await.unwrap();
+    script.say(Change::Updated, "a:two");
+    assert_eq!(told(&*listener).await, [updated("A:two")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,6 +218,10 @@ async fn a_list_that_keeps_changing_is_told_ever_less_often() {
     script.say(Change::Removed, "a:1");
     listener.next().await;
     assert!(began.elapsed() <= Duration::from_millis(55), "{:?}", began.elapsed());
+    // And the one after it soon.
+    script.say(Change::Removed, "a:2");
+    listener.next().await;
+    assert!(began.elapsed() <= Duration::from_millis(110), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

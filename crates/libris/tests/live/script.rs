@@ -19,7 +19,7 @@ pub(crate) fn joined(server: &Server, client: Client) -> Result<Arc<dyn Listener
 }
 
 /// A source that changes when it is told to. It has everything under its scheme, and what is behind a
-/// `?` stands for a part of what is before it.
+/// `?` stands for a part of what is before it. Only drafts come and go.
 pub(crate) struct Script {
     scheme: &'static str,
     pub(crate) watchers: Mutex<Vec<UnboundedSender<Change>>>,
@@ -55,6 +55,10 @@ impl Script {
 impl Source for Script {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         (uri.scheme() == self.scheme).then_some(Specificity::EXACT)
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.covers(uri).is_some() && uri.as_str().contains("draft")
     }
 
     async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {

@@ -104,13 +104,13 @@ async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
     for client in 0..7 {
         let listener = joined(&server, Client::default()).unwrap();
         let mut granted = 0;
-        let message = loop {
+        let (message, data) = loop {
             let before = server.counts();
             match listener.subscribe(&long(&format!("{client}/{granted}"))).await {
                 Ok(()) => granted += 1,
-                Err(Failure::Internal { message, .. }) => {
+                Err(Failure::Internal { message, data }) => {
                     assert_eq!(server.counts(), before, "a refused subscription changes nothing");
-                    break message;
+                    break (message, data);
                 }
                 Err(other) => panic!("{other:?}"),
             }
@@ -119,12 +119,14 @@ async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
         if client < 4 {
             assert!((28..32).contains(&granted), "{granted}");
             assert!(message.contains("`262144`") && message.contains("unsubscribe"), "{message}");
+            assert_eq!(data.unwrap()["limit"], 262_144);
             listener.unsubscribe(&long(&format!("{client}/0")));
             listener.subscribe(&long(&format!("{client}/n"))).await.unwrap();
         } else {
             // The first four leave some room that was too little for one more of theirs.
             assert!(granted < 4, "{granted}");
             assert!(message.contains("`1048576`") && message.contains("later"), "{message}");
+            assert_eq!(data.unwrap()["limit"], 1_048_576);
         }
         listeners.push(listener);
     }

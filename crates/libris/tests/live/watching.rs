@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use libris::uri_template::Specificity;
 use libris::wire::{Client, Failure, News};
@@ -106,6 +107,43 @@ async fn a_watch_that_could_not_be_opened_is_opened_again() {
         listener.subscribe("a:one").await.unwrap();
         assert_eq!((count(&server, "subscriptions"), count(&server, "watches")), (1, 0));
         assert_eq!(source.opened.load(Ordering::SeqCst), 2);
+    }
+}
+
+/// A source whose watch panics at the first change.
+struct Panics(Arc<Script>);
+
+#[async_trait]
+impl Source for Panics {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        self.0.covers(uri)
+    }
+
+    async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
+        self.0.list(after, limit, context).await
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.0.read(uri, context).await
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        let changes = self.0.watch().await?.unwrap();
+        Ok(Some(changes.inspect(|_| panic!("on purpose")).boxed()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_panics_is_opened_again() {
+    let script = Script::new("a");
+    let server = Server::new(Arc::new(Panics(script.clone())), Config::default());
+    let listener = joined(&server, Client::default()).unwrap();
+    for name in ["a:one", "a:two"] {
+        listener.subscribe(name).await.unwrap();
+        assert_eq!((script.watches(), count(&server, "watches")), (1, 1));
+        script.say(Change::Updated, name);
+        told(&*listener).await;
+        assert_eq!((script.watches(), count(&server, "watches")), (0, 0));
     }
 }
 
