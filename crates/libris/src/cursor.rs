@@ -44,7 +44,9 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, decode, encode};
+    use super::{Kind, checksum, decode, encode};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
     #[test]
     fn cursors_lead_back_and_others_do_not() {
@@ -53,6 +55,50 @@ mod tests {
         assert_eq!(decode(Kind::Templates, &cursor), None);
         for forged in ["", "x", "eyJwYWdlIjogMn0=", &cursor[1..], &format!("{cursor}A"), "ü"] {
             assert_eq!(decode(Kind::Resources, forged), None, "{forged}");
+        }
+    }
+    #[test]
+    fn cursors_lead_back_exactly() {
+        for last in ["", "a", "file:///docs/", "a:%2F%20?x=1#y", "a:\u{e4}\u{1f600}", &"a".repeat(8_000)] {
+            for kind in [Kind::Resources, Kind::Templates] {
+                let cursor = encode(kind, last);
+                assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
+                assert_eq!(decode(kind, &cursor).as_deref(), Some(last));
+            }
+        }
+    }
+
+    #[test]
+    fn a_garbled_cursor_is_refused() {
+        let cursor = encode(Kind::Resources, "file:///a/b/c/d/e");
+        let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
+        let refused = |bytes: &[u8]| decode(Kind::Resources, &URL_SAFE_NO_PAD.encode(bytes)).is_none();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(refused(&flipped), "bit {bit} of byte {at}");
+            }
+            if at + 1 < bytes.len() && bytes[at] != bytes[at + 1] {
+                let mut swapped = bytes.clone();
+                swapped.swap(at, at + 1);
+                assert!(refused(&swapped), "bytes {at} and the next swapped");
+            }
+            assert!(refused(&bytes[..at]), "cut at {at}");
+        }
+        let padded = encode(Kind::Resources, "a:1");
+        assert_eq!(padded.len() % 4, 0);
+        for padding in ["=", "==", "===="] {
+            assert_eq!(decode(Kind::Resources, &format!("{padded}{padding}")), None);
+            assert_eq!(decode(Kind::Resources, &format!("{cursor}{padding}")), None);
+        }
+    }
+
+    #[test]
+    fn a_forged_checksum_does_not_make_a_cursor() {
+        for content in [&b""[..], b"r\xff", b"rfile:///\xc3"] {
+            let bytes = [content, &checksum(content).to_le_bytes()].concat();
+            assert_eq!(decode(Kind::Resources, &URL_SAFE_NO_PAD.encode(bytes)), None, "{content:?}");
         }
     }
 }

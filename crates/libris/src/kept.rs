@@ -199,7 +199,7 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::Kept;
+    use super::{Kept, OVERHEAD};
     use libris_core::Proof;
     use libris_wire::{Question, Reply, Revision, Writer};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -242,6 +242,17 @@ mod tests {
         right.store(true, Ordering::Relaxed);
         assert!(find(&kept, NOW, a).is_none());
         assert_eq!(kept.bytes(), 0);
+    }
+
+    #[test]
+    fn an_answer_is_for_callers_with_the_same_rights() {
+        let kept = Kept::new(1 << 20);
+        let a = Question::Read("a");
+        for class in 1..=2 {
+            let _ = kept.keep(class, NOW, a, reply(class as usize), Some(Proof::always()));
+        }
+        let size = |class| kept.find(class, NOW, a, Instant::now()).map(|reply| reply.members.size());
+        assert_eq!([0, 1, 2, 3].map(size), [None, Some(1), Some(2), None]);
     }
 
     #[test]
@@ -340,6 +351,16 @@ mod tests {
         let kept = Kept::new(1 << 20);
         kept.keep(0, NOW, Question::Read(&"x".repeat(8_000)), reply(1), Some(Proof::always()));
         assert!(kept.bytes() > 8_000, "{}", kept.bytes());
+    }
+
+    #[test]
+    fn an_answer_that_would_take_the_share_of_a_part_is_not_kept() {
+        let kept = Kept::new(1 << 20);
+        let largest = kept.heaviest as usize - OVERHEAD - 1;
+        for (uri, size, is_kept) in [("a", largest, true), ("b", largest + 1, false)] {
+            let _ = kept.keep(0, NOW, Question::Read(uri), reply(size), Some(Proof::always()));
+            assert_eq!(find(&kept, NOW, Question::Read(uri)).is_some(), is_kept, "{size}");
+        }
     }
 
     #[test]

@@ -313,6 +313,16 @@ async fn names_are_unique() {
     let other = Arc::new(Toy::new("d", 1).named("toy").behaving(Behaviour::Fails));
     catalog.replace(vec![other, toys[1].clone(), toys[2].clone()]);
     assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), [("toy", false), ("toy 2", false)]);
+    // One that comes has another name than all that stay, also those behind it.
+    let failing = |scheme| Arc::new(Toy::new(scheme, 1).named("toy").behaving(Behaviour::Fails));
+    catalog.replace(vec![failing("e"), toys[1].clone(), toys[2].clone()]);
+    assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), [("toy", false), ("toy 2", false)]);
+    catalog.replace(vec![failing("f"), failing("g"), toys[1].clone(), toys[2].clone()]);
+    let names = [("toy", false), ("toy 3", false), ("toy 2", false)];
+    assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), names);
+    catalog.add(failing("h"));
+    let names = [("toy", false), ("toy 3", false), ("toy 2", false), ("toy 4", false)];
+    assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), names);
 }
 
 #[tokio::test(start_paused = true)]

@@ -161,3 +161,34 @@ async fn a_value_for_a_variable_that_is_known_is_offered_again() {
     let view = server.view_for(None);
     assert_eq!(view.now().complete(asked, &Context::default()).await.unwrap().values, values);
 }
+
+#[tokio::test]
+async fn values_beyond_the_limit_are_told_of() {
+    for (limit, more) in [(1, true), (2, false), (3, false)] {
+        let values = ["1", "2"].map(str::to_owned).to_vec();
+        let completion = Completion { values: values.clone(), total: Some(2), more: false };
+        let server = Scripted { completion, ..Scripted::default() }.served();
+        let template = UriTemplate::parse("a:{name}").unwrap();
+        let known = BTreeMap::new();
+        let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit };
+        let view = server.view_for(None);
+        let completion = view.now().complete(asked, &Context::default()).await.unwrap();
+        let values = values.into_iter().take(limit).collect();
+        assert_eq!(completion, Completion { values, total: Some(2), more }, "{limit}");
+    }
+}
+
+/// Where a variable before it is missing, nothing tells whether a value leads to something hidden.
+#[tokio::test]
+async fn a_value_behind_a_missing_variable_is_not_offered() {
+    let completion = Completion { values: vec!["hidden".to_owned()], total: None, more: false };
+    let server = Scripted { completion, ..Scripted::default() }.served();
+    let template = UriTemplate::parse("a:{directory}/{name}").unwrap();
+    for (known, offered) in [(None, 0), (Some("1"), 1)] {
+        let known = known.map(|value: &str| ("directory".to_owned(), value.to_owned())).into_iter().collect();
+        let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
+        let view = server.view_for(None);
+        let values = view.now().complete(asked, &Context::default()).await.unwrap().values;
+        assert_eq!(values.len(), offered, "{known:?}");
+    }
+}

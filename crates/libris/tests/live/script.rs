@@ -1,0 +1,117 @@
+//! A source that changes when a test says so, and the server and listeners around it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use libris::uri_template::Specificity;
+use libris::wire::{Caller, Client, Failure, Listener, News, Service as _};
+use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// A listener of a caller that has not shown who it is.
+pub(crate) fn joined(server: &Server, client: Client) -> Result<Arc<dyn Listener>, Failure> {
+    server.known(&Caller::default()).unwrap().listener(client)
+}
+
+/// A source that changes when it is told to. It has everything under its scheme, and what is behind a
+/// `?` stands for a part of what is before it. Only drafts come and go.
+pub(crate) struct Script {
+    scheme: &'static str,
+    pub(crate) watchers: Mutex<Vec<UnboundedSender<Change>>>,
+    /// What somebody wants to hear of, and who.
+    pub(crate) followed: Mutex<BTreeMap<Uri, Client>>,
+}
+
+impl Script {
+    pub(crate) fn new(scheme: &'static str) -> Arc<Self> {
+        Arc::new(Self { scheme, watchers: Mutex::default(), followed: Mutex::default() })
+    }
+
+    pub(crate) fn say(&self, change: impl Fn(Uri) -> Change, uri: &str) {
+        self.tell(&change(Uri::parse(uri).unwrap()));
+    }
+
+    pub(crate) fn tell(&self, change: &Change) {
+        self.watchers.lock().unwrap().retain(|watcher| watcher.send(change.clone()).is_ok());
+    }
+
+    /// Who wants to hear of this subject, as it was last told.
+    pub(crate) fn client(&self, subject: &str) -> Option<Client> {
+        self.followed.lock().unwrap().get(&Uri::parse(subject).unwrap()).copied()
+    }
+
+    /// How many watches are running.
+    pub(crate) fn watches(&self) -> usize {
+        self.watchers.lock().unwrap().iter().filter(|watcher| !watcher.is_closed()).count()
+    }
+}
+
+#[async_trait]
+impl Source for Script {
+    fn covers(&self, uri: &Uri) -> Option<Specificity> {
+        (uri.scheme() == self.scheme).then_some(Specificity::EXACT)
+    }
+
+    fn may_appear(&self, uri: &Uri) -> bool {
+        self.covers(uri).is_some() && uri.as_str().contains("draft")
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    fn subject(&self, uri: &Uri) -> Uri {
+        uri.without_query()
+    }
+
+    fn follow(&self, subject: &Uri, client: Client) {
+        self.followed.lock().unwrap().insert(subject.clone(), client);
+    }
+
+    fn unfollow(&self, subject: &Uri) {
+        self.followed.lock().unwrap().remove(subject);
+    }
+
+    async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
+        // As with a folder, it takes a while.
+        tokio::task::yield_now().await;
+        let (sender, receiver) = unbounded_channel();
+        self.watchers.lock().unwrap().push(sender);
+        let changes = stream::unfold(receiver, async |mut receiver| {
+            receiver.recv().await.map(|change| (change, receiver))
+        });
+        Ok(Some(changes.boxed()))
+    }
+}
+
+pub(crate) fn server(sources: Vec<Arc<dyn Source>>) -> (Server, Arc<Catalog>) {
+    let catalog = Arc::new(Catalog::new(sources));
+    let live = Live { subscriptions: 3, listeners: 2, ..Live::default() };
+    (Server::new(catalog.clone(), Config { live, ..Config::default() }), catalog)
+}
+
+pub(crate) fn updated(uri: &str) -> News {
+    News::Updated(uri.into())
+}
+
+/// Everything that is told before nothing has been told for two seconds.
+pub(crate) async fn told(listener: &dyn Listener) -> Vec<News> {
+    let mut all = Vec::new();
+    while let Ok(news) = timeout(Duration::from_secs(2), listener.next()).await {
+        all.push(news);
+    }
+    all
+}
+
+pub(crate) fn count(server: &Server, name: &str) -> usize {
+    server.counts().into_iter().find(|(known, _)| *known == name).expect("a count of this name").1
+}
