@@ -393,7 +393,7 @@ mod git {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let repository = Repository::new((0..150).map(|_| random_path(&mut random)).chain(["a/b".into()]));
         // As for property tests.
-        let rounds = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(40);
+        let rounds = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300);
         let mut ignored = 0;
         for _ in 0..rounds {
             let files = [(); 2].map(|()| random_file(&mut random, &repository.paths));
