@@ -223,6 +223,7 @@ fn the_end_of_a_request_is_told_by_a_plain_length() {
         (format!("{}", size + 1), "begun"),
         (format!("{}", size - 1), "long"),
         ("0".to_owned(), "long"),
+        (String::new(), "unknown"),
     ] {
         let bytes = Asking { length: Some(length.clone()), ..Asking::usual() }.bytes();
         assert_eq!(verdict(&bytes).0, expected, "{length}");
