@@ -409,6 +409,9 @@ mod tests {
         let merged = merge(vec![page(&["b"], true), page(&["a", "d"], false)], 9);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
 
+        let merged = merge(vec![page(&["b"], true), page(&["c", "d"], true)], 9);
+        assert_eq!((names(&merged), merged.more), (vec!["b"], true));
+
         let merged = merge(vec![page(&["b"], false), page(&["a", "b"], false)], 9);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], false));
     }

@@ -271,3 +271,13 @@ async fn the_status_does_not_make_templates_less_fresh() {
     assert_eq!((freshness.ttl, freshness.scope), (MINUTE, Scope::Public));
     assert!(freshness.proof.unwrap().holds());
 }
+
+#[tokio::test]
+async fn a_catalog_without_sources_is_empty_until_one_is_added() {
+    let catalog = catalog(&[]);
+    let page = catalog.list(None, 9, &Context::default()).await.unwrap();
+    let proof = page.freshness.proof.expect("nothing else could be listed");
+    assert!(page.resources.is_empty() && proof.holds());
+    catalog.add(Arc::new(Shelf::new("full", Has::Everything)));
+    assert!(!proof.holds());
+}

@@ -335,6 +335,45 @@ async fn what_comes_behind_a_slow_request_is_not_read() {
 }
 
 #[tokio::test]
+async fn answers_that_are_taken_late_are_whole() {
+    let toy = Toy::new();
+    // With little room in the system, answers are written in parts.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(8 << 10).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(16).unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, Endpoint::new(toy.clone(), Config::default()), CancellationToken::new()));
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 << 10).unwrap();
+    let (mut reader, mut writer) = socket.connect(address).await.unwrap().into_split();
+    let count = 3_000;
+    let sending = tokio::spawn(async move {
+        for id in 0..count {
+            writer.write_all(&read("toy:kept/a", id)).await.unwrap();
+        }
+        writer
+    });
+    // Until the server waits for its first answers to be taken.
+    let mut seen = 0;
+    loop {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let now = toy.kept.load(Ordering::SeqCst);
+        if now > 0 && now == seen {
+            break;
+        }
+        seen = now;
+    }
+    assert!(seen < count as usize);
+    let mut connection = Connection { stream: BufReader::new(&mut reader), toy, address };
+    for id in 0..count {
+        let answer = connection.answer().await;
+        assert_eq!((&answer["id"], &answer["result"]["contents"][0]["text"]), (&json!(id), &json!("kept")));
+    }
+    sending.await.unwrap();
+}
+
+#[tokio::test]
 async fn requests_may_come_in_pieces() {
     let mut connection = Connection::open().await;
     let bytes = read("toy:kept/a", 1);

@@ -71,3 +71,27 @@ impl Owed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Owed, lock};
+    use libris_wire::News;
+
+    #[test]
+    fn notifications_that_are_taken_or_forgotten_give_their_memory_back() {
+        for forget in [false, true] {
+            let owed = Owed::default();
+            let name = |number: usize| format!("a:{number}");
+            (0..1_000).for_each(|number| owed.put(News::Updated(name(number).into())));
+            for number in 0..1_000 {
+                match forget {
+                    true => owed.forget(&name(number)),
+                    false => assert_eq!(owed.take(), Some(News::Updated(name(number).into()))),
+                }
+            }
+            assert_eq!(owed.take(), None);
+            let set = lock(&owed.news);
+            assert!(set.order.capacity() <= 64 && set.members.capacity() <= 64);
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use libris::Error;
+use libris::{Context, Error, Partial, Source as _, UriTemplate};
 use tokio::time::{Instant, sleep};
 
-use crate::toy::{Behaviour, Toy, catalog, list, missing, text};
+use crate::toy::{Behaviour, Toy, catalog, list, missing, text, uri};
 
 #[tokio::test(start_paused = true)]
 async fn an_error_says_what_to_do() {
@@ -15,6 +15,9 @@ async fn an_error_says_what_to_do() {
     catalog.add_status();
     let hint =
         "hint: read `libris://status` for the state of the sources, and try again once they are available";
+    let (template, known) = (UriTemplate::parse("a:{number}").unwrap(), Default::default());
+    let asked = Partial { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
+    assert_eq!(catalog.complete(asked, &Context::default()).await.unwrap().values, ["00000"]);
     for (behaviour, why) in [
         (Behaviour::Fails, "could not list the toys"),
         (Behaviour::IsUnavailable, "the toy shop is closed"),
@@ -28,7 +31,12 @@ async fn an_error_says_what_to_do() {
         let error = text(&catalog, "a:00000").await.unwrap_err();
         assert!(begun.elapsed() <= Duration::from_secs(6), "{:?}", begun.elapsed());
         assert!(matches!(error, Error::Unavailable(_)));
-        assert_eq!(error.to_string(), format!("`a` is unavailable since {since}: {why}; {hint}"));
+        let message = format!("`a` is unavailable since {since}: {why}; {hint}");
+        assert_eq!(error.to_string(), message);
+        let error = catalog.children(&uri("a:00000"), None, 9, &Context::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), message);
+        let error = catalog.complete(asked, &Context::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), message);
         assert_eq!(text(&catalog, "b:00000").await.unwrap(), "a toy");
         toys[0].behave(Behaviour::Answers);
         // Reads are not refused for the state of the list.

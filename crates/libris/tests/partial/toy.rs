@@ -13,8 +13,8 @@ use futures_util::stream::{self, BoxStream};
 use libris::catalog::Config;
 use libris::uri_template::Specificity;
 use libris::{
-    Catalog, Change, Content, Contents, Context, Error, Freshness, Page, Proof, Resource, Result, Scope,
-    Source, Template, Templates, Unavailable, Uri, UriTemplate,
+    Catalog, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof,
+    Resource, Result, Scope, Source, Template, Templates, Unavailable, Uri, UriTemplate,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
@@ -197,6 +197,16 @@ impl Source for Toy {
         self.act(true, context).await?;
         let template = UriTemplate::parse(&format!("{}:{{number}}", self.scheme)).unwrap();
         Ok(vec![Template::new(template, "toy")].into())
+    }
+
+    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+        self.act(true, context).await?;
+        Ok(Completion::of(["00000"], asked.typed, asked.limit))
+    }
+
+    async fn children(&self, _: &Uri, _: Option<&Uri>, _: usize, context: &Context) -> Result<Page> {
+        self.act(true, context).await?;
+        Ok(Page::default())
     }
 
     fn concurrency(&self) -> usize {

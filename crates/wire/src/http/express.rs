@@ -124,7 +124,7 @@ impl<'a> Head<'a> {
     fn length(&self) -> Option<usize> {
         match self.length {
             None => Some(0),
-            Some(digits) if digits.len() <= 8 && digits.iter().all(u8::is_ascii_digit) => {
+            Some(digits) if (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) => {
                 Some(digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
             }
             Some(_) => None,

@@ -21,6 +21,8 @@ enum Step {
     Subscribe(usize, String),
     Unsubscribe(usize, String),
     Change(String),
+    FollowList(usize),
+    ChangeRights,
     Leave(usize),
 }
 
@@ -34,6 +36,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Subscribe(listener, name.into())),
         3 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Unsubscribe(listener, name.into())),
         1 => name().prop_map(|name| Step::Change(name.into())),
+        1 => listener.clone().prop_map(Step::FollowList),
+        1 => Just(Step::ChangeRights),
         1 => listener.prop_map(Step::Leave),
     ];
     proptest::collection::vec(step, 0..60)
@@ -80,6 +84,14 @@ fn check(registry: &Registry, limits: &Live) {
     assert_eq!(registry.subscriptions(), names);
     assert_eq!(registry.subjects.values().map(HashSet::len).sum::<usize>(), names);
     assert!(registry.changed.iter().all(|subject| registry.wanted_by(subject).is_some()));
+    let mut classes = HashMap::new();
+    for member in registry.members.values() {
+        *classes.entry(member.class).or_insert(0) += 1;
+    }
+    let counted: HashMap<_, _> =
+        registry.classes.iter().map(|(class, (_, members))| (*class, *members)).collect();
+    assert_eq!(counted, classes);
+    assert!(registry.list_followers.iter().all(|listener| registry.members.contains_key(listener)));
     // One allocation for each distinct text.
     let mut texts = HashMap::<&str, *const u8>::new();
     let held = registry.members.values().flat_map(|member| &member.subscriptions);
@@ -116,6 +128,15 @@ proptest! {
                 }
                 Step::Change(name) => {
                     registry.change(&subject(&name));
+                }
+                Step::FollowList(number) => {
+                    let listener = at(number);
+                    if registry.members.contains_key(&listener) {
+                        registry.follow_list(listener);
+                    }
+                }
+                Step::ChangeRights => {
+                    registry.tell_changed_rights();
                 }
                 Step::Leave(number) => leave(&mut registry, at(number)),
             }
@@ -159,4 +180,28 @@ fn unlimited_budgets_do_not_overflow() {
     let (listener, _) = registry.join(view(), None);
     assert!(registry.subscribe(listener, "a:x", subject("a:x"), usize::MAX).is_ok());
     assert_eq!(registry.bytes(), SUBSCRIPTION + TEXT + 3);
+}
+
+#[test]
+fn subscriptions_that_end_give_their_memory_back() {
+    let mut registry = Registry::new(&Live::default());
+    let (stays, _) = registry.join(view(), None);
+    let (leaves, _) = registry.join(view(), None);
+    let names: Vec<_> = (0..1_000).map(|number| format!("a:{number}")).collect();
+    for name in &names {
+        for listener in [stays, leaves] {
+            assert!(registry.subscribe(listener, name, subject(name), 1_000).is_ok());
+        }
+    }
+    for name in &names[1..] {
+        registry.unsubscribe(stays, name);
+    }
+    assert!(registry.members[&stays].subscriptions.capacity() <= 64);
+    let mut batches = 1;
+    while registry.leave(leaves, 32).is_continue() {
+        batches += 1;
+        assert_eq!(registry.members[&leaves].subscriptions.len(), 1_000 - 32 * (batches - 1));
+    }
+    assert_eq!(batches, 1_000_usize.div_ceil(32));
+    assert!(registry.subjects.capacity() <= 64);
 }

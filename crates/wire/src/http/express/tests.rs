@@ -38,7 +38,7 @@ fn each_connection_may_name_each_host_that_is_served() {
             let host = served[(round + number) % served.len()];
             assert!(is_answered(&endpoint, origin, host), "connection {number}, round {round}: {host}");
             assert!(is_answered(&endpoint, origin, host), "connection {number}, again: {host}");
-            for host in ["evil.example", "library.example.evil.example", ""] {
+            for host in ["evil.example", "evil.example", "library.example.evil.example", ""] {
                 assert!(!is_answered(&endpoint, origin, host), "connection {number}: {host}");
             }
         }
@@ -83,4 +83,191 @@ fn a_header_field_that_could_mean_something_is_not_ignored() {
     for field in ["Authorization: Bearer x", "Cookie: a=b", "X-Api-Key: x", "X-Anything: x", "Origin: null"] {
         assert!(!with(field), "{field}");
     }
+}
+
+/// A whole request.
+struct Asking<'a> {
+    line: &'a str,
+    /// Header fields as whole lines, between those that each request has and the length.
+    fields: &'a str,
+    length: Option<String>,
+    body: String,
+}
+
+const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// The fields that each request needs, but the length.
+const FIELDS: &str = "host: localhost\r\ncontent-type: application/json\r\n\
+    accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+    mcp-method: resources/list\r\n";
+
+impl Asking<'_> {
+    /// One that is answered at once.
+    fn usual() -> Self {
+        let length = Some(BODY.len().to_string());
+        Asking { line: "POST /mcp HTTP/1.1", fields: FIELDS, length, body: BODY.to_owned() }
+    }
+
+    /// With a body of another length, which means the same.
+    fn padded(self, size: usize) -> Self {
+        let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
+        Self { length: Some(size.to_string()), body, ..self }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let length = self.length.as_ref().map(|length| format!("content-length: {length}\r\n"));
+        let Self { line, fields, body, .. } = self;
+        format!("{line}\r\n{fields}{}\r\n{body}", length.unwrap_or_default()).into_bytes()
+    }
+}
+
+/// What such bytes come to on a new connection, and how many of them a request has.
+fn verdict(bytes: &[u8]) -> (&'static str, Option<usize>) {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    match endpoint.express(&mut Origin::new(Peer::default()), bytes) {
+        Verdict::Answered(size, _) => ("answered", Some(size)),
+        Verdict::Understood(size, _) => ("understood", Some(size)),
+        Verdict::Long(size) => ("long", Some(size)),
+        Verdict::Begun => ("begun", None),
+        Verdict::Unknown => ("unknown", None),
+    }
+}
+
+#[test]
+fn a_field_that_is_there_twice_or_says_something_unusual_is_looked_at_by_hyper() {
+    for (field, expected) in [
+        ("connection: Keep-Alive", "answered"),
+        ("mcp-name: a:1", "answered"),
+        ("host: localhost", "long"),
+        ("Host: localhost", "long"),
+        ("content-type: application/json", "long"),
+        ("accept: application/json, text/event-stream", "long"),
+        ("mcp-method: resources/list", "long"),
+        ("mcp-protocol-version: 2026-07-28", "long"),
+        ("mcp-name: a:1\r\nMcp-Name: a:1", "long"),
+        ("mcp-session-id: 1\r\nMcp-Session-Id: 1", "long"),
+        ("mcp-name: a:\u{e4}", "long"),
+        ("origin: http://localhost", "long"),
+        ("authorization: Bearer x", "long"),
+        ("cookie: a=b", "long"),
+        ("x-unknown: 1", "long"),
+        ("last-event-id: 1", "long"),
+        ("expect: 100-continue", "unknown"),
+        ("upgrade: h2c", "unknown"),
+        ("connection: close", "unknown"),
+        ("connection: keep-alive, upgrade", "unknown"),
+        ("transfer-encoding: chunked", "unknown"),
+        ("transfer-encoding: identity", "unknown"),
+        ("content-length: 5", "unknown"),
+    ] {
+        let fields = format!("{FIELDS}{field}\r\n");
+        let asking = Asking { fields: &fields, ..Asking::usual() };
+        assert_eq!(verdict(&asking.bytes()).0, expected, "{field}");
+    }
+}
+
+#[test]
+fn a_field_that_is_missing_or_has_another_value_is_looked_at_by_hyper() {
+    for (field, other) in [
+        ("host: localhost\r\n", ""),
+        ("host: localhost\r\n", "host: evil.example\r\n"),
+        ("content-type: application/json\r\n", ""),
+        ("application/json\r\n", "application/json; charset=utf-8\r\n"),
+        ("application/json, text/event-stream", "application/json"),
+        ("application/json, text/event-stream", "*/*"),
+        ("2026-07-28", "2025-06-18"),
+        ("mcp-protocol-version: 2026-07-28\r\n", ""),
+        ("resources/list", "resources/read"),
+        ("mcp-method: resources/list\r\n", ""),
+    ] {
+        let fields = FIELDS.replace(field, other);
+        assert_ne!(fields, FIELDS);
+        let bytes = Asking { fields: &fields, ..Asking::usual() }.bytes();
+        assert_eq!(verdict(&bytes), ("long", Some(bytes.len())), "{field:?} to {other:?}");
+    }
+    for (line, expected) in [
+        ("POST /mcp HTTP/1.1", "answered"),
+        ("PUT /mcp HTTP/1.1", "long"),
+        ("POST /mcp/ HTTP/1.1", "long"),
+        ("POST /mcp?x HTTP/1.1", "long"),
+        ("POST http://localhost/mcp HTTP/1.1", "long"),
+        ("POST /mcp HTTP/1.0", "unknown"),
+        ("PRI * HTTP/2.0", "unknown"),
+    ] {
+        assert_eq!(verdict(&Asking { line, ..Asking::usual() }.bytes()).0, expected, "{line}");
+    }
+    for (of, other) in [
+        (r#""id":1,"#, ""),
+        (r#""id":1"#, r#""id":null"#),
+        ("}}}", "}}}}"),
+        ("resources/list", "resources/nothing"),
+    ] {
+        let body = BODY.replacen(of, other, 1);
+        let length = Some(body.len().to_string());
+        let bytes = Asking { length, body, ..Asking::usual() }.bytes();
+        assert_eq!(verdict(&bytes), ("long", Some(bytes.len())), "{other:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_request_is_told_by_a_plain_length() {
+    let size = BODY.len();
+    for (length, expected) in [
+        (format!("{size}"), "answered"),
+        (format!("{size:08}"), "answered"),
+        (format!("{size:09}"), "unknown"),
+        (format!("+{size}"), "unknown"),
+        (format!("-{size}"), "unknown"),
+        (format!("{size}, {size}"), "unknown"),
+        (format!("0x{size:x}"), "unknown"),
+        (format!("{}", size + 1), "begun"),
+        (format!("{}", size - 1), "long"),
+        ("0".to_owned(), "long"),
+        (String::new(), "unknown"),
+    ] {
+        let bytes = Asking { length: Some(length.clone()), ..Asking::usual() }.bytes();
+        assert_eq!(verdict(&bytes).0, expected, "{length}");
+    }
+    // Without a length there is no body.
+    let head = Asking { length: None, body: String::new(), ..Asking::usual() }.bytes();
+    let all = Asking { length: None, ..Asking::usual() }.bytes();
+    assert_eq!(verdict(&all), ("long", Some(head.len())));
+}
+
+#[test]
+fn what_follows_a_request_is_not_a_part_of_it() {
+    let (usual, other) =
+        (Asking::usual().bytes(), Asking { line: "PUT /mcp HTTP/1.1", ..Asking::usual() }.bytes());
+    for following in [&b"P"[..], b"\r\n", &usual, &other] {
+        assert_eq!(verdict(&[&usual[..], following].concat()), ("answered", Some(usual.len())));
+        assert_eq!(verdict(&[&other[..], following].concat()), ("long", Some(other.len())));
+    }
+    assert_eq!(verdict(&usual[..usual.len() - 1]), ("begun", None));
+}
+
+#[test]
+fn large_requests_go_to_hyper() {
+    let head = Asking::usual().padded(10_000).bytes().len() - 10_000;
+    for (size, expected) in [(super::LARGEST, "answered"), (super::LARGEST + 1, "unknown")] {
+        let bytes = Asking::usual().padded(size - head).bytes();
+        assert_eq!((bytes.len(), verdict(&bytes).0), (size, expected));
+        assert_eq!(verdict(&bytes[..super::UNFINISHED]).0, "unknown", "{size}, unfinished");
+    }
+    let bytes = Asking::usual().padded(10_000).bytes();
+    assert_eq!(verdict(&bytes[..super::UNFINISHED - 1]).0, "begun");
+    assert_eq!(verdict(&bytes[..super::UNFINISHED]).0, "unknown");
+}
+
+#[test]
+fn too_many_fields_go_to_hyper_once_the_head_is_whole() {
+    let many = "dnt: 1\r\n".repeat(super::FIELDS);
+    for end in ["\r\n\r\n", "\n\n"] {
+        let head = format!("POST /mcp HTTP/1.1\r\n{many}host: localhost{end}");
+        assert_eq!(verdict(head.as_bytes()).0, "unknown", "{end:?}");
+        assert_eq!(verdict(&head.as_bytes()[..head.len() - 1]).0, "begun", "{end:?}");
+    }
+    let endless = format!("POST /mcp HTTP/1.1\r\n{}", "dnt: 1\r\n".repeat(super::HEAD / 8));
+    assert!(endless.len() >= super::HEAD);
+    assert_eq!(verdict(endless.as_bytes()).0, "unknown");
+    assert_eq!(verdict(&endless.as_bytes()[..super::HEAD - 1]).0, "begun");
 }

@@ -79,9 +79,25 @@ async fn an_unfinished_request_takes_no_more_than_its_bytes() {
     }
     assert_eq!((lane.waiting.len(), endpoint.heads.used()), (100, 100));
     assert!(lane.waiting.capacity() <= 100 + SLACK);
+    assert!(lane.pulse.is_unused(), "half a request is none");
     client.write_all(rest.as_bytes()).await.unwrap();
     assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
     assert_eq!(endpoint.heads.used(), 0);
+    assert!(!lane.pulse.is_unused());
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_without_a_request_for_hyper_needs_none() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let (lane, client) = connect(&endpoint).await;
+    drop(client);
+    assert!(lane.without_hyper().await.unwrap().is_none());
+    // A request that will never be whole is for hyper to judge.
+    let (lane, mut client) = connect(&endpoint).await;
+    client.write_all(&usual().as_bytes()[..100]).await.unwrap();
+    client.shutdown().await.unwrap();
+    let lane = lane.without_hyper().await.unwrap().expect("bytes for hyper");
+    assert_eq!(lane.for_hyper(), 100);
 }
 
 #[tokio::test]
