@@ -20,7 +20,7 @@
 //! }
 //! ```
 //!
-//! - [`resources`](macro@resources) makes a [`Source`] of an `impl` block; [`Libris`] makes one of closures, which
+//! - [`resources`](macro@resources) makes a [`Source`] of an `impl` block; [`FunctionSource`] makes one of closures, which
 //!   may come and go.
 //! - Whatever is a [`Source`], those of the crate `libris-sources` among them, stands beside others: [`Serve::and`],
 //!   or a [`Catalog`].
@@ -53,7 +53,7 @@ mod watches;
 
 pub use catalog::Catalog;
 pub use functions::{
-    Described, Handle, Handler, Instance, IntoCompletion, IntoContents, IntoInstances, Json, Libris,
+    Described, FunctionSource, Handle, Handler, Instance, IntoCompletion, IntoContents, IntoInstances, Json,
     Notifier, Request, Variable,
 };
 pub use libris_core::{

@@ -19,10 +19,10 @@ use crate::{Catalog, Config, Server};
 ///
 /// ```no_run
 /// # async fn run() -> libris::Result<()> {
-/// use libris::Libris;
+/// use libris::FunctionSource;
 ///
-/// let library = Libris::new().resource("greeting://hello", || "Hello!");
-/// libris::serve(library).name("greetings").await
+/// let functions = FunctionSource::new().resource("greeting://hello", || "Hello!");
+/// libris::serve(functions).name("greetings").await
 /// # }
 /// ```
 pub fn serve(source: impl Source) -> Serve {
@@ -168,10 +168,10 @@ impl Serve {
     /// use axum::Router;
     /// use axum::routing::get;
     ///
-    /// let library = libris::Libris::new().resource("greeting://hello", || "Hello!");
+    /// let functions = libris::FunctionSource::new().resource("greeting://hello", || "Hello!");
     /// let app: Router = Router::new()
     ///     .route("/", get(|| async { "my application" }))
-    ///     .merge(libris::serve(library).router());
+    ///     .merge(libris::serve(functions).router());
     /// ```
     #[cfg(feature = "axum")]
     pub fn router(self) -> axum::Router {

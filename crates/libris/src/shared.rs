@@ -164,23 +164,23 @@ mod tests {
     use super::{ROOM, Reads};
     use crate::gate::{Gated, Role};
     use crate::health::Health;
-    use crate::{Context, Described, Libris, Uri};
+    use crate::{Context, Described, FunctionSource, Uri};
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn gated(library: Libris) -> Gated {
-        Gated::new(Arc::new(library), Health::default().source("library".to_owned()), Role::Content)
+    fn gated(functions: FunctionSource) -> Gated {
+        Gated::new(Arc::new(functions), Health::default().source("functions".to_owned()), Role::Content)
     }
 
     #[tokio::test]
     async fn room_is_bounded() {
         let hour = Duration::from_secs(3600);
         let described = Described::new("big://{n}").cache(hour);
-        let library = gated(Libris::new().template(described, || vec![0; 1 << 20]));
+        let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
         let reads = Reads::default();
         for number in 0..100 {
             let uri = Uri::parse(&format!("big://{number}")).unwrap();
-            reads.read(&library, &uri, &Context::default()).await.unwrap();
+            reads.read(&functions, &uri, &Context::default()).await.unwrap();
         }
         assert!((ROOM / 2..=ROOM).contains(&reads.kept.weight()), "{}", reads.kept.weight());
         assert!(reads.under_way.is_empty());
@@ -192,14 +192,14 @@ mod tests {
     async fn what_is_read_at_once_is_bounded() {
         let hour = Duration::from_secs(3600);
         let described = Described::new("big://{n}").cache(hour);
-        let library = gated(Libris::new().template(described, || vec![0; 1 << 20]));
+        let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
         let reads = Reads::default();
         let uri = Uri::parse("big://1").unwrap();
         let context = Context::default();
         let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();
-        let error = reads.read(&library, &uri, &context).await.unwrap_err();
+        let error = reads.read(&functions, &uri, &context).await.unwrap_err();
         assert_eq!(error.to_string(), "the server has no memory left for large contents; try again later");
         drop(all);
-        assert!(reads.read(&library, &uri, &context).await.is_ok());
+        assert!(reads.read(&functions, &uri, &context).await.is_ok());
     }
 }

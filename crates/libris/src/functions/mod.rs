@@ -1,13 +1,13 @@
 //! Resources that functions make: what stands behind `#[resources]`, and the builder that does without.
 
-mod answer;
-mod library;
 mod notifier;
 mod request;
+mod return_types;
 mod routes;
+mod source;
 
-pub use answer::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
-pub use library::{Handle, Handler, Libris};
 pub use notifier::Notifier;
 pub use request::{Request, Variable};
+pub use return_types::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
 pub use routes::{Described, Routes};
+pub use source::{FunctionSource, Handle, Handler};

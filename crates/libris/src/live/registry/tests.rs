@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::super::Live;
 use super::super::budget::{Client, SUBSCRIPTION, TEXT};
 use super::{Refusal, Registry};
-use crate::Libris;
+use crate::FunctionSource;
 use crate::rights::{Access, Open};
 use crate::view::View;
 
@@ -42,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// A view of everything.
 fn view() -> Arc<View> {
     let access = Arc::new(Access::new(Arc::new(Open)));
-    Arc::new(View::new(Arc::new(Libris::new()), access, None))
+    Arc::new(View::new(Arc::new(FunctionSource::new()), access, None))
 }
 
 fn subject(name: &str) -> Uri {

@@ -22,7 +22,7 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 /// It is a [`Source`]: give it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) beside others.
 ///
 /// ```
-/// use libris::{Described, Libris, Request};
+/// use libris::{Described, FunctionSource, Request};
 ///
 /// async fn forecast(request: Request) -> libris::Result<String> {
 ///     let city: String = request.variable("city")?;
@@ -30,23 +30,23 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 ///     Ok(format!("{days} days of sun in {city}"))
 /// }
 ///
-/// let library = Libris::new()
+/// let functions = FunctionSource::new()
 ///     .resource("weather://cities", || "Paris, Oslo")
 ///     .template(Described::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
 ///     .complete("weather://forecast/{city}{?days}", "city", |_| vec!["Paris", "Oslo"]);
 ///
 /// // Elsewhere, at any time:
-/// let handle = library.handle();
+/// let handle = functions.handle();
 /// handle.resource("weather://warnings", || "storm")?;
 /// handle.updated("weather://warnings")?;
 /// # Ok::<(), libris::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Libris {
+pub struct FunctionSource {
     handle: Handle,
 }
 
-/// Adds and removes what a [`Libris`] holds, and tells of changes. Cheap to clone.
+/// Adds and removes what a [`FunctionSource`] holds, and tells of changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Handle {
     shared: Arc<RwLock<Shared>>,
@@ -129,7 +129,7 @@ where
     }
 }
 
-impl Libris {
+impl FunctionSource {
     /// One that holds nothing yet.
     pub fn new() -> Self {
         Self::default()
@@ -252,7 +252,7 @@ impl Handle {
         &self.notifier
     }
 
-    /// Sets the values to offer for a variable of a template; see [`Libris::complete`].
+    /// Sets the values to offer for a variable of a template; see [`FunctionSource::complete`].
     pub fn complete<T: IntoCompletion>(
         &self,
         template: &str,
@@ -305,7 +305,7 @@ impl Handle {
 }
 
 #[async_trait]
-impl Source for Libris {
+impl Source for FunctionSource {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         self.handle.read().routes.covers(uri)
     }
