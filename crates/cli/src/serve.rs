@@ -67,7 +67,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         description: config.server.description,
         instructions: config.server.instructions,
         page: config.server.page_size,
-        kept: config.server.kept_bytes,
+        cache_bytes: config.server.cache_bytes,
         live: Live {
             window: config.live.window,
             subscriptions: config.live.subscriptions,

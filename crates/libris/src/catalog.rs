@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::gate::{Gated, Role};
 use crate::health::Health;
 use crate::query::{self, gathered, quoted};
-use crate::shared::Reads;
+use crate::shared_reads::SharedReads;
 use crate::status::Status;
 use crate::watches::Watches;
 
@@ -49,7 +49,7 @@ pub struct Catalog {
     health: Arc<Health>,
     /// The templates of all sources as they were last joined.
     joined: Mutex<Option<Arc<Joined>>>,
-    shared: Mutex<Arc<Reads>>,
+    shared: Mutex<Arc<SharedReads>>,
 }
 
 /// The sources at one time.

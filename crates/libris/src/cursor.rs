@@ -9,13 +9,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// What a cursor pages through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ListKind {
     Resources = b'r' as isize,
     Templates = b't' as isize,
 }
 
 /// The cursor for what follows `last`.
-pub(crate) fn encode(kind: Kind, last: &str) -> String {
+pub(crate) fn encode(kind: ListKind, last: &str) -> String {
     let mut bytes = Vec::with_capacity(last.len() + 9);
     bytes.push(kind as u8);
     bytes.extend_from_slice(last.as_bytes());
@@ -24,7 +24,7 @@ pub(crate) fn encode(kind: Kind, last: &str) -> String {
 }
 
 /// What `cursor` follows, if it is one of ours and for this kind of list.
-pub(crate) fn decode(kind: Kind, cursor: &str) -> Option<String> {
+pub(crate) fn decode(kind: ListKind, cursor: &str) -> Option<String> {
     let mut bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (content, sum) = bytes.split_last_chunk::<8>()?;
     if checksum(content).to_le_bytes() != *sum || *content.first()? != kind as u8 {
@@ -44,15 +44,15 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, decode, encode};
+    use super::{ListKind, decode, encode};
 
     #[test]
     fn cursors_lead_back_and_others_do_not() {
-        let cursor = encode(Kind::Resources, "file:///a/b%20c");
-        assert_eq!(decode(Kind::Resources, &cursor).as_deref(), Some("file:///a/b%20c"));
-        assert_eq!(decode(Kind::Templates, &cursor), None);
+        let cursor = encode(ListKind::Resources, "file:///a/b%20c");
+        assert_eq!(decode(ListKind::Resources, &cursor).as_deref(), Some("file:///a/b%20c"));
+        assert_eq!(decode(ListKind::Templates, &cursor), None);
         for forged in ["", "x", "eyJwYWdlIjogMn0=", &cursor[1..], &format!("{cursor}A"), "ü"] {
-            assert_eq!(decode(Kind::Resources, forged), None, "{forged}");
+            assert_eq!(decode(ListKind::Resources, forged), None, "{forged}");
         }
     }
 }

@@ -9,9 +9,9 @@ use serde::ser::SerializeMap as _;
 use crate::health::rfc3339;
 
 /// The members of a page being written.
-pub(crate) struct Page(Vec<u8>);
+pub(crate) struct PageWriter(Vec<u8>);
 
-impl Page {
+impl PageWriter {
     /// A page with these items under this name.
     pub(crate) fn new<T>(name: &str, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Self {
         let mut json = Vec::with_capacity(64 + items.len() * 256);
@@ -48,7 +48,7 @@ fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 
 /// A resource as `facts` know it.
 pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
-    let described = Described {
+    let item = ListItem {
         address: ("uri", resource.uri.as_str()),
         name: &resource.name,
         title: resource.title.as_deref(),
@@ -60,12 +60,12 @@ pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
         meta: resource.meta.as_ref(),
         facts,
     };
-    described.write(json);
+    item.write(json);
 }
 
 /// A template as `facts` know it.
 pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
-    let described = Described {
+    let item = ListItem {
         address: ("uriTemplate", template.uri.as_str()),
         name: &template.name,
         title: template.title.as_deref(),
@@ -77,10 +77,10 @@ pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
         meta: template.meta.as_ref(),
         facts,
     };
-    described.write(json);
+    item.write(json);
 }
 
-struct Described<'a> {
+struct ListItem<'a> {
     address: (&'static str, &'a str),
     name: &'a str,
     title: Option<&'a str>,
@@ -93,7 +93,7 @@ struct Described<'a> {
     facts: &'a Facts,
 }
 
-impl Described<'_> {
+impl ListItem<'_> {
     /// Written by hand: a page has hundreds of these, and all but a few members are short texts.
     fn write(&self, json: &mut Vec<u8>) {
         let facts = self.facts;

@@ -31,22 +31,22 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
-mod answers;
+mod caller_view;
 pub mod catalog;
 mod cursor;
 mod encode;
 mod functions;
 mod gate;
 mod health;
-mod kept;
 mod last_known;
 mod live;
-mod loading;
 mod query;
+mod read_memory;
+mod response_cache;
 mod rights;
 mod serve;
 mod server;
-mod shared;
+mod shared_reads;
 mod status;
 mod view;
 mod watches;

@@ -7,10 +7,10 @@ use libris_core::{Error, Identity, Source};
 use libris_wire::{About, Caller, Failure, Refusal, Service};
 
 use crate::Catalog;
-use crate::answers::CallerView;
+use crate::caller_view::CallerView;
 use crate::health::Health;
-use crate::kept::Kept;
 use crate::live::{Hub, Live};
+use crate::response_cache::ResponseCache;
 use crate::rights::{Access, Open, Policy};
 use crate::view::View;
 
@@ -30,7 +30,7 @@ pub struct Config {
     /// How many resources or templates one page holds.
     pub page: usize,
     /// How many bytes of encoded answers are kept in memory.
-    pub kept: u64,
+    pub cache_bytes: u64,
     /// How changes are told.
     pub live: Live,
 }
@@ -44,7 +44,7 @@ impl Default for Config {
             description: None,
             instructions: None,
             page: 100,
-            kept: 64 << 20,
+            cache_bytes: 64 << 20,
             live: Live::default(),
         }
     }
@@ -62,7 +62,7 @@ pub(crate) struct Inner {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) access: Arc<Access>,
     pub(crate) config: Config,
-    pub(crate) cache: Kept,
+    pub(crate) cache: ResponseCache,
     pub(crate) hub: Hub,
     health: Option<Arc<Health>>,
 }
@@ -92,7 +92,14 @@ impl Server {
     ) -> Self {
         let hub = Hub::new(source.clone(), config.live.clone());
         let access = Arc::new(Access::new(policy));
-        let inner = Arc::new(Inner { source, access, cache: Kept::new(config.kept), config, hub, health });
+        let inner = Arc::new(Inner {
+            source,
+            access,
+            cache: ResponseCache::new(config.cache_bytes),
+            config,
+            hub,
+            health,
+        });
         Self { anonymous: RwLock::new(Arc::new(CallerView::new(inner.clone(), None))), inner }
     }
 
@@ -144,7 +151,7 @@ impl Service for Server {
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = self.inner.hub.counts();
-        counts.push(("kept_bytes", self.inner.cache.bytes()));
+        counts.push(("cache_bytes", self.inner.cache.bytes()));
         counts.extend(self.inner.health.iter().flat_map(|health| health.counts()));
         counts
     }

@@ -15,7 +15,7 @@ use libris_wire::{
 };
 
 use crate::cursor;
-use crate::encode::{self, Page};
+use crate::encode::{self, PageWriter};
 use crate::rights::{Operation, Rights};
 use crate::server::{Inner, explain};
 use crate::status;
@@ -46,7 +46,7 @@ impl CallerView {
         let identity = self.view.identity().cloned();
         let context = Context::default().with_identity(identity).with_client(call.client);
         match call.wants_progress() {
-            true => context.with_progress(Arc::new(Reporter(call.clone()))),
+            true => context.with_progress(Arc::new(CallReporter(call.clone()))),
             false => context,
         }
     }
@@ -64,12 +64,18 @@ impl CallerView {
     }
 
     /// Caches a response for callers with these rights while its proof holds, and gives what to send.
-    fn cache(&self, rights: &Rights, call: &Call, question: Question<'_>, made: Made<'_>) -> Reply {
-        let Made { members, mut freshness, meta, context } = made;
+    fn cache(
+        &self,
+        rights: &Rights,
+        call: &Call,
+        question: Question<'_>,
+        made: EncodedResponse<'_>,
+    ) -> Reply {
+        let EncodedResponse { members, mut freshness, meta, context } = made;
         // A response that was made for one identity must not be cached for others.
         let proof = freshness.proof.take().filter(|_| !context.identity_was_used());
         let reply = Reply { members, freshness: Some(freshness), meta };
-        self.scoped(self.inner.cache.keep(rights.class(), call.revision, question, reply, proof))
+        self.scoped(self.inner.cache.insert(rights.class(), call.revision, question, reply, proof))
     }
 }
 
@@ -93,7 +99,7 @@ impl libris_wire::View for CallerView {
         let after = match cursor {
             None => None,
             Some(cursor) => Some(
-                cursor::decode(cursor::Kind::Resources, cursor)
+                cursor::decode(cursor::ListKind::Resources, cursor)
                     .and_then(|last| Uri::parse(&last).ok())
                     .ok_or_else(foreign)?,
             ),
@@ -101,14 +107,16 @@ impl libris_wire::View for CallerView {
         let context = self.context(call);
         let page =
             view.list(after.as_ref(), self.inner.config.page.max(1), &context).await.map_err(explain)?;
-        let mut members = Page::new("resources", &page.resources, |json, resource| {
+        let mut members = PageWriter::new("resources", &page.resources, |json, resource| {
             encode::resource(json, facts, resource);
         });
         if let Some(last) = page.resources.last().filter(|_| page.more) {
-            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
+            members =
+                members.text("nextCursor", &cursor::encode(cursor::ListKind::Resources, last.uri.as_str()));
         }
         let meta = missing(&view, &page.unavailable);
-        let made = Made { members: members.finish(), freshness: page.freshness, meta, context: &context };
+        let made =
+            EncodedResponse { members: members.finish(), freshness: page.freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, Question::List(cursor), made))
     }
 
@@ -116,7 +124,7 @@ impl libris_wire::View for CallerView {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let after = match cursor {
             None => String::new(),
-            Some(cursor) => cursor::decode(cursor::Kind::Templates, cursor).ok_or_else(foreign)?,
+            Some(cursor) => cursor::decode(cursor::ListKind::Templates, cursor).ok_or_else(foreign)?,
         };
         let context = self.context(call);
         let Templates { mut templates, freshness, unavailable } =
@@ -125,21 +133,22 @@ impl libris_wire::View for CallerView {
         let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
         let rest = &templates[start..];
         let page = &rest[..rest.len().min(self.inner.config.page.max(1))];
-        let mut members = Page::new("resourceTemplates", page, |json, template| {
+        let mut members = PageWriter::new("resourceTemplates", page, |json, template| {
             encode::template(json, facts, template);
         });
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
-            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
+            members =
+                members.text("nextCursor", &cursor::encode(cursor::ListKind::Templates, last.uri.as_str()));
         }
         let meta = missing(&view, &unavailable);
-        let made = Made { members: members.finish(), freshness, meta, context: &context };
+        let made = EncodedResponse { members: members.finish(), freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, Question::Templates(cursor), made))
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(explain)?;
-        let context = self.context(call).with_memory(Arc::new(Reporter(call.clone())));
+        let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
         let contents = loop {
             match view.read(&parsed, &context).await {
                 Ok(contents) => break contents,
@@ -156,7 +165,8 @@ impl libris_wire::View for CallerView {
             return Err(explain(Error::NO_MEMORY));
         }
         let members = encode::contents(facts, contents.parts);
-        let made = Made { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
+        let made =
+            EncodedResponse { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
         Ok(self.cache(view.rights(), call, Question::Read(uri), made))
     }
 
@@ -203,7 +213,7 @@ impl libris_wire::View for CallerView {
 }
 
 /// A response as it was made, and the context that it was made in.
-struct Made<'a> {
+struct EncodedResponse<'a> {
     members: Members,
     freshness: Freshness,
     /// Members of its `_meta`.
@@ -220,15 +230,15 @@ fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
 }
 
 /// A call as a source sees it.
-struct Reporter(Call);
+struct CallReporter(Call);
 
-impl Progress for Reporter {
+impl Progress for CallReporter {
     fn report(&self, done: u64, total: Option<u64>) {
         self.0.progress(done, total);
     }
 }
 
-impl Memory for Reporter {
+impl Memory for CallReporter {
     fn reserve(&self, bytes: usize) -> bool {
         self.0.reserve(bytes)
     }
