@@ -11,12 +11,12 @@ use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Ident, Lit, LitStr, Result, Token};
 
 /// The text of a template, and what it means.
-pub(crate) struct Pattern {
+pub(crate) struct TemplateLiteral {
     pub(crate) text: LitStr,
     pub(crate) template: UriTemplate,
 }
 
-impl Pattern {
+impl TemplateLiteral {
     pub(crate) fn variables(&self) -> Vec<&str> {
         self.template.variables().collect()
     }
@@ -43,7 +43,7 @@ impl Pattern {
     }
 }
 
-impl Parse for Pattern {
+impl Parse for TemplateLiteral {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if !input.peek(LitStr) {
             let hint = "begin with the URI or template in quotes, as in `\"docs://documents/{id}\"`";
@@ -63,8 +63,8 @@ impl Parse for Pattern {
 }
 
 /// `#[resource("…", title = "…", …)]`
-pub(crate) struct Resource {
-    pub(crate) pattern: Pattern,
+pub(crate) struct ResourceAttribute {
+    pub(crate) pattern: TemplateLiteral,
     pub(crate) name: Option<LitStr>,
     pub(crate) title: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
@@ -78,7 +78,7 @@ pub(crate) struct Resource {
 
 const KEYS: [&str; 8] = ["name", "title", "description", "mime", "icon", "audience", "priority", "cache"];
 
-impl Parse for Resource {
+impl Parse for ResourceAttribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut resource = Self {
             pattern: input.parse()?,
@@ -191,14 +191,14 @@ fn duration(input: ParseStream<'_>) -> Result<(Duration, Span)> {
 }
 
 /// `#[complete("…", variable)]`
-pub(crate) struct Complete {
-    pub(crate) pattern: Pattern,
+pub(crate) struct CompleteAttribute {
+    pub(crate) pattern: TemplateLiteral,
     pub(crate) variable: Ident,
 }
 
-impl Parse for Complete {
+impl Parse for CompleteAttribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let pattern: Pattern = input.parse()?;
+        let pattern: TemplateLiteral = input.parse()?;
         let hint = format!(
             "say which variable is completed, as in `#[complete(\"{}\", {})]`",
             pattern.text.value(),

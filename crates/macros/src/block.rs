@@ -5,16 +5,16 @@ use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
 
-use crate::attribute::{Complete, Pattern, Resource, like};
+use crate::attribute::{CompleteAttribute, ResourceAttribute, TemplateLiteral, like};
 use crate::function::Function;
 use crate::generate;
 
 /// What the functions of a block are asked for.
 #[derive(Default)]
 pub(crate) struct Block {
-    pub(crate) resources: Vec<(Resource, Option<String>, Function)>,
-    pub(crate) completions: Vec<(Complete, Function)>,
-    pub(crate) lists: Vec<(Pattern, Function)>,
+    pub(crate) resources: Vec<(ResourceAttribute, Option<String>, Function)>,
+    pub(crate) completions: Vec<(CompleteAttribute, Function)>,
+    pub(crate) lists: Vec<(TemplateLiteral, Function)>,
     pub(crate) changes: Option<Function>,
 }
 
@@ -86,51 +86,51 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum AttributeKind {
     Resource,
     Complete,
     List,
     Changes,
 }
 
-fn kind(attribute: &Attribute) -> Option<Kind> {
+fn kind(attribute: &Attribute) -> Option<AttributeKind> {
     let path = &attribute.path().segments;
     let last = path.last()?;
     if path.len() > 2 || (path.len() == 2 && path[0].ident != "libris") {
         return None;
     }
     match last.ident.to_string().as_str() {
-        "resource" => Some(Kind::Resource),
-        "complete" => Some(Kind::Complete),
-        "list" => Some(Kind::List),
-        "changes" => Some(Kind::Changes),
+        "resource" => Some(AttributeKind::Resource),
+        "complete" => Some(AttributeKind::Complete),
+        "list" => Some(AttributeKind::List),
+        "changes" => Some(AttributeKind::Changes),
         _ => None,
     }
 }
 
 impl Block {
-    fn add(&mut self, kind: Kind, attribute: &Attribute, function: &ImplItemFn) -> Result<()> {
+    fn add(&mut self, kind: AttributeKind, attribute: &Attribute, function: &ImplItemFn) -> Result<()> {
         match kind {
-            Kind::Resource => {
-                let resource: Resource = arguments(attribute)?;
+            AttributeKind::Resource => {
+                let resource: ResourceAttribute = arguments(attribute)?;
                 let made = Function::of_resource(function, &resource.pattern)?;
-                if let Some((_, span)) = resource.cache.filter(|_| made.knows_who_asks()) {
+                if let Some((_, span)) = resource.cache.filter(|_| made.depends_on_caller()) {
                     let message = "an answer that depends on who asks cannot be kept for others: leave out `cache`, \
                                    or the `Identity`";
                     return Err(Error::new(span, message));
                 }
                 self.resources.push((resource, description(&function.attrs), made));
             }
-            Kind::Complete => {
-                let complete: Complete = arguments(attribute)?;
+            AttributeKind::Complete => {
+                let complete: CompleteAttribute = arguments(attribute)?;
                 let made = Function::of_completion(function, &complete)?;
                 self.completions.push((complete, made));
             }
-            Kind::List => {
-                let pattern: Pattern = arguments(attribute)?;
+            AttributeKind::List => {
+                let pattern: TemplateLiteral = arguments(attribute)?;
                 self.lists.push((pattern, Function::of_list(function)?));
             }
-            Kind::Changes => {
+            AttributeKind::Changes => {
                 let made = Function::of_changes(function)?;
                 if made.is_async || self.changes.is_some() {
                     let message = "there is one `#[changes]` function, and it is not `async`";
@@ -146,7 +146,7 @@ impl Block {
     fn check(&self) -> Result<()> {
         for (at, (resource, _, function)) in self.resources.iter().enumerate() {
             // Of those that depend on a `cfg`, it may be that only one is there.
-            let same = |(other, _, made): &(Resource, _, Function)| {
+            let same = |(other, _, made): &(ResourceAttribute, _, Function)| {
                 made.cfg.is_empty() && other.pattern.shape() == resource.pattern.shape()
             };
             if function.cfg.is_empty() && self.resources[..at].iter().any(same) {
@@ -161,7 +161,7 @@ impl Block {
                 let message = format!("the template has {}", complete.pattern.named());
                 return Err(Error::new(complete.variable.span(), message));
             }
-            let same = |(other, made): &(Complete, Function)| {
+            let same = |(other, made): &(CompleteAttribute, Function)| {
                 made.cfg.is_empty()
                     && other.pattern.template == complete.pattern.template
                     && other.variable.unraw() == variable
@@ -182,7 +182,7 @@ impl Block {
         Ok(())
     }
 
-    fn known(&self, pattern: &Pattern) -> Result<()> {
+    fn known(&self, pattern: &TemplateLiteral) -> Result<()> {
         let all = || self.resources.iter().map(|(resource, ..)| resource.pattern.template.as_str());
         if all().any(|template| template == pattern.template.as_str()) {
             return Ok(());

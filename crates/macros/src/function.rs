@@ -8,13 +8,13 @@ use syn::{
     ReceiverKind, Result, ReturnType, Type,
 };
 
-use crate::attribute::{Complete, Pattern, like};
+use crate::attribute::{CompleteAttribute, TemplateLiteral, like};
 
 /// A function that is asked for something.
 pub(crate) struct Function {
     pub(crate) name: Ident,
     pub(crate) is_async: bool,
-    pub(crate) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<FunctionArgument>,
     /// Where what it returns is said.
     pub(crate) output: Span,
     /// On what it depends whether it is there.
@@ -22,11 +22,11 @@ pub(crate) struct Function {
 }
 
 /// What a function is given for a parameter.
-pub(crate) enum Argument {
+pub(crate) enum FunctionArgument {
     Variable {
         name: String,
         ty: Type,
-        form: Form,
+        multiplicity: Multiplicity,
     },
     /// Another variable that may be filled in already, where one is completed.
     Known {
@@ -40,28 +40,28 @@ pub(crate) enum Argument {
     Identity {
         borrowed: bool,
     },
-    MaybeIdentity {
+    OptionalIdentity {
         borrowed: bool,
     },
 }
 
 /// How often a variable is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    Once,
-    Maybe,
-    Many,
+pub(crate) enum Multiplicity {
+    One,
+    Optional,
+    List,
 }
 
 /// A parameter as it is written.
-struct Parameter<'a> {
+struct FunctionParameter<'a> {
     name: &'a Ident,
     ty: &'a Type,
 }
 
 impl Function {
     /// A function that makes the resources of a template.
-    pub(crate) fn of_resource(item: &ImplItemFn, pattern: &Pattern) -> Result<Self> {
+    pub(crate) fn of_resource(item: &ImplItemFn, pattern: &TemplateLiteral) -> Result<Self> {
         let parameters = parameters(item)?;
         let template = &pattern.template;
         let mut arguments = Vec::new();
@@ -75,17 +75,17 @@ impl Function {
                 let unknown = parameter.name.unraw().to_string();
                 return Err(Error::new(pattern.text.span(), not_there(&unknown, item, pattern)));
             };
-            let (form, ty) = form(parameter.ty);
+            let (multiplicity, ty) = multiplicity(parameter.ty);
             let wanted = match (template.explodes(&name), template.may_lack(&name)) {
-                (true, _) => Form::Many,
-                (false, true) => Form::Maybe,
-                (false, false) => Form::Once,
+                (true, _) => Multiplicity::List,
+                (false, true) => Multiplicity::Optional,
+                (false, false) => Multiplicity::One,
             };
-            if form != wanted {
+            if multiplicity != wanted {
                 return Err(Error::new(parameter.ty.span(), misfit(&name, wanted, ty)));
             }
             missing.retain(|variable| *variable != name);
-            arguments.push(Argument::Variable { name, ty: ty.clone(), form });
+            arguments.push(FunctionArgument::Variable { name, ty: ty.clone(), multiplicity });
         }
         if let Some(variable) = missing.first() {
             let message = match syn::parse_str::<Ident>(variable) {
@@ -103,7 +103,7 @@ impl Function {
     }
 
     /// A function that offers values for a variable of a template.
-    pub(crate) fn of_completion(item: &ImplItemFn, complete: &Complete) -> Result<Self> {
+    pub(crate) fn of_completion(item: &ImplItemFn, complete: &CompleteAttribute) -> Result<Self> {
         let pattern = &complete.pattern;
         let parameters = parameters(item)?;
         let mut arguments = Vec::new();
@@ -111,7 +111,7 @@ impl Function {
             let other =
                 variable(parameter.name, pattern).is_some_and(|name| complete.variable.unraw() != name);
             if at == 0 && is_str(parameter.ty) && !other {
-                arguments.push(Argument::Typed);
+                arguments.push(FunctionArgument::Typed);
                 continue;
             }
             if let Some(argument) = of_caller(parameter.ty) {
@@ -123,17 +123,17 @@ impl Function {
             let Some(name) = variable(parameter.name, pattern) else {
                 return Err(Error::new(parameter.name.span(), hint));
             };
-            let (Form::Maybe, ty) = form(parameter.ty) else {
+            let (Multiplicity::Optional, ty) = multiplicity(parameter.ty) else {
                 return Err(Error::new(parameter.ty.span(), hint));
             };
-            arguments.push(Argument::Known { name, ty: ty.clone() });
+            arguments.push(FunctionArgument::Known { name, ty: ty.clone() });
         }
         Self::new(item, arguments)
     }
 
     /// A function that lists what there is of a template.
     pub(crate) fn of_list(item: &ImplItemFn) -> Result<Self> {
-        let argument = |parameter: &Parameter<'_>| {
+        let argument = |parameter: &FunctionParameter<'_>| {
             let hint = "`#[list]` functions take `&self`, and a `&Context` or an `Option<&Identity>`";
             of_caller(parameter.ty).ok_or_else(|| Error::new(parameter.name.span(), hint))
         };
@@ -151,7 +151,7 @@ impl Function {
         }
     }
 
-    fn new(item: &ImplItemFn, arguments: Vec<Argument>) -> Result<Self> {
+    fn new(item: &ImplItemFn, arguments: Vec<FunctionArgument>) -> Result<Self> {
         let output = match &item.sig.output {
             ReturnType::Type(_, ty) => ty.span(),
             ReturnType::Default => {
@@ -166,19 +166,19 @@ impl Function {
     }
 
     /// Whether what it returns depends on who asks.
-    pub(crate) fn knows_who_asks(&self) -> bool {
-        let told = |argument: &Argument| {
-            matches!(argument, Argument::Identity { .. } | Argument::MaybeIdentity { .. })
+    pub(crate) fn depends_on_caller(&self) -> bool {
+        let told = |argument: &FunctionArgument| {
+            matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })
         };
         self.arguments.iter().any(told)
     }
 
-    pub(crate) fn knows_what_was_typed(&self) -> bool {
-        self.arguments.iter().any(|argument| matches!(argument, Argument::Typed))
+    pub(crate) fn filters_values(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, FunctionArgument::Typed))
     }
 }
 
-fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
+fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
     let signature = &item.sig;
     let mut generics = signature.generics.params.iter();
     if let Some(parameter) = generics.find(|parameter| !matches!(parameter, GenericParam::Lifetime(_))) {
@@ -198,7 +198,7 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
     inputs
         .map(|input| match input {
             FnArg::Typed(typed) => match &*typed.pat {
-                Pat::Ident(name) => Ok(Parameter { name: &name.ident, ty: &typed.ty }),
+                Pat::Ident(name) => Ok(FunctionParameter { name: &name.ident, ty: &typed.ty }),
                 other => Err(Error::new(other.span(), "give the parameter the name of a variable")),
             },
             FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` comes first")),
@@ -207,14 +207,14 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
 }
 
 /// The variable that a parameter stands for. One that is not used may begin with `_`.
-fn variable(parameter: &Ident, pattern: &Pattern) -> Option<String> {
+fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     let name = parameter.unraw().to_string();
     let variables = pattern.variables();
     let unused = name.trim_start_matches('_');
     [name.as_str(), unused].into_iter().find(|name| variables.contains(name)).map(str::to_owned)
 }
 
-fn not_there(unknown: &str, item: &ImplItemFn, pattern: &Pattern) -> String {
+fn not_there(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> String {
     let function = &item.sig.ident;
     match like(unknown, pattern.variables()) {
         Some(known) => format!(
@@ -228,12 +228,12 @@ fn not_there(unknown: &str, item: &ImplItemFn, pattern: &Pattern) -> String {
     }
 }
 
-fn misfit(name: &str, wanted: Form, ty: &Type) -> String {
+fn misfit(name: &str, wanted: Multiplicity, ty: &Type) -> String {
     let ty = shown(ty);
     match wanted {
-        Form::Once => format!("`{name}` always has one value: write `{ty}`"),
-        Form::Maybe => format!("`{name}` may be left out of the URI: write `Option<{ty}>`"),
-        Form::Many => format!("`{name}` has a `*` and so any number of values: write `Vec<{ty}>`"),
+        Multiplicity::One => format!("`{name}` always has one value: write `{ty}`"),
+        Multiplicity::Optional => format!("`{name}` may be left out of the URI: write `Option<{ty}>`"),
+        Multiplicity::List => format!("`{name}` has a `*` and so any number of values: write `Vec<{ty}>`"),
     }
 }
 
@@ -249,21 +249,23 @@ fn shown(ty: &Type) -> String {
 }
 
 /// What a parameter of this type is given that is no variable.
-fn special(ty: &Type) -> Option<Argument> {
+fn special(ty: &Type) -> Option<FunctionArgument> {
     match ty {
         Type::Group(group) => special(&group.elem),
         Type::Reference(reference) => match last(&reference.elem)?.0.to_string().as_str() {
-            "Context" => Some(Argument::Context),
-            "Uri" => Some(Argument::Uri),
-            "Identity" => Some(Argument::Identity { borrowed: true }),
+            "Context" => Some(FunctionArgument::Context),
+            "Uri" => Some(FunctionArgument::Uri),
+            "Identity" => Some(FunctionArgument::Identity { borrowed: true }),
             _ => None,
         },
         ty => {
             let (name, inner) = last(ty)?;
             match (name.to_string().as_str(), inner) {
-                ("Identity", _) => Some(Argument::Identity { borrowed: false }),
+                ("Identity", _) => Some(FunctionArgument::Identity { borrowed: false }),
                 ("Option", Some(inner)) => match special(inner)? {
-                    Argument::Identity { borrowed } => Some(Argument::MaybeIdentity { borrowed }),
+                    FunctionArgument::Identity { borrowed } => {
+                        Some(FunctionArgument::OptionalIdentity { borrowed })
+                    }
                     _ => None,
                 },
                 _ => None,
@@ -273,16 +275,18 @@ fn special(ty: &Type) -> Option<Argument> {
 }
 
 /// What a parameter of this type is given where nothing is read: the caller, who may be anybody.
-fn of_caller(ty: &Type) -> Option<Argument> {
-    special(ty).filter(|argument| matches!(argument, Argument::Context | Argument::MaybeIdentity { .. }))
+fn of_caller(ty: &Type) -> Option<FunctionArgument> {
+    special(ty).filter(|argument| {
+        matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })
+    })
 }
 
 /// How often a parameter of this type is there, and the type of what is there.
-fn form(ty: &Type) -> (Form, &Type) {
+fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
     match last(ty) {
-        Some((name, Some(inner))) if name == "Option" => (Form::Maybe, inner),
-        Some((name, Some(inner))) if name == "Vec" => (Form::Many, inner),
-        _ => (Form::Once, ty),
+        Some((name, Some(inner))) if name == "Option" => (Multiplicity::Optional, inner),
+        Some((name, Some(inner))) if name == "Vec" => (Multiplicity::List, inner),
+        _ => (Multiplicity::One, ty),
     }
 }
 

@@ -6,9 +6,9 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{ItemImpl, Result, Type};
 
-use crate::attribute::Resource;
+use crate::attribute::ResourceAttribute;
 use crate::block::Block;
-use crate::function::{Argument, Form, Function, is_str};
+use crate::function::{Function, FunctionArgument, Multiplicity, is_str};
 
 /// An implementation that does nothing, so that a mistake is told once and not for every use of the type.
 pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
@@ -68,7 +68,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         let (before, call) = call(function);
         let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
-        let typed = match function.knows_what_was_typed() {
+        let typed = match function.filters_values() {
             true => quote!(::core::option::Option::None),
             false => quote!(::core::option::Option::Some(asked.typed)),
         };
@@ -176,7 +176,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                 }
 
                 fn is_shared(&self, uri: &::libris::Uri) -> bool {
-                    routes().kept_for(uri).is_some()
+                    routes().cache_ttl(uri).is_some()
                 }
 
                 #watch
@@ -204,7 +204,7 @@ fn proving(block: &Block) -> (TokenStream, TokenStream) {
         None => (quote!(), quote!()),
     };
     let after = quote! {
-        if let ::core::option::Option::Some(time) = routes().kept_for(uri) {
+        if let ::core::option::Option::Some(time) = routes().cache_ttl(uri) {
             contents.freshness.ttl = time;
             #proof
         }
@@ -226,7 +226,7 @@ fn watch(block: &Block) -> Option<TokenStream> {
     })
 }
 
-fn described(resource: &Resource, description: Option<&str>, function: &Function) -> TokenStream {
+fn described(resource: &ResourceAttribute, description: Option<&str>, function: &Function) -> TokenStream {
     let uri = &resource.pattern.text;
     let function = function.name.to_string();
     let function = function.strip_prefix("r#").unwrap_or(&function);
@@ -276,30 +276,30 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     for (at, argument) in function.arguments.iter().enumerate() {
         let place = format_ident!("argument_{at}", span = Span::mixed_site());
         given.push(match argument {
-            Argument::Typed => quote!(asked.typed),
-            Argument::Context => quote!(context),
-            Argument::Uri => quote!(request.uri()),
-            Argument::Identity { borrowed: true } => quote!(request.identity()?),
-            Argument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
-            Argument::MaybeIdentity { borrowed: true } => quote!(context.identity()),
-            Argument::MaybeIdentity { borrowed: false } => quote!(context.identity().cloned()),
-            Argument::Known { name, ty } => {
+            FunctionArgument::Typed => quote!(asked.typed),
+            FunctionArgument::Context => quote!(context),
+            FunctionArgument::Uri => quote!(request.uri()),
+            FunctionArgument::Identity { borrowed: true } => quote!(request.identity()?),
+            FunctionArgument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
+            FunctionArgument::OptionalIdentity { borrowed: true } => quote!(context.identity()),
+            FunctionArgument::OptionalIdentity { borrowed: false } => quote!(context.identity().cloned()),
+            FunctionArgument::Known { name, ty } => {
                 let read = owned(ty);
                 before.push(quote_spanned! {ty.span()=>
                     let #place = ::libris::__private::known::<#read>(asked.known, #name);
                 });
-                passed(&place, ty, Form::Maybe)
+                passed(&place, ty, Multiplicity::Optional)
             }
-            Argument::Variable { name, ty, form } => {
+            FunctionArgument::Variable { name, ty, multiplicity } => {
                 let read = owned(ty);
-                let method = match form {
-                    Form::Once => quote_spanned!(ty.span()=> variable),
-                    Form::Maybe => quote_spanned!(ty.span()=> optional),
-                    Form::Many => quote_spanned!(ty.span()=> list),
+                let method = match multiplicity {
+                    Multiplicity::One => quote_spanned!(ty.span()=> variable),
+                    Multiplicity::Optional => quote_spanned!(ty.span()=> optional),
+                    Multiplicity::List => quote_spanned!(ty.span()=> list),
                 };
                 // What is wrong with a type is told where it stands.
                 before.push(quote_spanned!(ty.span()=> let #place = request.#method::<#read>(#name)?;));
-                passed(&place, ty, *form)
+                passed(&place, ty, *multiplicity)
             }
         });
     }
@@ -316,11 +316,11 @@ fn owned(ty: &Type) -> TokenStream {
 }
 
 /// A value as a function takes it.
-fn passed(place: &Ident, ty: &Type, form: Form) -> TokenStream {
-    match (is_str(ty), form) {
+fn passed(place: &Ident, ty: &Type, multiplicity: Multiplicity) -> TokenStream {
+    match (is_str(ty), multiplicity) {
         (false, _) => quote!(#place),
-        (true, Form::Once) => quote!(&*#place),
-        (true, Form::Maybe) => quote!(#place.as_deref()),
-        (true, Form::Many) => quote!(#place.iter().map(|text| &**text).collect()),
+        (true, Multiplicity::One) => quote!(&*#place),
+        (true, Multiplicity::Optional) => quote!(#place.as_deref()),
+        (true, Multiplicity::List) => quote!(#place.iter().map(|text| &**text).collect()),
     }
 }
