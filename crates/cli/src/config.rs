@@ -137,8 +137,13 @@ pub(crate) struct Live {
 
 impl Default for Live {
     fn default() -> Self {
-        let libris::Live { window, subscriptions, subscription_bytes, client_subscription_bytes, .. } =
-            libris::Live::default();
+        let libris::SubscriptionConfig {
+            window,
+            subscriptions,
+            subscription_bytes,
+            client_subscription_bytes,
+            ..
+        } = libris::SubscriptionConfig::default();
         Self { window, subscriptions, subscription_bytes, client_subscription_bytes }
     }
 }

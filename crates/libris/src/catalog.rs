@@ -14,12 +14,12 @@ use libris_core::{
 };
 use tokio::sync::watch;
 
+use crate::catalog_watch::CatalogWatch;
 use crate::gate::{Gated, Role};
 use crate::health::Health;
 use crate::query::{self, gathered, quoted};
 use crate::shared_reads::SharedReads;
 use crate::status::Status;
-use crate::watches::Watches;
 
 /// How a catalog treats sources that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,9 +337,9 @@ impl Source for Catalog {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        Watches::open(self.sources.subscribe(), &self.health, self.config.strict)
+        CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict)
             .await
-            .map(|watches| Some(watches.changes()))
+            .map(|watch| Some(watch.changes()))
     }
 }
 

@@ -11,7 +11,7 @@ use libris_core::{Error, Unavailable};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::last_known::{LastKnown, Shared};
+use crate::last_known::{LastKnown, LastKnownQuota};
 
 /// The pause before the first probe of an unavailable source. It doubles with each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -56,14 +56,14 @@ impl Backoff {
 
 /// Why a query failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SourceFault {
     /// There was no answer within this time.
     TimedOut(Duration),
     Panicked,
     Error(Error),
 }
 
-impl Fault {
+impl SourceFault {
     /// The fault of a source whose query ended with this error, or else the error: one that says something about the
     /// request and not about the source.
     pub(crate) fn of(error: Error) -> Result<Self, Error> {
@@ -110,8 +110,8 @@ pub(crate) struct Outage {
 }
 
 impl Outage {
-    pub(crate) fn new(fault: &Fault) -> Self {
-        let hangs = matches!(fault, Fault::TimedOut(_));
+    pub(crate) fn new(fault: &SourceFault) -> Self {
+        let hangs = matches!(fault, SourceFault::TimedOut(_));
         Self { since: SystemTime::now(), reason: fault.reason().into(), hangs }
     }
 }
@@ -120,7 +120,7 @@ impl Outage {
 pub(crate) struct Health {
     sources: Mutex<Arc<[Arc<SourceHealth>]>>,
     transitions: Transitions,
-    last_known: Arc<Shared>,
+    last_known: Arc<LastKnownQuota>,
 }
 
 /// Generation counters of what happened to the sources.
@@ -185,13 +185,13 @@ pub(crate) struct SourceHealth {
     name: String,
     /// Whether there is an outage, so that whoever asks of a source that is well takes no lock.
     unavailable: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<SourceState>,
     last_known: LastKnown,
     transitions: Transitions,
 }
 
 #[derive(Default)]
-struct State {
+struct SourceState {
     outage: Option<Outage>,
     /// Whether a task probes the source.
     probing: bool,
@@ -228,7 +228,7 @@ impl SourceHealth {
     }
 
     /// Begins an outage, unless there is one already.
-    pub(crate) fn fail(&self, fault: &Fault) -> Outage {
+    pub(crate) fn fail(&self, fault: &SourceFault) -> Outage {
         let mut state = lock(&self.state);
         if let Some(outage) = &state.outage {
             return outage.clone();
@@ -251,7 +251,7 @@ impl SourceHealth {
     }
 
     /// Records that a query failed for a reason that may be the caller's.
-    pub(crate) fn doubt(&self, fault: &Fault) -> Outage {
+    pub(crate) fn doubt(&self, fault: &SourceFault) -> Outage {
         if let Some(outage) = self.outage() {
             return outage;
         }
@@ -275,7 +275,7 @@ impl SourceHealth {
         self.end_outage(state);
     }
 
-    fn end_outage(&self, mut state: MutexGuard<'_, State>) {
+    fn end_outage(&self, mut state: MutexGuard<'_, SourceState>) {
         let Some(outage) = state.outage.take() else { return };
         state.recovered = Some(Instant::now());
         self.unavailable.store(false, Ordering::Release);
@@ -313,7 +313,7 @@ impl SourceHealth {
     }
 
     /// Records whether the source can be watched; the error says why not.
-    pub(crate) fn watched(&self, outcome: Result<(), &Fault>) {
+    pub(crate) fn watched(&self, outcome: Result<(), &SourceFault>) {
         let mut state = lock(&self.state);
         if state.unwatched.is_some() == outcome.is_err() {
             return;

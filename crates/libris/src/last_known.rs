@@ -9,26 +9,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libris_core::{Annotations, Page, Resource, Template, Uri};
 
 /// How many resources of one source are remembered, and of all sources of a catalog. One with long texts counts as
-/// several: a resource for each [`TEXT`] bytes.
-const MOST: usize = 10_000;
-const MOST_IN_ALL: usize = 50_000;
-const TEXT: usize = 1 << 10;
+/// several: a resource for each [`TEXT_UNIT`] bytes.
+const SOURCE_LIMIT: usize = 10_000;
+const CATALOG_LIMIT: usize = 50_000;
+const TEXT_UNIT: usize = 1 << 10;
 
 /// How many templates of one source are remembered.
-const MOST_TEMPLATES: usize = 1_000;
+const TEMPLATE_LIMIT: usize = 1_000;
 
 /// How much the sources of one catalog remember.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct LastKnownQuota {
     used: AtomicUsize,
 }
 
-impl Shared {
+impl LastKnownQuota {
     /// Takes as much of `wanted` as there is.
     fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
         let update = |used: usize| {
-            taken = wanted.min(MOST_IN_ALL.saturating_sub(used));
+            taken = wanted.min(CATALOG_LIMIT.saturating_sub(used));
             Some(used + taken)
         };
         // The closure never refuses.
@@ -43,16 +43,16 @@ impl Shared {
 
 /// What one source listed last.
 pub(crate) struct LastKnown {
-    listing: Mutex<Option<Listing>>,
+    listing: Mutex<Option<KnownListing>>,
     /// Whether there is a listing, so that a page with a proof takes no lock.
     is_listed: AtomicBool,
     templates: Mutex<Option<Vec<Template>>>,
-    shared: Arc<Shared>,
+    quota: Arc<LastKnownQuota>,
 }
 
 /// The first resources of a source, without a gap.
 #[derive(Default)]
-struct Listing {
+struct KnownListing {
     resources: Vec<Resource>,
     /// Whether these are all.
     complete: bool,
@@ -67,12 +67,12 @@ pub(crate) struct Extent {
 }
 
 impl LastKnown {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(quota: Arc<LastKnownQuota>) -> Self {
         Self {
             listing: Mutex::default(),
             is_listed: AtomicBool::new(false),
             templates: Mutex::default(),
-            shared,
+            quota,
         }
     }
 
@@ -82,7 +82,7 @@ impl LastKnown {
             if self.is_listed.swap(false, Ordering::Relaxed)
                 && let Some(listing) = lock(&self.listing).take()
             {
-                self.shared.give(listing.weight);
+                self.quota.give(listing.weight);
             }
             return;
         }
@@ -91,13 +91,13 @@ impl LastKnown {
             return;
         }
         self.is_listed.store(true, Ordering::Relaxed);
-        listing.get_or_insert_default().learn(after, page, &self.shared);
+        listing.get_or_insert_default().learn(after, page, &self.quota);
     }
 
     /// The page of what was last known that follows `after`; `None` if nothing was ever known.
     pub(crate) fn page(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let listing = lock(&self.listing);
-        let Listing { resources, .. } = listing.as_ref()?;
+        let KnownListing { resources, .. } = listing.as_ref()?;
         let start = after.map_or(0, |after| resources.partition_point(|resource| resource.uri <= *after));
         let rest = &resources[start..];
         let page = &rest[..rest.len().min(limit)];
@@ -116,7 +116,7 @@ impl LastKnown {
     pub(crate) fn learn_templates(&self, templates: &[Template]) {
         let mut known = lock(&self.templates);
         if known.as_deref() != Some(templates) {
-            *known = (templates.len() <= MOST_TEMPLATES).then(|| templates.to_vec());
+            *known = (templates.len() <= TEMPLATE_LIMIT).then(|| templates.to_vec());
         }
     }
 
@@ -129,12 +129,12 @@ impl LastKnown {
 impl Drop for LastKnown {
     fn drop(&mut self) {
         let listing = lock(&self.listing).take();
-        self.shared.give(listing.map_or(0, |listing| listing.weight));
+        self.quota.give(listing.map_or(0, |listing| listing.weight));
     }
 }
 
-impl Listing {
-    fn learn(&mut self, after: Option<&Uri>, page: &Page, shared: &Shared) {
+impl KnownListing {
+    fn learn(&mut self, after: Option<&Uri>, page: &Page, quota: &LastKnownQuota) {
         if page.more && page.resources.is_empty() {
             return;
         }
@@ -162,8 +162,8 @@ impl Listing {
         let added: usize = page.resources.iter().map(weight).sum();
         self.resources.splice(start..end, page.resources.iter().cloned());
         let wanted = self.weight - before + added;
-        let room = self.weight + shared.take(wanted.saturating_sub(self.weight));
-        let (mut now, most) = (wanted, room.min(MOST));
+        let room = self.weight + quota.take(wanted.saturating_sub(self.weight));
+        let (mut now, most) = (wanted, room.min(SOURCE_LIMIT));
         let mut length = self.resources.len();
         while now > most {
             length -= 1;
@@ -171,7 +171,7 @@ impl Listing {
         }
         self.complete = complete && length == self.resources.len();
         self.resources.truncate(length);
-        shared.give(room - now);
+        quota.give(room - now);
         self.weight = now;
     }
 }
@@ -185,8 +185,9 @@ fn weight(resource: &Resource) -> usize {
         .iter()
         .map(|icon| 128 + icon.src.len() + icon.sizes.iter().map(String::len).sum::<usize>())
         .sum();
-    let meta = meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT, |text| text.len()));
-    1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT
+    let meta =
+        meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT_UNIT, |text| text.len()));
+    1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT_UNIT
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -196,7 +197,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, LastKnown, MOST, MOST_IN_ALL, Shared};
+    use super::{CATALOG_LIMIT, Extent, LastKnown, LastKnownQuota, SOURCE_LIMIT};
     use libris_core::{Freshness, Page, Proof, Resource, Uri};
     use proptest::collection::{btree_set, vec};
     use proptest::{prop_assert, prop_assert_eq, proptest};
@@ -242,30 +243,30 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let shared = Arc::new(Shared::default());
-        let used = || shared.used.load(Ordering::Relaxed);
-        let sources: Vec<_> = (0..7).map(|_| LastKnown::new(shared.clone())).collect();
+        let quota = Arc::new(LastKnownQuota::default());
+        let used = || quota.used.load(Ordering::Relaxed);
+        let sources: Vec<_> = (0..7).map(|_| LastKnown::new(quota.clone())).collect();
         for (index, source) in sources.iter().enumerate() {
             source.learn(None, &page(0..6_000, true));
             source.learn(Some(&uri(5_999)), &page(6_000..12_000, false));
-            let room = (MOST_IN_ALL - index * MOST).min(MOST);
+            let room = (CATALOG_LIMIT - index * SOURCE_LIMIT).min(SOURCE_LIMIT);
             assert_eq!(source.extent(), Some(Extent { resources: room, complete: false }));
             if index == 5 {
                 break;
             }
         }
-        assert_eq!(used(), MOST_IN_ALL);
+        assert_eq!(used(), CATALOG_LIMIT);
         drop(sources);
         assert_eq!(used(), 0);
 
-        let source = LastKnown::new(shared.clone());
+        let source = LastKnown::new(quota.clone());
         let mut long = page(0..100, false);
         for resource in &mut long.resources {
             resource.description = Some("d".repeat(1 << 20));
         }
         source.learn(None, &long);
         assert_eq!(source.extent(), Some(Extent { resources: 9, complete: false }));
-        assert!(used() <= MOST);
+        assert!(used() <= SOURCE_LIMIT);
     }
 
     proptest! {
@@ -278,8 +279,8 @@ mod tests {
             last in btree_set(0..40_usize, 0..20),
             limit in 1..9_usize,
         ) {
-            let shared = Arc::new(Shared::default());
-            let known = LastKnown::new(shared.clone());
+            let quota = Arc::new(LastKnownQuota::default());
+            let known = LastKnown::new(quota.clone());
             let ask = |listing: &BTreeSet<usize>, after: Option<usize>, limit: usize| {
                 let mut rest = listing.iter().copied().filter(|number| after.is_none_or(|after| *number > after));
                 let first: Vec<_> = rest.by_ref().take(limit).collect();
@@ -293,7 +294,7 @@ mod tests {
                 if let Some(all) = known.page(None, usize::MAX) {
                     let all = numbers(&all);
                     prop_assert!(all.is_sorted_by(|one, other| one < other), "{:?}", all);
-                    prop_assert_eq!(shared.used.load(Ordering::Relaxed), all.len());
+                    prop_assert_eq!(quota.used.load(Ordering::Relaxed), all.len());
                 }
             }
             let mut after = None;

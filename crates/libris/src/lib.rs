@@ -33,13 +33,13 @@ struct Guide;
 
 mod caller_view;
 pub mod catalog;
+mod catalog_watch;
 mod cursor;
 mod encode;
 mod functions;
 mod gate;
 mod health;
 mod last_known;
-mod live;
 mod query;
 mod read_memory;
 mod response_cache;
@@ -48,13 +48,13 @@ mod serve;
 mod server;
 mod shared_reads;
 mod status;
+mod subscriptions;
 mod view;
-mod watches;
 
 pub use catalog::Catalog;
 pub use functions::{
-    Described, FunctionSource, Handle, Handler, Instance, IntoCompletion, IntoContents, IntoInstances, Json,
-    Notifier, Request, Variable,
+    Described, FromVariable, FunctionSource, Handle, Handler, Instance, IntoCompletion, IntoContents,
+    IntoInstances, Json, Notifier, Request,
 };
 pub use libris_core::{
     Annotations, Audience, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Icon,
@@ -62,10 +62,10 @@ pub use libris_core::{
     Templates, Theme, Unavailable, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use live::Live;
 pub use rights::{Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
+pub use subscriptions::SubscriptionConfig;
 pub use view::{Snapshot, View};
 
 #[cfg(feature = "macros")]
@@ -83,7 +83,7 @@ pub mod __private {
 
     /// A variable that may be filled in already, where another one is completed. One that makes no sense yet
     /// is not known.
-    pub fn known<T: crate::Variable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
+    pub fn known<T: crate::FromVariable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
         known.get(name).and_then(|text| T::read(name, text).ok())
     }
 }

@@ -15,16 +15,16 @@ use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Config;
 use crate::gate::{Gated, Role, WeakGated};
-use crate::health::{Fault, Outage, SourceHealth, rfc3339};
+use crate::health::{Outage, SourceFault, SourceHealth, rfc3339};
 use crate::status;
 
 /// How many sources are queried at once.
 const CONCURRENT: usize = 16;
 
 /// What a query gave.
-pub(crate) enum Answer<T> {
+pub(crate) enum SourceResponse<T> {
     /// What the source has.
-    Given(T),
+    Current(T),
     /// What the source had when it last answered.
     LastKnown(T, Unavailable),
     /// Nothing is known of what the source has.
@@ -32,7 +32,7 @@ pub(crate) enum Answer<T> {
 }
 
 /// A query that may begin an outage.
-struct Query<'a> {
+struct SourceQuery<'a> {
     context: &'a Context,
     config: Config,
     /// How many resources to ask for to find out whether the source is available again.
@@ -49,8 +49,8 @@ impl Gated {
         limit: usize,
         context: &Context,
         config: Config,
-    ) -> Result<Answer<Page>> {
-        let query = Query { context, config, limit, is_first: after.is_none() };
+    ) -> Result<SourceResponse<Page>> {
+        let query = SourceQuery { context, config, limit, is_first: after.is_none() };
         let page = |context: Context| async move { self.source().list(after, limit, &context).await };
         match self.ask(query, page).await? {
             Ok(page) => {
@@ -58,22 +58,26 @@ impl Gated {
                 if !context.identity_was_used() {
                     self.health().last_known().learn(after, &page);
                 }
-                Ok(Answer::Given(page))
+                Ok(SourceResponse::Current(page))
             }
             Err(outage) => Ok(self.last_known(outage, self.health().last_known().page(after, limit))),
         }
     }
 
     /// The templates that the source has, or had.
-    pub(crate) async fn templates(&self, context: &Context, config: Config) -> Result<Answer<Templates>> {
-        let query = Query { context, config, limit: 1, is_first: true };
+    pub(crate) async fn templates(
+        &self,
+        context: &Context,
+        config: Config,
+    ) -> Result<SourceResponse<Templates>> {
+        let query = SourceQuery { context, config, limit: 1, is_first: true };
         let templates = |context: Context| async move { self.source().templates(&context).await };
         match self.ask(query, templates).await? {
             Ok(given) => {
                 if given.freshness.proof.is_none() && !context.identity_was_used() {
                     self.health().last_known().learn_templates(&given.templates);
                 }
-                Ok(Answer::Given(given))
+                Ok(SourceResponse::Current(given))
             }
             Err(outage) => {
                 let known = self.health().last_known().templates();
@@ -82,18 +86,18 @@ impl Gated {
         }
     }
 
-    fn last_known<T>(&self, outage: Outage, known: Option<T>) -> Answer<T> {
+    fn last_known<T>(&self, outage: Outage, known: Option<T>) -> SourceResponse<T> {
         let unavailable = self.health().unavailable(&outage, known.is_some());
         match known {
-            Some(known) => Answer::LastKnown(known, unavailable),
-            None => Answer::Missing { unavailable, reason: outage.reason },
+            Some(known) => SourceResponse::LastKnown(known, unavailable),
+            None => SourceResponse::Missing { unavailable, reason: outage.reason },
         }
     }
 
     /// Asks the source, unless it is unavailable.
     async fn ask<T: Default, F: Future<Output = Result<T>>>(
         &self,
-        query: Query<'_>,
+        query: SourceQuery<'_>,
         answer: impl FnOnce(Context) -> F,
     ) -> Result<Result<T, Outage>> {
         let Config { source_timeout, strict } = query.config;
@@ -115,7 +119,7 @@ impl Gated {
                 }
                 return Ok(Ok(answer));
             }
-            Err(Fault::Error(error)) => match Fault::of(error) {
+            Err(SourceFault::Error(error)) => match SourceFault::of(error) {
                 Ok(fault) => fault,
                 // What is not for this caller is not there.
                 Err(Error::Denied(_)) => return Ok(Ok(T::default())),
@@ -144,28 +148,28 @@ impl Gated {
         let hangs = !config.strict && self.health().outage().is_some_and(|outage| outage.hangs);
         let fault = match within(hangs.then_some(config.source_timeout), answer).await {
             Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => Fault::Error(error),
-            None => Fault::TimedOut(config.source_timeout),
+            Some(Err(error)) => SourceFault::Error(error),
+            None => SourceFault::TimedOut(config.source_timeout),
         };
         Err(self.explained(fault, config, sources))
     }
 
-    fn explained(&self, fault: Fault, config: Config, sources: &[Self]) -> Error {
+    fn explained(&self, fault: SourceFault, config: Config, sources: &[Self]) -> Error {
         let Some(outage) = self.health().outage().filter(|_| !config.strict) else {
             // It may be this resource alone that cannot be had.
-            if let Fault::Error(Error::Unavailable(_)) = fault {
+            if let SourceFault::Error(Error::Unavailable(_)) = fault {
                 self.probe(1, config);
             }
             return fault.into_error(self.health().name());
         };
         let why = match fault {
-            Fault::Error(Error::Unavailable(why)) => why,
-            Fault::Error(error @ Error::Failed { .. }) => {
+            SourceFault::Error(Error::Unavailable(why)) => why,
+            SourceFault::Error(error @ Error::Failed { .. }) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::debug!(%error, cause, "a request to an unavailable source failed");
                 outage.reason.to_string()
             }
-            Fault::Error(error) => return error,
+            SourceFault::Error(error) => return error,
             fault => fault.reason(),
         };
         let (name, since, hint) = (self.health().name(), rfc3339(outage.since), hint(sources));
@@ -182,7 +186,7 @@ impl Gated {
     }
 
     /// Queries the source as a list does; `None` if it has no time for that.
-    async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), Fault>> {
+    async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
         let context = self.listing_turn(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
         let queried = async move {
@@ -190,9 +194,9 @@ impl Gated {
             source.templates(&context).await.map(drop)
         };
         match caught(config.source_timeout, queried).await {
-            Err(Fault::Error(Error::Busy(_))) => None,
+            Err(SourceFault::Error(Error::Busy(_))) => None,
             // What is not for everybody is an answer too.
-            Err(Fault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
+            Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
             Err(fault) => Some(Err(fault)),
         }
     }
@@ -232,16 +236,19 @@ impl Drop for Probes {
 }
 
 /// What the sources answered, and of those that did not what was last known. An error if nothing is known of any.
-pub(crate) fn gathered<T: Listed>(sources: &[Gated], answers: Vec<Answer<T>>) -> Result<Vec<(&Gated, T)>> {
+pub(crate) fn gathered<T: ListResponse>(
+    sources: &[Gated],
+    answers: Vec<SourceResponse<T>>,
+) -> Result<Vec<(&Gated, T)>> {
     let mut all = Vec::with_capacity(answers.len());
     let mut missing = Vec::new();
     let mut is_known = false;
     for (gated, answer) in sources.iter().zip(answers) {
-        is_known |= gated.role() == Role::Content && !matches!(answer, Answer::Missing { .. });
+        is_known |= gated.role() == Role::Content && !matches!(answer, SourceResponse::Missing { .. });
         let given = match answer {
-            Answer::Given(given) => given,
-            Answer::LastKnown(known, unavailable) => known.with_unavailable(unavailable),
-            Answer::Missing { unavailable, reason } => {
+            SourceResponse::Current(given) => given,
+            SourceResponse::LastKnown(known, unavailable) => known.with_unavailable(unavailable),
+            SourceResponse::Missing { unavailable, reason } => {
                 missing.push((gated, reason));
                 T::default().with_unavailable(unavailable)
             }
@@ -264,18 +271,18 @@ pub(crate) fn gathered<T: Listed>(sources: &[Gated], answers: Vec<Answer<T>>) ->
 }
 
 /// What a query gives.
-pub(crate) trait Listed: Default {
+pub(crate) trait ListResponse: Default {
     /// The same, naming a source that is unavailable.
     fn with_unavailable(self, unavailable: Unavailable) -> Self;
 }
 
-impl Listed for Page {
+impl ListResponse for Page {
     fn with_unavailable(self, unavailable: Unavailable) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
 }
 
-impl Listed for Templates {
+impl ListResponse for Templates {
     fn with_unavailable(self, unavailable: Unavailable) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
@@ -310,11 +317,14 @@ pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Res
 }
 
 /// Waits for an answer for so long, and makes a panic a fault.
-pub(crate) async fn caught<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T, Fault> {
+pub(crate) async fn caught<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T>>,
+) -> Result<T, SourceFault> {
     match within(Some(limit), AssertUnwindSafe(answer).catch_unwind()).await {
-        Some(Ok(answer)) => answer.map_err(Fault::Error),
-        Some(Err(_)) => Err(Fault::Panicked),
-        None => Err(Fault::TimedOut(limit)),
+        Some(Ok(answer)) => answer.map_err(SourceFault::Error),
+        Some(Err(_)) => Err(SourceFault::Panicked),
+        None => Err(SourceFault::TimedOut(limit)),
     }
 }
 

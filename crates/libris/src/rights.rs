@@ -106,9 +106,9 @@ pub trait Policy: Send + Sync + 'static {
 }
 
 /// The policy of a server without one: everybody sees everything.
-pub(crate) struct Open;
+pub(crate) struct OpenPolicy;
 
-impl Policy for Open {
+impl Policy for OpenPolicy {
     fn rights(&self, _identity: Option<&Identity>) -> Rights {
         Rights::everything()
     }

@@ -12,7 +12,7 @@ use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::rights::{Open, Policy};
+use crate::rights::{OpenPolicy, Policy};
 use crate::{Catalog, Config, Server};
 
 /// Serves a source over MCP: over stdio when awaited, or as its methods say.
@@ -45,7 +45,7 @@ impl From<Arc<Catalog>> for Serve {
     fn from(catalog: Arc<Catalog>) -> Self {
         let http = http::Config { metrics_prefix: "libris".into(), ..http::Config::default() };
         let config = Config::default();
-        Self { catalog, config, http, policy: Arc::new(Open), allow_remote: false, stop: None }
+        Self { catalog, config, http, policy: Arc::new(OpenPolicy), allow_remote: false, stop: None }
     }
 }
 

@@ -9,9 +9,9 @@ use libris_wire::{About, Caller, Failure, Refusal, Service};
 use crate::Catalog;
 use crate::caller_view::CallerView;
 use crate::health::Health;
-use crate::live::{Hub, Live};
 use crate::response_cache::ResponseCache;
-use crate::rights::{Access, Open, Policy};
+use crate::rights::{Access, OpenPolicy, Policy};
+use crate::subscriptions::{Hub, SubscriptionConfig};
 use crate::view::View;
 
 /// How a source is served.
@@ -32,7 +32,7 @@ pub struct Config {
     /// How many bytes of encoded answers are kept in memory.
     pub cache_bytes: u64,
     /// How changes are told.
-    pub live: Live,
+    pub subscriptions: SubscriptionConfig,
 }
 
 impl Default for Config {
@@ -45,7 +45,7 @@ impl Default for Config {
             instructions: None,
             page: 100,
             cache_bytes: 64 << 20,
-            live: Live::default(),
+            subscriptions: SubscriptionConfig::default(),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
 impl Server {
     /// Serves this source, which is most often a [`Catalog`](crate::Catalog), to everybody.
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
-        Self::with_policy(source, config, Arc::new(Open))
+        Self::with_policy(source, config, Arc::new(OpenPolicy))
     }
 
     /// Serves this source to whom the policy admits, and as much of it as the policy shows.
@@ -90,7 +90,7 @@ impl Server {
         policy: Arc<dyn Policy>,
         health: Option<Arc<Health>>,
     ) -> Self {
-        let hub = Hub::new(source.clone(), config.live.clone());
+        let hub = Hub::new(source.clone(), config.subscriptions.clone());
         let access = Arc::new(Access::new(policy));
         let inner = Arc::new(Inner {
             source,
@@ -103,7 +103,7 @@ impl Server {
         Self { anonymous: RwLock::new(Arc::new(CallerView::new(inner.clone(), None))), inner }
     }
 
-    /// Replaces the policy. Open sessions and streams keep to the new one from now on, and those whose rights have
+    /// Replaces the policy. OpenPolicy sessions and streams keep to the new one from now on, and those whose rights have
     /// changed are told that their list has.
     pub fn set_policy(&self, policy: Arc<dyn Policy>) {
         self.inner.access.replace(policy);

@@ -29,7 +29,7 @@ pub(crate) const HINT: &str =
     "read `libris://status` for the state of the sources, and try again once they are available";
 
 /// The forms that the status is written in, the default one first.
-const FORMS: [&str; 2] = ["markdown", "json"];
+const FORMATS: [&str; 2] = ["markdown", "json"];
 
 /// The state of every source of a catalog, as a source.
 pub(crate) struct Status {
@@ -40,7 +40,7 @@ pub(crate) struct Status {
 
 /// A form that the status is written in.
 #[derive(Clone, Copy)]
-enum Form {
+enum StatusFormat {
     Markdown,
     Json,
 }
@@ -52,11 +52,11 @@ impl Status {
         Self { health, uri, template }
     }
 
-    fn form(&self, uri: &Uri) -> Result<Form> {
+    fn format(&self, uri: &Uri) -> Result<StatusFormat> {
         let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         match variables.text("as") {
-            None | Some("" | "markdown") => Ok(Form::Markdown),
-            Some("json") => Ok(Form::Json),
+            None | Some("" | "markdown") => Ok(StatusFormat::Markdown),
+            Some("json") => Ok(StatusFormat::Json),
             Some(_) => Err(Error::invalid("`as` is `markdown` or `json`")),
         }
     }
@@ -93,12 +93,14 @@ impl Source for Status {
     }
 
     async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
-        let form = self.form(uri)?;
+        let format = self.format(uri)?;
         let seen = self.health.transitions();
-        let states: Vec<_> = self.health.sources().iter().map(|source| State::of(source)).collect();
-        let content = match form {
-            Form::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
-            Form::Json => Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states))),
+        let states: Vec<_> = self.health.sources().iter().map(|source| SourceStatus::of(source)).collect();
+        let content = match format {
+            StatusFormat::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
+            StatusFormat::Json => {
+                Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states)))
+            }
         };
         let proof = Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed));
         Ok(Contents { freshness: Freshness::proven(proof), ..Contents::from(content) })
@@ -115,7 +117,7 @@ impl Source for Status {
 
     async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
         match asked.variable {
-            "as" => Ok(Completion::of(FORMS, asked.typed, asked.limit)),
+            "as" => Ok(Completion::of(FORMATS, asked.typed, asked.limit)),
             _ => Ok(Completion::default()),
         }
     }
@@ -138,7 +140,7 @@ impl Source for Status {
 }
 
 /// The state of one source.
-struct State {
+struct SourceStatus {
     name: String,
     /// Since when it is unavailable, and why.
     outage: Option<(SystemTime, Arc<str>)>,
@@ -148,7 +150,7 @@ struct State {
     unwatched: Option<SystemTime>,
 }
 
-impl State {
+impl SourceStatus {
     fn of(source: &SourceHealth) -> Self {
         let outage = source.outage();
         let extent = outage.as_ref().and_then(|_| source.last_known().extent());
@@ -161,7 +163,7 @@ impl State {
     }
 }
 
-fn markdown(states: &[State]) -> String {
+fn markdown(states: &[SourceStatus]) -> String {
     let mut text = String::from("# Status of the sources\n\n");
     let unavailable = states.iter().filter(|state| state.outage.is_some()).count();
     match (unavailable, states.len()) {
@@ -175,7 +177,7 @@ fn markdown(states: &[State]) -> String {
     if states.is_empty() {
         return text;
     }
-    text.push_str("\n| Source | State | Remarks |\n|---|---|---|\n");
+    text.push_str("\n| Source | SourceStatus | Remarks |\n|---|---|---|\n");
     for state in states {
         let mut remarks = Vec::new();
         let shown = match &state.outage {
@@ -203,7 +205,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }
 
-fn json(states: &[State]) -> Value {
+fn json(states: &[SourceStatus]) -> Value {
     let sources = states.iter().map(|state| {
         let mut object = json!({ "source": state.name, "available": state.outage.is_none() });
         if let Some((since, reason)) = &state.outage {

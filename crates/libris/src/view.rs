@@ -105,7 +105,7 @@ impl Snapshot<'_> {
         if rights.are_everything() {
             return self.source.list(after, limit, context).await;
         }
-        self.refilled(after, Listing { below: None, limit, context }).await
+        self.refilled(after, ListRequest { below: None, limit, context }).await
     }
 
     /// What stands directly below `uri`, as one page in URI order.
@@ -123,18 +123,18 @@ impl Snapshot<'_> {
         if !self.allows(Operation::List, uri) {
             return Err(Error::NotFound(uri.clone()));
         }
-        self.refilled(after, Listing { below: Some(uri), limit, context }).await
+        self.refilled(after, ListRequest { below: Some(uri), limit, context }).await
     }
 
     /// A page of what is visible, refilled from the pages that follow until it is full.
-    async fn refilled(&self, after: Option<&Uri>, listing: Listing<'_>) -> Result<Page> {
+    async fn refilled(&self, after: Option<&Uri>, request: ListRequest<'_>) -> Result<Page> {
         let is_visible = |resource: &Resource| self.allows(Operation::List, &resource.uri);
-        let mut page = self.page(after, &listing).await?;
+        let mut page = self.page(after, &request).await?;
         let mut last = page.resources.last().map(|last| last.uri.clone());
         page.resources.retain(is_visible);
         // One more than fits tells that there is more: the last page must not promise another that is empty.
-        while page.more && page.resources.len() <= listing.limit && last.is_some() {
-            let next = self.page(last.as_ref(), &listing).await?;
+        while page.more && page.resources.len() <= request.limit && last.is_some() {
+            let next = self.page(last.as_ref(), &request).await?;
             last = next.resources.last().map(|last| last.uri.clone());
             page.more = next.more;
             page.freshness = page.freshness.and(next.freshness);
@@ -145,14 +145,14 @@ impl Snapshot<'_> {
             }
             page.resources.extend(next.resources.into_iter().filter(is_visible));
         }
-        page.more = page.resources.len() > listing.limit;
-        page.resources.truncate(listing.limit);
+        page.more = page.resources.len() > request.limit;
+        page.resources.truncate(request.limit);
         Ok(page)
     }
 
     /// A page with what is hidden.
-    async fn page(&self, after: Option<&Uri>, listing: &Listing<'_>) -> Result<Page> {
-        let Listing { below, limit, context } = *listing;
+    async fn page(&self, after: Option<&Uri>, request: &ListRequest<'_>) -> Result<Page> {
+        let ListRequest { below, limit, context } = *request;
         match below {
             None => self.source.list(after, limit, context).await,
             Some(uri) => self.source.children(uri, after, limit, context).await,
@@ -222,7 +222,7 @@ impl Snapshot<'_> {
 }
 
 /// What is listed: everything, or what stands directly below a directory.
-struct Listing<'a> {
+struct ListRequest<'a> {
     below: Option<&'a Uri>,
     limit: usize,
     context: &'a Context,

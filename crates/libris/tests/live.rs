@@ -9,7 +9,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
 use libris::wire::{Caller, Client, Failure, Listener, News, Service as _};
-use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
+use libris::{
+    Catalog, Change, Config, Contents, Context, Error, Page, Result, Server, Source, SubscriptionConfig, Uri,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -86,8 +88,9 @@ impl Source for Script {
 
 fn server(sources: Vec<Arc<dyn Source>>) -> (Server, Arc<Catalog>) {
     let catalog = Arc::new(Catalog::new(sources));
-    let live = Live { subscriptions: 3, listeners: 2, ..Live::default() };
-    (Server::new(catalog.clone(), Config { live, ..Config::default() }), catalog)
+    let subscriptions =
+        SubscriptionConfig { subscriptions: 3, listeners: 2, ..SubscriptionConfig::default() };
+    (Server::new(catalog.clone(), Config { subscriptions, ..Config::default() }), catalog)
 }
 
 fn updated(uri: &str) -> News {
@@ -395,8 +398,12 @@ async fn the_text_of_a_uri_is_held_once_for_all_listeners() {
 
 #[tokio::test(start_paused = true)]
 async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
-    let live = Live { subscription_bytes: 1 << 20, client_subscription_bytes: 1 << 18, ..Live::default() };
-    let server = Server::new(Script::new("a"), Config { live, ..Config::default() });
+    let subscriptions = SubscriptionConfig {
+        subscription_bytes: 1 << 20,
+        client_subscription_bytes: 1 << 18,
+        ..SubscriptionConfig::default()
+    };
+    let server = Server::new(Script::new("a"), Config { subscriptions, ..Config::default() });
     let mut listeners = Vec::new();
     for client in 0..7 {
         let listener = joined(&server, Client::default()).unwrap();
@@ -529,8 +536,8 @@ async fn a_source_whose_watch_does_not_open_stops_no_other() {
 #[tokio::test(start_paused = true)]
 async fn no_window_is_too_long() {
     let script = Script::new("a");
-    let live = Live { window: Duration::MAX, ..Live::default() };
-    let server = Server::new(script.clone(), Config { live, ..Config::default() });
+    let subscriptions = SubscriptionConfig { window: Duration::MAX, ..SubscriptionConfig::default() };
+    let server = Server::new(script.clone(), Config { subscriptions, ..Config::default() });
     let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();

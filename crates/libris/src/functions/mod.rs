@@ -7,7 +7,7 @@ mod routes;
 mod source;
 
 pub use notifier::Notifier;
-pub use request::{Request, Variable};
+pub use request::{FromVariable, Request};
 pub use return_types::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
 pub use routes::{Described, Routes};
 pub use source::{FunctionSource, Handle, Handler};

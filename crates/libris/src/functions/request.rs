@@ -40,17 +40,17 @@ impl Request {
     }
 
     /// A variable; [`Error::Invalid`] names it where it is not there or does not parse.
-    pub fn variable<T: Variable>(&self, name: &str) -> Result<T> {
+    pub fn variable<T: FromVariable>(&self, name: &str) -> Result<T> {
         self.optional(name)?.ok_or_else(|| Error::invalid(format!("`{name}` is missing")))
     }
 
     /// A variable that may be left out.
-    pub fn optional<T: Variable>(&self, name: &str) -> Result<Option<T>> {
+    pub fn optional<T: FromVariable>(&self, name: &str) -> Result<Option<T>> {
         parse(&self.variables, name)
     }
 
     /// A variable with a `*`: all its values.
-    pub fn list<T: Variable>(&self, name: &str) -> Result<Vec<T>> {
+    pub fn list<T: FromVariable>(&self, name: &str) -> Result<Vec<T>> {
         match self.variables.value(name) {
             None => Ok(Vec::new()),
             Some(Value::Text(text)) => Ok(vec![T::read(name, text)?]),
@@ -61,7 +61,7 @@ impl Request {
 }
 
 /// A variable of a template, where it has a value.
-pub(crate) fn parse<T: Variable>(variables: &Variables, name: &str) -> Result<Option<T>> {
+pub(crate) fn parse<T: FromVariable>(variables: &Variables, name: &str) -> Result<Option<T>> {
     match variables.value(name) {
         None => Ok(None),
         Some(Value::Text(text)) => T::read(name, text).map(Some),
@@ -75,12 +75,12 @@ pub(crate) fn parse<T: Variable>(variables: &Variables, name: &str) -> Result<Op
     label = "`{Self}` does not implement `std::str::FromStr`, or its error does not implement `Display`",
     note = "variables are text: use `String`, a number, or a type of yours that implements `FromStr`"
 )]
-pub trait Variable: Sized {
+pub trait FromVariable: Sized {
     /// Reads the value of the variable `name`; [`Error::Invalid`] says what is wrong with it.
     fn read(name: &str, text: &str) -> Result<Self>;
 }
 
-impl<T: FromStr<Err: Display>> Variable for T {
+impl<T: FromStr<Err: Display>> FromVariable for T {
     fn read(name: &str, text: &str) -> Result<Self> {
         /// How much is quoted of a value, and of what its type says about it.
         const QUOTED: usize = 100;

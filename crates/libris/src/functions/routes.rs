@@ -33,7 +33,7 @@ pub struct Described {
     mime: Option<String>,
     icons: Vec<Icon>,
     annotations: Annotations,
-    kept: Option<Duration>,
+    cache_ttl: Option<Duration>,
 }
 
 impl Described {
@@ -81,8 +81,8 @@ impl Described {
     }
 
     /// With answers that are given again for this long, and made once for all who ask at the same time.
-    pub fn cache(self, time: Duration) -> Self {
-        Self { kept: Some(time), ..self }
+    pub fn cache(self, ttl: Duration) -> Self {
+        Self { cache_ttl: Some(ttl), ..self }
     }
 
     fn resource(&self, uri: Uri) -> Resource {
@@ -147,12 +147,12 @@ fn last_part(text: &str) -> String {
 
 /// Which function makes which resource.
 pub struct Routes<T> {
-    direct: BTreeMap<Uri, Route<T>>,
-    templates: TemplateSet<Route<T>>,
+    direct: BTreeMap<Uri, FunctionRoute<T>>,
+    templates: TemplateSet<FunctionRoute<T>>,
 }
 
 #[derive(Clone)]
-struct Route<T> {
+struct FunctionRoute<T> {
     described: Described,
     function: T,
 }
@@ -173,7 +173,7 @@ impl<T: Clone> Routes<T> {
             if template.variables().next().is_none() {
                 all.add_resource(described, function)?;
             } else {
-                templates.push((template, Route { described, function }));
+                templates.push((template, FunctionRoute { described, function }));
             }
         }
         all.templates = TemplateSet::new(templates);
@@ -188,7 +188,7 @@ impl<T: Clone> Routes<T> {
             return Err(Error::invalid(format!("`{uri}` has variables: it is a template, not a resource")));
         }
         let uri = Uri::parse(&described.uri)?;
-        let before = self.direct.insert(uri.clone(), Route { described, function });
+        let before = self.direct.insert(uri.clone(), FunctionRoute { described, function });
         Ok((uri, before.is_some()))
     }
 
@@ -201,8 +201,9 @@ impl<T: Clone> Routes<T> {
         }
         self.remove_template(&template);
         let others = self.templates.iter().map(|(template, route)| (template.clone(), route.clone()));
-        self.templates =
-            TemplateSet::new(others.chain([(template, Route { described, function })]).collect::<Vec<_>>());
+        self.templates = TemplateSet::new(
+            others.chain([(template, FunctionRoute { described, function })]).collect::<Vec<_>>(),
+        );
         Ok(())
     }
 
@@ -220,7 +221,7 @@ impl<T: Clone> Routes<T> {
         there
     }
 
-    fn find(&self, uri: &Uri) -> Option<(&Route<T>, Variables)> {
+    fn find(&self, uri: &Uri) -> Option<(&FunctionRoute<T>, Variables)> {
         if let Some(route) = self.direct.get(uri) {
             return Some((route, Variables::new()));
         }
@@ -236,8 +237,8 @@ impl<T: Clone> Routes<T> {
     }
 
     /// For how long contents at `uri` are shared; `None` where they are not.
-    pub fn kept_for(&self, uri: &Uri) -> Option<Duration> {
-        self.find(uri)?.0.described.kept
+    pub fn cache_ttl(&self, uri: &Uri) -> Option<Duration> {
+        self.find(uri)?.0.described.cache_ttl
     }
 
     /// The function that makes `uri`, what to ask it for, and the media type that was said.
@@ -258,11 +259,11 @@ impl<T: Clone> Routes<T> {
     }
 
     /// What a function lists of the template with this text, in order. What cannot be is left out, and logged.
-    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Vec<Listed> {
+    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Vec<ListedInstance> {
         let mut listed: Vec<_> = instances
             .into_iter()
             .filter_map(|mut instance| match instance.uri(template) {
-                Ok(uri) => Some(Listed { uri, template: template.clone(), instance }),
+                Ok(uri) => Some(ListedInstance { uri, template: template.clone(), instance }),
                 Err(why) => {
                     tracing::error!(why, "a resource is not listed");
                     None
@@ -274,7 +275,7 @@ impl<T: Clone> Routes<T> {
     }
 
     /// One page of the resources, with those that functions have listed.
-    pub fn page(&self, mut listed: Vec<Listed>, after: Option<&Uri>, limit: usize) -> Page {
+    pub fn page(&self, mut listed: Vec<ListedInstance>, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let direct = self.direct.range::<Uri, _>((from, Bound::Unbounded));
         let direct =
@@ -304,7 +305,7 @@ impl<T: Clone> Routes<T> {
 }
 
 /// A resource that a function lists.
-pub struct Listed {
+pub struct ListedInstance {
     uri: Uri,
     template: UriTemplate,
     instance: Instance,

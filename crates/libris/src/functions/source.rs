@@ -49,44 +49,45 @@ pub struct FunctionSource {
 /// Adds and removes what a [`FunctionSource`] holds, and tells of changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Handle {
-    shared: Arc<RwLock<Shared>>,
+    registry: Arc<RwLock<FunctionRegistry>>,
     notifier: Notifier,
 }
 
 #[derive(Default)]
-struct Shared {
-    routes: Routes<Function>,
+struct FunctionRegistry {
+    routes: Routes<BoxedFunction>,
     completers: Vec<(UriTemplate, String, Completer)>,
     lists: Vec<(UriTemplate, Lister)>,
 }
 
-type Function = Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
+type BoxedFunction =
+    Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
 type Completer = Arc<dyn Fn(&str, usize) -> Result<Completion> + Send + Sync>;
 type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send + Sync>;
 
 /// A closure or function that makes resources: with a [`Request`] or without, `async` or not.
 ///
-/// `Kind` tells these apart and is found by the compiler.
+/// `HandlerKind` tells these apart and is found by the compiler.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot make a resource",
     note = "pass a function or closure that takes nothing or a `libris::Request`, `async` or not, and \
             returns what can be read: text, bytes, `libris::Json`, or a `Result` or `Option` of it"
 )]
-pub trait Handler<Kind>: Send + Sync + 'static {
+pub trait Handler<HandlerKind>: Send + Sync + 'static {
     /// Makes the resource.
     fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>>;
 }
 
 /// The kinds of [`Handler`].
-pub struct Kind<Takes, Gives>(PhantomData<(Takes, Gives)>);
+pub struct HandlerKind<Takes, Gives>(PhantomData<(Takes, Gives)>);
 
 /// Returns what can be read.
-pub struct Value;
+pub struct Immediate;
 
 /// Returns a future of what can be read.
-pub struct Later;
+pub struct Deferred;
 
-impl<F, T> Handler<Kind<(), Value>> for F
+impl<F, T> Handler<HandlerKind<(), Immediate>> for F
 where
     F: Fn() -> T + Send + Sync + 'static,
     T: IntoContents,
@@ -97,7 +98,7 @@ where
     }
 }
 
-impl<F, R> Handler<Kind<(), Later>> for F
+impl<F, R> Handler<HandlerKind<(), Deferred>> for F
 where
     F: Fn() -> R + Send + Sync + 'static,
     R: Future<Output: IntoContents> + Send + 'static,
@@ -107,7 +108,7 @@ where
     }
 }
 
-impl<F, T> Handler<Kind<Request, Value>> for F
+impl<F, T> Handler<HandlerKind<Request, Immediate>> for F
 where
     F: Fn(Request) -> T + Send + Sync + 'static,
     T: IntoContents,
@@ -118,7 +119,7 @@ where
     }
 }
 
-impl<F, R> Handler<Kind<Request, Later>> for F
+impl<F, R> Handler<HandlerKind<Request, Deferred>> for F
 where
     F: Fn(Request) -> R + Send + Sync + 'static,
     R: Future<Output: IntoContents> + Send + 'static,
@@ -200,7 +201,7 @@ fn expected<T>(result: Result<T>) {
 impl Handle {
     /// Adds a resource, or replaces the one with its URI. Those who listen hear that the list changed.
     pub fn resource<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
-        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
         match replaced {
             true => {
@@ -214,7 +215,7 @@ impl Handle {
 
     /// Adds a template, or replaces the one with its text.
     pub fn template<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
-        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         self.write().routes.add_template(described.into(), function)?;
         self.notifier.everything();
         Ok(())
@@ -224,11 +225,11 @@ impl Handle {
     pub fn remove(&self, text: impl AsRef<str>) -> Result<bool> {
         let template = UriTemplate::parse(text.as_ref())?;
         if template.variables().next().is_some() {
-            let mut shared = self.write();
-            let removed = shared.routes.remove_template(&template);
-            shared.completers.retain(|(of, ..)| *of != template);
-            shared.lists.retain(|(of, _)| *of != template);
-            drop(shared);
+            let mut registry = self.write();
+            let removed = registry.routes.remove_template(&template);
+            registry.completers.retain(|(of, ..)| *of != template);
+            registry.lists.retain(|(of, _)| *of != template);
+            drop(registry);
             if removed {
                 self.notifier.everything();
             }
@@ -265,9 +266,9 @@ impl Handle {
         }
         let completer: Completer =
             Arc::new(move |typed, limit| values(typed).into_completion(Some(typed), limit));
-        let mut shared = self.write();
-        shared.completers.retain(|(of, name, _)| *of != template || name != variable);
-        shared.completers.push((template, variable.to_owned(), completer));
+        let mut registry = self.write();
+        registry.completers.retain(|(of, name, _)| *of != template || name != variable);
+        registry.completers.push((template, variable.to_owned(), completer));
         Ok(())
     }
 
@@ -279,10 +280,10 @@ impl Handle {
     {
         let template = self.known(template)?;
         let lister: Lister = Arc::new(move || list().map(IntoInstances::into_instances).boxed());
-        let mut shared = self.write();
-        shared.lists.retain(|(of, _)| *of != template);
-        shared.lists.push((template, lister));
-        drop(shared);
+        let mut registry = self.write();
+        registry.lists.retain(|(of, _)| *of != template);
+        registry.lists.push((template, lister));
+        drop(registry);
         self.notifier.everything();
         Ok(())
     }
@@ -295,12 +296,12 @@ impl Handle {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Shared> {
-        self.shared.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, FunctionRegistry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Shared> {
-        self.shared.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, FunctionRegistry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -328,7 +329,7 @@ impl Source for FunctionSource {
         let proof = self.handle.notifier.proof();
         let (function, request, mime) = self.handle.read().routes.ask(uri, context)?;
         let mut contents = function(request, mime).await?;
-        let time = self.handle.read().routes.kept_for(uri);
+        let time = self.handle.read().routes.cache_ttl(uri);
         contents.freshness.proof = time.map(|_| proof);
         contents.freshness.ttl = time.unwrap_or(contents.freshness.ttl);
         Ok(contents)
@@ -341,8 +342,8 @@ impl Source for FunctionSource {
 
     async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let completer = {
-            let shared = self.handle.read();
-            let mut all = shared.completers.iter();
+            let registry = self.handle.read();
+            let mut all = registry.completers.iter();
             all.find(|(template, variable, _)| template == asked.template && variable == asked.variable)
                 .map(|(.., completer)| completer.clone())
         };
@@ -350,7 +351,7 @@ impl Source for FunctionSource {
     }
 
     fn is_shared(&self, uri: &Uri) -> bool {
-        self.handle.read().routes.kept_for(uri).is_some()
+        self.handle.read().routes.cache_ttl(uri).is_some()
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -17,14 +17,14 @@ pub(super) const TEXT: usize = 320;
 
 /// Whose budget a listener uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Client {
+pub(super) enum BudgetOwner {
     /// All listeners of one client share a budget.
     Known(libris_core::Client),
     /// The listener has a budget of its own.
     Listener(u64),
 }
 
-impl Client {
+impl BudgetOwner {
     /// The client at `address`; without an address, the listener of this number is a client of its own.
     pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
         address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
@@ -49,10 +49,10 @@ pub(super) enum OverBudget {
 }
 
 /// The accounts of all clients, and one for all of them together.
-pub(super) struct Budget {
+pub(super) struct SubscriptionBudget {
     total: Account,
     total_limit: usize,
-    clients: HashMap<Client, Account>,
+    clients: HashMap<BudgetOwner, Account>,
     client_limit: usize,
 }
 
@@ -101,7 +101,7 @@ impl Account {
     }
 }
 
-impl Budget {
+impl SubscriptionBudget {
     pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
         Self { total: Account::default(), total_limit, clients: HashMap::new(), client_limit }
     }
@@ -124,7 +124,7 @@ impl Budget {
     /// Charges a subscription, or changes nothing.
     pub(super) fn charge(
         &mut self,
-        client: Client,
+        client: BudgetOwner,
         name: &Arc<str>,
         subject: &Arc<str>,
     ) -> Result<(), OverBudget> {
@@ -144,7 +144,7 @@ impl Budget {
     }
 
     /// Takes back the charge for a subscription.
-    pub(super) fn refund(&mut self, client: Client, name: &str, subject: &str) {
+    pub(super) fn refund(&mut self, client: BudgetOwner, name: &str, subject: &str) {
         if let Some(account) = self.clients.get_mut(&client) {
             account.refund(name, subject);
             if account.subscriptions == 0 {
@@ -155,13 +155,13 @@ impl Budget {
     }
 
     /// The bytes charged to a client.
-    pub(super) fn bytes_of(&self, client: Client) -> usize {
+    pub(super) fn bytes_of(&self, client: BudgetOwner) -> usize {
         self.clients.get(&client).map_or(0, |account| account.bytes)
     }
 
     /// The bytes charged to each client that has subscriptions.
     #[cfg(test)]
-    pub(super) fn clients(&self) -> HashMap<Client, usize> {
+    pub(super) fn clients(&self) -> HashMap<BudgetOwner, usize> {
         self.clients.iter().map(|(client, account)| (*client, account.bytes)).collect()
     }
 }

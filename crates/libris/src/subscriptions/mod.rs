@@ -6,7 +6,7 @@
 //! follows. Subscriptions are bounded in bytes for each client and in all; [`budget`] says what they cost.
 
 mod budget;
-mod owed;
+mod notification_set;
 mod registry;
 mod watch;
 
@@ -23,8 +23,8 @@ use libris_wire::{Failure, Listener, News};
 use serde_json::json;
 
 use self::budget::OverBudget;
-use self::owed::Owed;
-use self::registry::{Refusal, Registry};
+use self::notification_set::NotificationSet;
+use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
 use crate::rights::Operation;
 use crate::server::explain;
@@ -32,7 +32,7 @@ use crate::view::View;
 
 /// How changes are told.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct SubscriptionConfig {
     /// The debounce window: changes within it cause one notification. A longer one than
     /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW) counts as that.
     pub window: Duration,
@@ -48,12 +48,12 @@ pub struct Live {
     pub listeners: usize,
 }
 
-impl Live {
+impl SubscriptionConfig {
     /// The longest debounce window.
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
 }
 
-impl Default for Live {
+impl Default for SubscriptionConfig {
     fn default() -> Self {
         Self {
             window: Duration::from_millis(50),
@@ -76,12 +76,12 @@ const BATCH: usize = 32;
 
 /// All listeners of one source.
 pub(crate) struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
 }
 
-struct Shared {
+struct HubState {
     source: Arc<dyn Source>,
-    config: Live,
+    config: SubscriptionConfig,
     /// Whoever holds this may lock `registry`, and not the other way round.
     watch: Mutex<WatchState>,
     registry: Mutex<Registry>,
@@ -91,11 +91,12 @@ struct Shared {
 }
 
 impl Hub {
-    pub(crate) fn new(source: Arc<dyn Source>, config: Live) -> Self {
-        let config = Live { window: config.window.min(Live::LONGEST_WINDOW), ..config };
+    pub(crate) fn new(source: Arc<dyn Source>, config: SubscriptionConfig) -> Self {
+        let config =
+            SubscriptionConfig { window: config.window.min(SubscriptionConfig::LONGEST_WINDOW), ..config };
         let registry = Mutex::new(Registry::new(&config));
         let follow = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(Shared { source, config, watch: Mutex::default(), registry, follow }) }
+        Self { shared: Arc::new(HubState { source, config, watch: Mutex::default(), registry, follow }) }
     }
 
     /// A new listener, which hears of what `view` shows. Listeners of one `client` address share a budget for their
@@ -111,12 +112,12 @@ impl Hub {
         if registry.listeners() >= self.shared.config.listeners {
             return Err(internal("there are too many listeners; try again later".to_owned()));
         }
-        let (number, owed) = registry.join(view.clone(), client);
+        let (number, notifications) = registry.join(view.clone(), client);
         if !watch.is_running() {
             registry.miss_list(number);
         }
         let shared = self.shared.clone();
-        Ok(Arc::new(Subscriber { shared, view, number, owed, listed: AtomicBool::new(false) }))
+        Ok(Arc::new(Subscriber { shared, view, number, notifications, listed: AtomicBool::new(false) }))
     }
 
     /// Tells listeners whose rights have changed that their list has, and makes the source follow what they may
@@ -139,7 +140,7 @@ impl Hub {
     }
 }
 
-impl Shared {
+impl HubState {
     /// Ends some subscriptions of a listener that has left; breaks once it has none and is removed.
     fn leave(&self, listener: u64) -> ControlFlow<()> {
         let left = lock(&self.registry).leave(listener, BATCH);
@@ -165,10 +166,10 @@ impl Shared {
 
 /// A client's session or stream, which hears of changes.
 struct Subscriber {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     view: Arc<View>,
     number: u64,
-    owed: Arc<Owed>,
+    notifications: Arc<NotificationSet>,
     /// Whether the client has listed resources.
     listed: AtomicBool,
 }
@@ -180,7 +181,7 @@ impl Listener for Subscriber {
         let mut registry = lock(&self.shared.registry);
         let missed = registry.follow_list(self.number);
         if missed && self.listed.load(Ordering::SeqCst) {
-            self.owed.put(News::List);
+            self.notifications.put(News::List);
         }
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Listener for Subscriber {
 
     async fn next(&self) -> News {
         loop {
-            let news = self.owed.next().await;
+            let news = self.notifications.next().await;
             // Rights may have been taken away since the subscription, or since the change.
             let is_visible = match &news {
                 News::List => true,
@@ -257,17 +258,17 @@ impl Drop for Subscriber {
     }
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refused(refusal: SubscriptionRefusal) -> Failure {
     let (message, limit) = match refusal {
-        Refusal::Subscriptions(most) => (
+        SubscriptionRefusal::Subscriptions(most) => (
             format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
             most,
         ),
-        Refusal::Bytes(OverBudget::Client(most)) => {
+        SubscriptionRefusal::Bytes(OverBudget::Client(most)) => {
             let why = "the subscriptions of one client may use";
             (format!("{why} `{most}` bytes of memory at most; unsubscribe from some resources first"), most)
         }
-        Refusal::Bytes(OverBudget::Total(most)) => {
+        SubscriptionRefusal::Bytes(OverBudget::Total(most)) => {
             let why = "the subscriptions of all clients may use";
             (format!("{why} `{most}` bytes of memory at most; try again later"), most)
         }

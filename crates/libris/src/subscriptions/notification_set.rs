@@ -10,18 +10,18 @@ use super::{lock, sparse};
 
 /// The notifications that one listener has not received yet: a set in insertion order.
 #[derive(Default)]
-pub(super) struct Owed {
-    news: Mutex<Set>,
+pub(super) struct NotificationSet {
+    news: Mutex<InsertionOrderedSet>,
     ready: Notify,
 }
 
 #[derive(Default)]
-struct Set {
+struct InsertionOrderedSet {
     order: VecDeque<News>,
     members: HashSet<News>,
 }
 
-impl Set {
+impl InsertionOrderedSet {
     fn shrink(&mut self) {
         if sparse(self.members.len(), self.members.capacity()) {
             self.members.shrink_to(self.members.len() * 2);
@@ -30,7 +30,7 @@ impl Set {
     }
 }
 
-impl Owed {
+impl NotificationSet {
     /// Adds a notification, unless it is in the set already.
     pub(super) fn put(&self, news: News) {
         let mut set = lock(&self.news);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use libris_core::Uri;
 use libris_wire::News;
 
-use super::budget::{Budget, Client, OverBudget};
-use super::owed::Owed;
-use super::{Live, sparse};
+use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget};
+use super::notification_set::NotificationSet;
+use super::{SubscriptionConfig, sparse};
 use crate::rights::Operation;
 use crate::view::View;
 
@@ -25,18 +25,18 @@ pub(super) struct Registry {
     list_followers: HashSet<u64>,
     /// The classes of rights that listeners have, with a view of each and how many have them.
     classes: HashMap<u64, (Arc<View>, usize)>,
-    budget: Budget,
+    budget: SubscriptionBudget,
 }
 
 /// A listener.
 struct Member {
-    client: Client,
+    client: BudgetOwner,
     view: Arc<View>,
     /// The class of its rights.
     class: u64,
     /// Whether its list may have changed since it joined, and it does not follow the list yet.
     missed_list: bool,
-    owed: Arc<Owed>,
+    notifications: Arc<NotificationSet>,
     /// The subject of each subscription, by the URI as the client wrote it.
     subscriptions: HashMap<Arc<str>, Uri>,
     /// Those of them to what the client may not see. They are accepted like subscriptions to what is absent, and no
@@ -53,7 +53,7 @@ impl Member {
     /// Tells it that its list has changed, now or once it follows the list.
     fn tell_list(&mut self, follows: bool) {
         match follows {
-            true => self.owed.put(News::List),
+            true => self.notifications.put(News::List),
             false => self.missed_list = true,
         }
     }
@@ -69,7 +69,7 @@ struct Subscription {
 
 /// Why a subscription was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum SubscriptionRefusal {
     /// The listener has this many subscriptions already.
     Subscriptions(usize),
     /// A budget has no room for it.
@@ -77,7 +77,7 @@ pub(super) enum Refusal {
 }
 
 impl Registry {
-    pub(super) fn new(config: &Live) -> Self {
+    pub(super) fn new(config: &SubscriptionConfig) -> Self {
         Self {
             last: 0,
             members: HashMap::new(),
@@ -85,16 +85,16 @@ impl Registry {
             changed: HashSet::new(),
             list_followers: HashSet::new(),
             classes: HashMap::new(),
-            budget: Budget::new(config.subscription_bytes, config.client_subscription_bytes),
+            budget: SubscriptionBudget::new(config.subscription_bytes, config.client_subscription_bytes),
         }
     }
 
     /// Adds a listener of the client at `address`.
-    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<Owed>) {
+    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<NotificationSet>) {
         self.last += 1;
         let listener = self.last;
-        let owed = Arc::<Owed>::default();
-        let client = Client::new(address, listener);
+        let notifications = Arc::<NotificationSet>::default();
+        let client = BudgetOwner::new(address, listener);
         let class = view.now().rights().class();
         self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
         let member = Member {
@@ -102,12 +102,12 @@ impl Registry {
             class,
             view,
             missed_list: false,
-            owed: owed.clone(),
+            notifications: notifications.clone(),
             subscriptions: HashMap::new(),
             hidden: HashSet::new(),
         };
         self.members.insert(listener, member);
-        (listener, owed)
+        (listener, notifications)
     }
 
     /// Ends at most `batch` subscriptions of a listener and gives those of their subjects that have no
@@ -170,13 +170,13 @@ impl Registry {
         name: &str,
         subject: Uri,
         most: usize,
-    ) -> Result<Option<Uri>, Refusal> {
+    ) -> Result<Option<Uri>, SubscriptionRefusal> {
         let Some(member) = self.members.get_mut(&listener) else { return Ok(None) };
         if member.subscriptions.contains_key(name) {
             return Ok(None);
         }
         if member.subscriptions.len() >= most {
-            return Err(Refusal::Subscriptions(most));
+            return Err(SubscriptionRefusal::Subscriptions(most));
         }
         let subject = self.subjects.get_key_value(&subject).map_or(subject, |(shared, _)| shared.clone());
         let subject_text = Arc::<str>::from(subject.clone());
@@ -185,7 +185,7 @@ impl Registry {
             None if *subject_text == *name => subject_text.clone(),
             None => name.into(),
         };
-        self.budget.charge(member.client, &name, &subject_text).map_err(Refusal::Bytes)?;
+        self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
         // Under the lock, so that it is evaluated again if the rights change.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());
@@ -203,13 +203,13 @@ impl Registry {
             member.subscriptions.shrink_to(member.subscriptions.len() * 2);
         }
         member.hidden.remove(&name);
-        member.owed.forget(&name);
+        member.notifications.forget(&name);
         let client = member.client;
         self.end(listener, client, name, subject)
     }
 
     /// Removes a subscription that is no longer among those of its listener.
-    fn end(&mut self, listener: u64, client: Client, name: Arc<str>, subject: Uri) -> Option<Uri> {
+    fn end(&mut self, listener: u64, client: BudgetOwner, name: Arc<str>, subject: Uri) -> Option<Uri> {
         self.budget.refund(client, &name, subject.as_str());
         let subscribers = self.subjects.get_mut(&subject)?;
         subscribers.remove(&Subscription { listener, name });
@@ -269,7 +269,7 @@ impl Registry {
         for subject in subjects {
             for Subscription { listener, name } in self.subjects.get(subject).into_iter().flatten() {
                 if let Some(member) = self.members.get(listener) {
-                    member.owed.put(News::Updated(name.clone()));
+                    member.notifications.put(News::Updated(name.clone()));
                 }
             }
         }
@@ -303,7 +303,7 @@ impl Registry {
                 let hidden: HashSet<_> = hidden.cloned().collect();
                 for name in std::mem::replace(&mut member.hidden, hidden) {
                     if !member.hidden.contains(&name) {
-                        member.owed.put(News::Updated(name));
+                        member.notifications.put(News::Updated(name));
                     }
                 }
                 subjects.extend(member.subscriptions.values().cloned());
@@ -316,11 +316,11 @@ impl Registry {
     pub(super) fn owe(&self, listener: u64, news: News) {
         let Some(member) = self.members.get(&listener) else { return };
         match news {
-            News::List => member.owed.put(News::List),
+            News::List => member.notifications.put(News::List),
             // The client may have subscribed anew since, with another copy of the text.
             News::Updated(name) => {
                 if let Some((name, _)) = member.subscriptions.get_key_value(&name) {
-                    member.owed.put(News::Updated(name.clone()));
+                    member.notifications.put(News::Updated(name.clone()));
                 }
             }
         }

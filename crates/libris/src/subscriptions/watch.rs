@@ -11,7 +11,7 @@ use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
-use super::{BATCH, Shared, lock};
+use super::{BATCH, HubState, lock};
 use crate::rights::Operation;
 
 /// How long a request waits for the watch to open. The watch goes on opening for the next request.
@@ -47,7 +47,7 @@ impl WatchState {
 
 /// Held by the task that opens and runs the watch, so that its end, also by a panic, stops the watch.
 struct WatchTask {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     stopped: bool,
 }
 
@@ -103,7 +103,7 @@ impl Desertion {
     }
 }
 
-impl Shared {
+impl HubState {
     /// Makes sure that a watch is running. Once this returns, no change is missed.
     pub(super) async fn watched(self: &Arc<Self>) -> Result<()> {
         let opening = match &mut *lock(&self.watch) {
