@@ -49,23 +49,23 @@ pub struct Budget {
     share: usize,
     /// How many may wait.
     waiters: usize,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     used: usize,
     /// The client that was counted last, and what it holds: most often the next one is the same.
     last: (Client, usize),
     /// What each other client holds.
     others: HashMap<Client, usize>,
     /// A queue for each client that waits, the next one to be served first.
-    queues: VecDeque<Queue>,
+    queues: VecDeque<ClientQueue>,
 }
 
 /// The requests of one client that wait, in the order in which they came. Never empty.
 #[derive(Debug)]
-struct Queue {
+struct ClientQueue {
     client: Client,
     waiting: VecDeque<Waiter>,
 }
@@ -112,7 +112,7 @@ impl Budget {
     /// Takes `amount`, waiting for it; `None` if too many wait already. One client may have three quarters of those who
     /// wait.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
-        match self.take_in_turn(client, amount) {
+        match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),
             // Boxed, or everybody who takes something would make room for waiting.
             None => Box::pin(self.wait(client, amount)).await,
@@ -120,7 +120,7 @@ impl Budget {
     }
 
     /// Takes `amount` if it is there and nobody waits for it.
-    pub fn take_in_turn(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+    pub fn try_take_fairly(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
         let mut state = self.state();
         let taken = state.queues.is_empty() && state.take(self, client, amount);
@@ -143,7 +143,7 @@ impl Budget {
             let waiter = Waiter { amount, granted };
             match own {
                 Some(own) => state.queues[own].waiting.push_back(waiter),
-                None => state.queues.push_back(Queue { client, waiting: [waiter].into() }),
+                None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
             }
             state.serve(self);
             // A grant that nobody receives any more is given back.
@@ -154,7 +154,7 @@ impl Budget {
     }
 
     /// A lease of nothing, which is always there.
-    pub fn nothing(self: &Arc<Self>) -> Lease {
+    pub fn empty_lease(self: &Arc<Self>) -> Lease {
         self.lease(Client::default(), 0)
     }
 
@@ -168,7 +168,7 @@ impl Budget {
         self.state().used
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BudgetState> {
         // It is whole between two statements, so a panic elsewhere leaves it so.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,7 +189,7 @@ fn most(total: usize) -> usize {
     total.saturating_sub((total / 4).max(1)).max(1)
 }
 
-impl State {
+impl BudgetState {
     /// Takes `amount` if it is there, for the client and in all, and reports whether it was.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
         self.look_up(client);
@@ -443,7 +443,7 @@ mod tests {
         assert!(!held.is_needed());
         let mut waiting = Box::pin(budget.take(client(2), 1));
         assert!((&mut waiting).now_or_never().is_none());
-        assert!(held.is_needed() && !budget.nothing().is_needed());
+        assert!(held.is_needed() && !budget.empty_lease().is_needed());
         drop(held);
         assert!(!waiting.await.unwrap().is_needed());
     }

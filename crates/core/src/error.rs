@@ -73,15 +73,15 @@ impl Error {
     }
 
     /// The same error for one more of those who waited for the same thing.
-    pub fn again(error: &Arc<Self>) -> Self {
+    pub fn from_shared(error: &Arc<Self>) -> Self {
         match &**error {
-            Self::Failed { doing, .. } => Self::failed(doing, Cause(error.clone())),
-            told => told.told_again().unwrap_or_else(|| Self::failed("do it", Cause(error.clone()))),
+            Self::Failed { doing, .. } => Self::failed(doing, SharedCause(error.clone())),
+            told => told.public_copy().unwrap_or_else(|| Self::failed("do it", SharedCause(error.clone()))),
         }
     }
 
     /// The same error, if it is one that callers are told; nothing for [`Error::Failed`].
-    pub fn told_again(&self) -> Option<Self> {
+    pub fn public_copy(&self) -> Option<Self> {
         Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
@@ -99,9 +99,9 @@ impl Error {
 
 /// The cause of an error that several callers get.
 #[derive(Debug)]
-struct Cause(Arc<Error>);
+struct SharedCause(Arc<Error>);
 
-impl fmt::Display for Cause {
+impl fmt::Display for SharedCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.source() {
             Some(cause) => write!(f, "{cause}"),
@@ -110,4 +110,4 @@ impl fmt::Display for Cause {
     }
 }
 
-impl std::error::Error for Cause {}
+impl std::error::Error for SharedCause {}

@@ -10,10 +10,10 @@ mod content;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
-mod flights;
 mod freshness;
 mod proof;
 mod resource;
+mod single_flight;
 mod source;
 mod uri;
 pub mod uri_template;
@@ -22,10 +22,10 @@ pub use budget::{Budget, Client, Lease};
 pub use change::Change;
 pub use content::{Body, Content, Contents};
 pub use error::{Error, Result};
-pub use flights::{Flight, Flights};
 pub use freshness::{Freshness, Scope};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
+pub use single_flight::{Flight, Flights};
 pub use source::{
     Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates, Unavailable,
     Visibility,

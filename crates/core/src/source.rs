@@ -277,23 +277,23 @@ pub struct Context {
     client: Client,
     memory: Option<Arc<dyn Memory>>,
     visibility: Option<Arc<dyn Visibility>>,
-    turn: Option<Arc<Turn>>,
+    permit: Option<Arc<HeldPermit>>,
 }
 
 /// A permit to work on a request, and the one that was held when it was taken.
 #[derive(Debug)]
-struct Turn {
+struct HeldPermit {
     _lease: Lease,
-    _outer: Option<Arc<Turn>>,
+    _outer: Option<Arc<HeldPermit>>,
 }
 
 impl Context {
     /// With a permit to work on the request, beside those that it has. All are given back when the last clone of the
     /// context is dropped, so a source whose work cannot be cancelled moves a clone into that work: the permit is then
     /// held until the work has ended, also if nobody waits for it any more.
-    pub fn with_turn(self, lease: Lease) -> Self {
-        let turn = Turn { _lease: lease, _outer: self.turn };
-        Self { turn: Some(Arc::new(turn)), ..self }
+    pub fn with_permit(self, lease: Lease) -> Self {
+        let permit = HeldPermit { _lease: lease, _outer: self.permit };
+        Self { permit: Some(Arc::new(permit)), ..self }
     }
 
     /// With what the caller may see.
@@ -335,7 +335,7 @@ impl Context {
 
     /// The same for what is done once for all who ask: with nothing of the caller but the client in whose turn it is
     /// done, and whoever wants to hear how far it has come.
-    pub fn for_everybody(self) -> Self {
+    pub fn without_caller(self) -> Self {
         Self { client: self.client, progress: self.progress, ..Self::default() }
     }
 

@@ -85,17 +85,17 @@ impl Gated {
     /// that the source holds it until the work has ended.
     pub(crate) async fn turn(&self, context: &Context) -> Result<Context> {
         let lease = Self::take(&self.0.turns, context.client(), PATIENCE).await?;
-        Ok(context.clone().with_turn(lease))
+        Ok(context.clone().with_permit(lease))
     }
 
     /// The same to ask what there is, for no longer than `patience`.
     pub(crate) async fn listing_turn(&self, context: &Context, patience: Duration) -> Result<Context> {
         let lease = Self::take(&self.0.listing, context.client(), patience).await?;
-        Ok(context.clone().with_turn(lease))
+        Ok(context.clone().with_permit(lease))
     }
 
     async fn take(turns: &Arc<Budget>, client: Client, patience: Duration) -> Result<Lease> {
-        if let Some(turn) = turns.take_in_turn(client, 1) {
+        if let Some(turn) = turns.try_take_fairly(client, 1) {
             return Ok(turn);
         }
         let turn = timeout(patience, turns.take(client, 1)).await;

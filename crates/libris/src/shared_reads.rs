@@ -125,7 +125,7 @@ impl SharedReads {
             let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
             // The flight uses a permit of the first caller, but not its memory budget: that caller may leave first.
             let loading = ReadMemory::new(&self.loading, context.client());
-            let context = context.clone().for_everybody().with_memory(loading.clone());
+            let context = context.clone().without_caller().with_memory(loading.clone());
             async move {
                 let source = gated.source();
                 let contents = loop {
@@ -156,7 +156,7 @@ impl SharedReads {
             Ok(cached) if !cached.is_valid() => read().await,
             outcome => outcome,
         };
-        outcome.map_err(|error| Error::again(&error)).and_then(|cached| contents(&cached))
+        outcome.map_err(|error| Error::from_shared(&error)).and_then(|cached| contents(&cached))
     }
 }
 

@@ -29,7 +29,7 @@ impl TemplateLiteral {
         let forms = self
             .template
             .variables()
-            .map(|name| (self.template.may_lack(name), self.template.explodes(name)));
+            .map(|name| (self.template.is_optional(name), self.template.explodes(name)));
         format!("{filled} {:?}", forms.collect::<Vec<_>>())
     }
 

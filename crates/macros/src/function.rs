@@ -76,7 +76,7 @@ impl Function {
                 return Err(Error::new(pattern.text.span(), not_there(&unknown, item, pattern)));
             };
             let (multiplicity, ty) = multiplicity(parameter.ty);
-            let wanted = match (template.explodes(&name), template.may_lack(&name)) {
+            let wanted = match (template.explodes(&name), template.is_optional(&name)) {
                 (true, _) => Multiplicity::List,
                 (false, true) => Multiplicity::Optional,
                 (false, false) => Multiplicity::One,

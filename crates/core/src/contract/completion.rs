@@ -121,7 +121,7 @@ async fn fill(
             Some(value) => {
                 known.insert(variable.to_owned(), value);
             }
-            None if template.may_lack(variable) => {}
+            None if template.is_optional(variable) => {}
             None => return None,
         }
     }

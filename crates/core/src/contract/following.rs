@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::watching::Watched;
+use super::watching::WatchCheck;
 use super::{Fixture, Law};
 use crate::uri_template::Variables;
 use crate::{Change, Client, Context, Uri};
@@ -39,7 +39,7 @@ pub async fn changes_are_reported_to_followers_of_the_subject(fixture: &dyn Fixt
     let Some(mut changes) = law.had("watching", watch) else { return };
     let Some(uri) = fixture.add(3_000).await else { return };
     let subject = law.source.subject(&uri);
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| touches(&law, &subject, change)).await;
     watched.follows(&uri, &subject).await;
 }
@@ -51,7 +51,7 @@ pub async fn what_was_unfollowed_can_be_followed_again(fixture: &dyn Fixture) {
     let Some(mut changes) = law.had("watching", watch) else { return };
     let Some(uri) = fixture.add(4_000).await else { return };
     let subject = law.source.subject(&uri);
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| touches(&law, &subject, change)).await;
     // Once without being followed, once after, and twice in a row.
     for followed in [false, true, false] {
@@ -64,7 +64,7 @@ pub async fn what_was_unfollowed_can_be_followed_again(fixture: &dyn Fixture) {
     watched.follows(&uri, &subject).await;
 }
 
-impl Watched<'_> {
+impl WatchCheck<'_> {
     /// Follows a subject, and changes a resource that has it.
     async fn follows(&mut self, uri: &Uri, subject: &Uri) {
         let law = self.law;

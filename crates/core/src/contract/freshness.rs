@@ -77,11 +77,11 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
     for (caller, context) in callers() {
         let page = law.had("a listing", law.source.list(None, 1000, &context).await);
         let reusable = is_reusable(&page.freshness, &context);
-        lists.push(Response { caller: caller.clone(), reusable, body: page.resources });
+        lists.push(CallerResponse { caller: caller.clone(), reusable, body: page.resources });
         let context = context.clone();
         let all = law.had("listing templates", law.source.templates(&context).await);
         let reusable = is_reusable(&all.freshness, &context);
-        templates.push(Response { caller, reusable, body: all.templates });
+        templates.push(CallerResponse { caller, reusable, body: all.templates });
     }
     compare(&law, "the list", &lists);
     compare(&law, "the list of templates", &templates);
@@ -92,14 +92,14 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
             let read = law.source.read(&uri, &context).await;
             let shared = law.source.is_shared(&uri) && context.identity_was_used();
             let reusable = shared || read.as_ref().is_ok_and(|read| is_reusable(&read.freshness, &context));
-            reads.push(Response { caller, reusable, body: read.ok().map(|contents| contents.parts) });
+            reads.push(CallerResponse { caller, reusable, body: read.ok().map(|contents| contents.parts) });
         }
         compare(&law, &format!("what was read at `{uri}`"), &reads);
     }
 }
 
 /// A response to one of several callers.
-struct Response<T> {
+struct CallerResponse<T> {
     caller: String,
     /// Whether it may be given to others.
     reusable: bool,
@@ -112,7 +112,7 @@ fn is_reusable(freshness: &Freshness, context: &Context) -> bool {
     public || (proven && !context.identity_was_used())
 }
 
-fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[Response<T>]) {
+fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[CallerResponse<T>]) {
     for response in responses.iter().filter(|response| response.reusable) {
         if let Some(other) = responses.iter().find(|other| other.body != response.body) {
             law.broken(format_args!(

@@ -16,7 +16,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     let Some(mut changes) = law.had("watching", watch) else { return };
     // A number that no other law uses, so that this is not a resource that was there before.
     let Some(uri) = fixture.add(1_000).await else { return };
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
@@ -33,13 +33,13 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
 }
 
 /// A watch, and the law that wants to hear of changes from it.
-pub(super) struct Watched<'a> {
+pub(super) struct WatchCheck<'a> {
     pub(super) law: &'a Law<'a>,
     pub(super) fixture: &'a dyn Fixture,
     pub(super) changes: &'a mut BoxStream<'static, Change>,
 }
 
-impl Watched<'_> {
+impl WatchCheck<'_> {
     pub(super) async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
         let mut others = Vec::new();
         let found = async {

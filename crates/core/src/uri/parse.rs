@@ -14,7 +14,7 @@ pub(super) fn normalise(text: &str) -> Result<String> {
             Uri::LIMIT
         )));
     }
-    Parser { text }.normalise().map_err(|wrong| wrong.of(text))
+    UriParser { text }.normalise().map_err(|wrong| wrong.of(text))
 }
 
 /// Whether a path is its own normal form wherever it stands, as far as a glance tells.
@@ -34,12 +34,12 @@ pub(super) fn is_plain(path: &str) -> bool {
 }
 
 /// What is wrong with a text, and at which byte.
-struct Wrong {
+struct SyntaxError {
     what: String,
     at: usize,
 }
 
-impl Wrong {
+impl SyntaxError {
     fn new(what: impl Into<String>, at: usize) -> Self {
         Self { what: what.into(), at }
     }
@@ -64,12 +64,12 @@ pub(crate) fn excerpt(text: &str) -> String {
     out
 }
 
-struct Parser<'a> {
+struct UriParser<'a> {
     text: &'a str,
 }
 
-impl Parser<'_> {
-    fn normalise(&self) -> Result<String, Wrong> {
+impl UriParser<'_> {
+    fn normalise(&self) -> Result<String, SyntaxError> {
         let text = self.text;
         let colon = self.scheme()?;
         let mut out = String::with_capacity(text.len() + 1);
@@ -115,20 +115,20 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    fn scheme(&self) -> Result<usize, Wrong> {
+    fn scheme(&self) -> Result<usize, SyntaxError> {
         for (at, byte) in self.text.bytes().enumerate() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' => {}
                 b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
                 b':' if at > 0 => return Ok(at),
-                b':' | b'/' | b'?' | b'#' => return Err(Wrong::new("no scheme", at)),
+                b':' | b'/' | b'?' | b'#' => return Err(SyntaxError::new("no scheme", at)),
                 _ => return Err(self.unexpected(at, "a scheme")),
             }
         }
-        Err(Wrong::new("no scheme", self.text.len()))
+        Err(SyntaxError::new("no scheme", self.text.len()))
     }
 
-    fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), Wrong> {
+    fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), SyntaxError> {
         let text = self.text;
         let mut at = start;
         if let Some(sign) = text[start..end].find('@') {
@@ -139,11 +139,11 @@ impl Parser<'_> {
         }
         let host_end = if text[at..end].starts_with('[') {
             let Some(bracket) = text[at..end].find(']') else {
-                return Err(Wrong::new("a `[` that is not closed", at));
+                return Err(SyntaxError::new("a `[` that is not closed", at));
             };
             let literal = &text[at + 1..at + bracket];
             if literal.parse::<Ipv6Addr>().is_err() && !authority::is_future(literal) {
-                return Err(Wrong::new("a malformed IP address", at + 1));
+                return Err(SyntaxError::new("a malformed IP address", at + 1));
             }
             out.push_str(&cased(&text[at..=at + bracket], host));
             at + bracket + 1
@@ -179,13 +179,13 @@ impl Parser<'_> {
         end: usize,
         allowed: impl Fn(u8) -> bool,
         place: &str,
-    ) -> Result<String, Wrong> {
+    ) -> Result<String, SyntaxError> {
         let bytes = self.text.as_bytes();
         let mut at = start;
         while at < end {
             if bytes[at] == b'%' {
                 if at + 2 >= end || hex(bytes[at + 1]).is_none() || hex(bytes[at + 2]).is_none() {
-                    return Err(Wrong::new("`%` without two hexadecimal digits", at));
+                    return Err(SyntaxError::new("`%` without two hexadecimal digits", at));
                 }
                 at += 3;
             } else if allowed(bytes[at]) {
@@ -197,7 +197,7 @@ impl Parser<'_> {
         Ok(percent::normalise(&self.text[start..end], false))
     }
 
-    fn unexpected(&self, at: usize, place: &str) -> Wrong {
+    fn unexpected(&self, at: usize, place: &str) -> SyntaxError {
         let what = match self.text[at..].chars().next() {
             Some(' ') => "a space".into(),
             Some(control) if control.is_control() => {
@@ -206,7 +206,7 @@ impl Parser<'_> {
             Some(other) => format!("`{}`", other.escape_debug()),
             None => "the end".into(),
         };
-        Wrong::new(format!("{what} cannot be in {place}:"), at)
+        SyntaxError::new(format!("{what} cannot be in {place}:"), at)
     }
 }
 

@@ -1,16 +1,16 @@
 //! From a template and variables to a URI.
 
-use super::parse::{Expression, Modifier, Operator, Part, Variable};
+use super::parse::{Expression, Modifier, Operator, TemplatePart, VariableSpec};
 use super::variables::{Value, Variables};
 use crate::uri::percent;
 
 /// The expansion of RFC 6570, section 3.
-pub(super) fn expand(parts: &[Part], variables: &Variables) -> String {
+pub(super) fn expand(parts: &[TemplatePart], variables: &Variables) -> String {
     let mut out = String::new();
     for part in parts {
         match part {
-            Part::Literal(literal) => out.push_str(literal),
-            Part::Expression(expression) => expand_expression(expression, variables, &mut out),
+            TemplatePart::Literal(literal) => out.push_str(literal),
+            TemplatePart::Expression(expression) => expand_expression(expression, variables, &mut out),
         }
     }
     out
@@ -25,11 +25,11 @@ fn expand_expression(expression: &Expression, variables: &Variables, out: &mut S
         };
         out.extend(mark.map(char::from));
         mark = Some(operator.separator());
-        Place { operator, variable }.expand(value, out);
+        VariableExpansion { operator, variable }.expand(value, out);
     }
 }
 
-fn defined(value: &Value, variable: &Variable) -> bool {
+fn defined(value: &Value, variable: &VariableSpec) -> bool {
     let composite = match value {
         Value::Text(_) => return true,
         Value::List(list) => !list.is_empty(),
@@ -41,12 +41,12 @@ fn defined(value: &Value, variable: &Variable) -> bool {
 }
 
 /// A variable where it stands.
-struct Place<'a> {
+struct VariableExpansion<'a> {
     operator: Operator,
-    variable: &'a Variable,
+    variable: &'a VariableSpec,
 }
 
-impl Place<'_> {
+impl VariableExpansion<'_> {
     fn expand(&self, value: &Value, out: &mut String) {
         let name = &self.variable.name;
         match (value, self.variable.modifier) {

@@ -22,7 +22,7 @@ pub use specificity::Specificity;
 pub use variables::{Value, Variables};
 
 use crate::{Error, Result, Uri};
-use parse::{Modifier, Part};
+use parse::{Modifier, TemplatePart};
 use pattern::Pattern;
 
 /// A URI template, cheap to clone.
@@ -33,7 +33,7 @@ pub struct UriTemplate(Arc<Inner>);
 
 struct Inner {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     pattern: Pattern,
 }
 
@@ -42,7 +42,7 @@ impl UriTemplate {
     pub const LIMIT: usize = Uri::LIMIT;
 
     /// The most places for a variable that a template may have, which bounds what a match costs.
-    pub const PLACES: usize = 100;
+    pub const VARIABLE_LIMIT: usize = 100;
 
     /// Parses a template; [`Error::Invalid`] says what is wrong and where.
     pub fn parse(text: &str) -> Result<Self> {
@@ -58,19 +58,20 @@ impl UriTemplate {
 
     /// The names of the variables in the order they stand, each once.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
-        let places = || self.0.parts.iter().flat_map(Part::variables).map(|variable| variable.name.as_str());
-        places()
+        let names =
+            || self.0.parts.iter().flat_map(TemplatePart::variables).map(|variable| variable.name.as_str());
+        names()
             .enumerate()
-            .filter(move |&(at, name)| !places().take(at).any(|earlier| earlier == name))
+            .filter(move |&(at, name)| !names().take(at).any(|earlier| earlier == name))
             .map(|(_, name)| name)
     }
 
     /// Whether the template usually makes sense without this variable: its operator leaves nothing
     /// behind where there is no value.
-    pub fn may_lack(&self, name: &str) -> bool {
+    pub fn is_optional(&self, name: &str) -> bool {
         self.0.parts.iter().all(|part| match part {
-            Part::Literal(_) => true,
-            Part::Expression(expression) => {
+            TemplatePart::Literal(_) => true,
+            TemplatePart::Expression(expression) => {
                 expression.operator.first().is_some()
                     || expression.variables.iter().all(|variable| variable.name != name)
             }
@@ -79,8 +80,8 @@ impl UriTemplate {
 
     /// Whether this variable has a `*`, so that its value is a list.
     pub fn explodes(&self, name: &str) -> bool {
-        let mut places = self.0.parts.iter().flat_map(Part::variables);
-        places.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
+        let mut variables = self.0.parts.iter().flat_map(TemplatePart::variables);
+        variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
     /// The text that the template stands for with these variables. Those it does not name are ignored,
@@ -92,10 +93,10 @@ impl UriTemplate {
     /// What every URI begins with that the template stands for with these variables and any values for the others:
     /// the expansion up to the first variable that must have a value and has none.
     pub fn prefix(&self, variables: &Variables) -> Prefix {
-        let lacks = |part: &Part| {
-            part.variables()
-                .iter()
-                .any(|variable| variables.value(&variable.name).is_none() && !self.may_lack(&variable.name))
+        let lacks = |part: &TemplatePart| {
+            part.variables().iter().any(|variable| {
+                variables.value(&variable.name).is_none() && !self.is_optional(&variable.name)
+            })
         };
         match self.0.parts.iter().position(lacks) {
             Some(at) => Prefix::Open(expand::expand(&self.0.parts[..at], variables)),

@@ -5,14 +5,14 @@ use crate::{Error, Result, UriTemplate};
 
 /// A piece of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     /// Text that stands for itself, percent-encoded as it is in an expansion.
     Literal(String),
     Expression(Expression),
 }
 
-impl Part {
-    pub(super) fn variables(&self) -> &[Variable] {
+impl TemplatePart {
+    pub(super) fn variables(&self) -> &[VariableSpec] {
         match self {
             Self::Literal(_) => &[],
             Self::Expression(expression) => &expression.variables,
@@ -24,12 +24,12 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
     pub(super) operator: Operator,
-    pub(super) variables: Vec<Variable>,
+    pub(super) variables: Vec<VariableSpec>,
 }
 
 /// One variable of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Variable {
+pub(super) struct VariableSpec {
     pub(super) name: String,
     pub(super) modifier: Modifier,
 }
@@ -92,7 +92,7 @@ impl Operator {
 }
 
 /// The parts of a template.
-pub(super) fn parts(text: &str) -> Result<Vec<Part>> {
+pub(super) fn parts(text: &str) -> Result<Vec<TemplatePart>> {
     let wrong = |what: String, at: usize| {
         Error::Invalid(format!("not a URI template: {what} at byte {at} of `{}`", excerpt(text)))
     };
@@ -105,7 +105,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>> {
     }
     let mut parts = Vec::new();
     let mut literal = String::new();
-    let mut places = 0;
+    let mut variables = 0;
     let mut at = 0;
     while let Some(character) = text[at..].chars().next() {
         if character != '{' {
@@ -117,18 +117,18 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>> {
         };
         let expression =
             expression(&text[at + 1..at + length]).map_err(|(what, offset)| wrong(what, at + 1 + offset))?;
-        places += expression.variables.len();
-        if places > UriTemplate::PLACES {
-            return Err(wrong(format!("more than {} variables", UriTemplate::PLACES), at));
+        variables += expression.variables.len();
+        if variables > UriTemplate::VARIABLE_LIMIT {
+            return Err(wrong(format!("more than {} variables", UriTemplate::VARIABLE_LIMIT), at));
         }
         if !literal.is_empty() {
-            parts.push(Part::Literal(std::mem::take(&mut literal)));
+            parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
         }
-        parts.push(Part::Expression(expression));
+        parts.push(TemplatePart::Expression(expression));
         at += length + 1;
     }
     if !literal.is_empty() {
-        parts.push(Part::Literal(literal));
+        parts.push(TemplatePart::Literal(literal));
     }
     Ok(parts)
 }
@@ -180,7 +180,7 @@ fn expression(text: &str) -> Result<Expression, (String, usize)> {
     Ok(Expression { operator, variables })
 }
 
-fn variable(text: &str) -> Result<Variable, (String, usize)> {
+fn variable(text: &str) -> Result<VariableSpec, (String, usize)> {
     let (name, modifier) = match text.find([':', '*']) {
         None => (text, Modifier::None),
         Some(end) if &text[end..] == "*" => (&text[..end], Modifier::Explode),
@@ -202,7 +202,7 @@ fn variable(text: &str) -> Result<Variable, (String, usize)> {
     if let Some((offset, what)) = misnamed(name) {
         return Err((what, offset));
     }
-    Ok(Variable { name: name.into(), modifier })
+    Ok(VariableSpec { name: name.into(), modifier })
 }
 
 /// What keeps a text from being the name of a variable, and where.

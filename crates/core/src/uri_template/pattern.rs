@@ -1,40 +1,40 @@
-//! A template made ready to be matched: its literals are in normal form, and each place knows what it takes.
+//! A template made ready to be matched: its literals are in normal form, and each slot knows what it takes.
 
-use super::parse::{Expression, Modifier, Operator, Part};
+use super::parse::{Expression, Modifier, Operator, TemplatePart};
 use crate::uri::{authority, path, percent};
 
 /// What a URI is matched against, step by step.
 pub(super) struct Pattern {
-    pub(super) steps: Vec<Step>,
+    pub(super) parts: Vec<PatternPart>,
 }
 
-pub(super) enum Step {
+pub(super) enum PatternPart {
     Literal(String),
-    Expression(Places),
+    Expression(ExpressionSlots),
 }
 
-/// The places for variables that one expression has.
-pub(super) struct Places {
+/// The slots for variables that one expression has.
+pub(super) struct ExpressionSlots {
     pub(super) operator: Operator,
-    pub(super) places: Vec<Place>,
+    pub(super) slots: Vec<VariableSlot>,
 }
 
-/// A place for one variable.
-pub(super) struct Place {
+/// A slot for one variable.
+pub(super) struct VariableSlot {
     pub(super) name: String,
     /// The name as it stands in a normal URI.
     pub(super) key: String,
     /// The most characters that are taken.
     pub(super) limit: Option<usize>,
     pub(super) explode: bool,
-    pub(super) span: Span,
+    pub(super) allowed: AllowedBytes,
 }
 
 /// Which unescaped characters a value may hold: a bit for each that it may not.
 #[derive(Clone, Copy)]
-pub(super) struct Span(u128);
+pub(super) struct AllowedBytes(u128);
 
-impl Span {
+impl AllowedBytes {
     fn without(bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(0, |bits, byte| bits | 1 << byte))
     }
@@ -45,25 +45,25 @@ impl Span {
 }
 
 impl Pattern {
-    pub(super) fn new(parts: &[Part]) -> Self {
+    pub(super) fn new(parts: &[TemplatePart]) -> Self {
         let expressions: Vec<_> = parts
             .iter()
             .filter_map(|part| match part {
-                Part::Literal(_) => None,
-                Part::Expression(expression) => Some(expression),
+                TemplatePart::Literal(_) => None,
+                TemplatePart::Expression(expression) => Some(expression),
             })
             .collect();
         let skeleton: String = parts
             .iter()
             .map(|part| match part {
-                Part::Literal(literal) => literal.as_str(),
-                Part::Expression(_) => HOLE,
+                TemplatePart::Literal(literal) => literal.as_str(),
+                TemplatePart::Expression(_) => HOLE,
             })
             .collect();
         let operators: Vec<_> = expressions.iter().map(|expression| expression.operator).collect();
         let skeleton = normalise(&skeleton, &operators);
 
-        let mut steps = Vec::new();
+        let mut parts = Vec::new();
         let mut expressions = expressions.into_iter();
         let mut rest = skeleton.as_str();
         let mut queried = false;
@@ -72,19 +72,19 @@ impl Pattern {
             let (literal, after) = rest.split_at(end);
             if !literal.is_empty() {
                 queried |= literal.contains('?');
-                steps.push(Step::Literal(literal.into()));
+                parts.push(PatternPart::Literal(literal.into()));
             }
             if let Some(expression) = expressions.next().filter(|_| !after.is_empty()) {
-                let later = Later {
+                let later = Remainder {
                     query: after.contains('?') || has(expressions.as_slice(), Operator::Query),
                     fragment: after.contains('#') || has(expressions.as_slice(), Operator::Fragment),
                 };
-                steps.push(Step::Expression(places(expression, queried, later)));
+                parts.push(PatternPart::Expression(slots(expression, queried, later)));
                 queried |= expression.operator == Operator::Query;
             }
             rest = after.strip_prefix(HOLE).unwrap_or(after);
         }
-        Self { steps }
+        Self { parts }
     }
 }
 
@@ -92,25 +92,25 @@ fn has(expressions: &[&Expression], operator: Operator) -> bool {
     expressions.iter().any(|expression| expression.operator == operator)
 }
 
-/// What the template begins after some place.
-struct Later {
+/// What the template begins after some slot.
+struct Remainder {
     query: bool,
     fragment: bool,
 }
 
-fn places(expression: &Expression, queried: bool, later: Later) -> Places {
+fn slots(expression: &Expression, queried: bool, later: Remainder) -> ExpressionSlots {
     let operator = expression.operator;
-    let places = expression
+    let slots = expression
         .variables
         .iter()
         .map(|variable| {
             let explode = variable.modifier == Modifier::Explode;
             let stops: &[u8] = match operator {
                 Operator::Reserved | Operator::Fragment => match later {
-                    Later { query: true, fragment: true } => b"?#",
-                    Later { query: true, fragment: false } => b"?",
-                    Later { query: false, fragment: true } => b"#",
-                    Later { query: false, fragment: false } => b"",
+                    Remainder { query: true, fragment: true } => b"?#",
+                    Remainder { query: true, fragment: false } => b"?",
+                    Remainder { query: false, fragment: true } => b"#",
+                    Remainder { query: false, fragment: false } => b"",
                 },
                 Operator::Path if explode => b"?#",
                 Operator::Simple | Operator::Label if queried => b"/?#&",
@@ -118,7 +118,7 @@ fn places(expression: &Expression, queried: bool, later: Later) -> Places {
                 Operator::Parameter => b"/?#;",
                 Operator::Query | Operator::Continuation => b"#&",
             };
-            Place {
+            VariableSlot {
                 name: variable.name.clone(),
                 key: percent::normalise(&variable.name, false),
                 limit: match variable.modifier {
@@ -126,11 +126,11 @@ fn places(expression: &Expression, queried: bool, later: Later) -> Places {
                     Modifier::None | Modifier::Explode => None,
                 },
                 explode,
-                span: Span::without(stops),
+                allowed: AllowedBytes::without(stops),
             }
         })
         .collect();
-    Places { operator, places }
+    ExpressionSlots { operator, slots }
 }
 
 /// Stands for an expression. The parser lets no such character into a literal.
@@ -184,7 +184,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     out
 }
 
-/// Whether what stands before this place is complete, however the holes from here on are filled.
+/// Whether what stands before this slot is complete, however the holes from here on are filled.
 fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
     let before = skeleton[..at].matches(HOLE).count();

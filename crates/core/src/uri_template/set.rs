@@ -1,20 +1,20 @@
 //! Many templates, of which those that match are found without trying them all.
 
-use super::pattern::Step;
+use super::pattern::PatternPart;
 use super::{UriTemplate, Variables};
 use crate::Uri;
 
 /// Templates with something that belongs to each.
 ///
 /// The templates are in the order of the literal text that they begin with. A URI is only matched against
-/// those whose text it begins with, which are found in steps that grow with the logarithm of their number.
+/// those whose text it prefix with, which are found in steps that grow with the logarithm of their number.
 pub struct TemplateSet<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<TemplateEntry<T>>,
 }
 
-struct Entry<T> {
-    begins: String,
-    /// The entry nearest before it whose text its own begins with.
+struct TemplateEntry<T> {
+    prefix: String,
+    /// The entry nearest before it whose text its own prefix with.
     shorter: Option<usize>,
     template: UriTemplate,
     value: T,
@@ -26,19 +26,19 @@ impl<T> TemplateSet<T> {
         let mut entries: Vec<_> = templates
             .into_iter()
             .map(|(template, value)| {
-                let begins = match template.0.pattern.steps.first() {
-                    Some(Step::Literal(literal)) => literal.clone(),
+                let prefix = match template.0.pattern.parts.first() {
+                    Some(PatternPart::Literal(literal)) => literal.clone(),
                     _ => String::new(),
                 };
-                Entry { begins, shorter: None, template, value }
+                TemplateEntry { prefix, shorter: None, template, value }
             })
             .collect();
-        entries.sort_by(|one, other| one.begins.cmp(&other.begins));
+        entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // Whatever begins the text of this one also begins that of the one before, or is it.
+            // Whatever prefix the text of this one also prefix that of the one before, or is it.
             let mut before = Some(at - 1);
             while let Some(other) = before
-                && !entries[at].begins.starts_with(&entries[other].begins)
+                && !entries[at].prefix.starts_with(&entries[other].prefix)
             {
                 before = entries[other].shorter;
             }
@@ -50,13 +50,13 @@ impl<T> TemplateSet<T> {
     /// The template that describes a URI most closely, with its variables.
     pub fn closest(&self, uri: &Uri) -> Option<(&UriTemplate, &T, Variables)> {
         let text = uri.as_str();
-        let mut next = self.entries.partition_point(|entry| *entry.begins <= *text).checked_sub(1);
-        let mut found: Option<(&Entry<T>, Variables)> = None;
+        let mut next = self.entries.partition_point(|entry| *entry.prefix <= *text).checked_sub(1);
+        let mut found: Option<(&TemplateEntry<T>, Variables)> = None;
         while let Some(at) = next {
             let entry = &self.entries[at];
             next = entry.shorter;
             // Entries with the same text are met last first, and of equals the first counts.
-            if text.starts_with(&entry.begins)
+            if text.starts_with(&entry.prefix)
                 && found
                     .as_ref()
                     .is_none_or(|(best, _)| entry.template.specificity() >= best.template.specificity())
@@ -70,12 +70,12 @@ impl<T> TemplateSet<T> {
 
     /// What belongs to the template with this text.
     pub fn get(&self, template: &UriTemplate) -> Option<&T> {
-        let begins = match template.0.pattern.steps.first() {
-            Some(Step::Literal(literal)) => literal.as_str(),
+        let prefix = match template.0.pattern.parts.first() {
+            Some(PatternPart::Literal(literal)) => literal.as_str(),
             _ => "",
         };
-        let first = self.entries.partition_point(|entry| *entry.begins < *begins);
-        let same = self.entries[first..].iter().take_while(|entry| entry.begins == begins);
+        let first = self.entries.partition_point(|entry| *entry.prefix < *prefix);
+        let same = self.entries[first..].iter().take_while(|entry| entry.prefix == prefix);
         same.into_iter().find(|entry| entry.template == *template).map(|entry| &entry.value)
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::pattern::{Pattern, Step};
+use super::pattern::{Pattern, PatternPart};
 
 /// How closely a URI is described by what covers it; the closer is the greater.
 ///
@@ -26,13 +26,13 @@ impl Specificity {
         let mut literals = 0;
         let mut variables = 0;
         let mut reserved = 0;
-        for step in &pattern.steps {
+        for step in &pattern.parts {
             match step {
-                Step::Literal(literal) => literals += literal.len(),
-                Step::Expression(expression) => {
-                    variables += expression.places.len();
+                PatternPart::Literal(literal) => literals += literal.len(),
+                PatternPart::Expression(expression) => {
+                    variables += expression.slots.len();
                     if expression.operator.reserved() {
-                        reserved += expression.places.len();
+                        reserved += expression.slots.len();
                     }
                 }
             }

@@ -131,7 +131,7 @@ fn ours(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'sta
     };
     let mut cause = error.source();
     while let Some(next) = cause {
-        if let Some(told) = next.downcast_ref::<Error>().and_then(Error::told_again) {
+        if let Some(told) = next.downcast_ref::<Error>().and_then(Error::public_copy) {
             return told;
         }
         cause = next.source();
@@ -269,11 +269,11 @@ impl Instance {
     pub(super) fn uri(&mut self, template: &UriTemplate) -> Result<Uri, String> {
         if let Some(value) = self.only.take() {
             // A template all of whose variables may be left out has its first one filled in.
-            let needed = template.variables().find(|name| !template.may_lack(name));
+            let needed = template.variables().find(|name| !template.is_optional(name));
             let name = needed.or(template.variables().next()).unwrap_or_default();
             self.variables.insert(name, value);
         }
-        let mut needed = template.variables().filter(|name| !template.may_lack(name));
+        let mut needed = template.variables().filter(|name| !template.is_optional(name));
         if let Some(missing) = needed.find(|name| self.variables.value(name).is_none()) {
             return Err(format!("an instance of `{template}` lacks `{missing}`"));
         }

@@ -118,7 +118,7 @@ impl HubState {
             }
         };
         match timeout(OPENING, opening).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| Error::again(&error)),
+            Ok(Ok(outcome)) => outcome.map_err(|error| Error::from_shared(&error)),
             Ok(Err(ended)) => Err(Error::failed("watch for changes", ended)),
             Err(_) => Err(Error::Unavailable(format!(
                 "watching for changes could not be started within {} seconds; try again later",

@@ -65,7 +65,7 @@ pub(super) enum Flaw {
 const DIRECTORY: &str = "inode/directory";
 
 /// Directories and files in memory. A directory has no data.
-pub(super) struct Memory {
+pub(super) struct MemorySource {
     flaw: Option<Flaw>,
     entries: Mutex<BTreeMap<Uri, Option<String>>>,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
@@ -80,7 +80,7 @@ pub(super) fn uri(path: &str) -> Uri {
     Uri::parse(&format!("memory://box/{path}")).unwrap()
 }
 
-impl Memory {
+impl MemorySource {
     pub(super) fn new(flaw: Option<Flaw>) -> Self {
         let directories = ["docs", "docs/deep"].map(|path| (uri(path), None));
         let files = ["a.txt", "docs/b%20c", "docs/deep/d", "docs/deep/e", "docs/%C3%A9", "z"]
@@ -183,7 +183,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Source for Memory {
+impl Source for MemorySource {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         let own = uri.as_str().starts_with("memory://box/");
         (own && !(self.has(Flaw::DoesNotCover) && uri.path().starts_with("/docs/")))

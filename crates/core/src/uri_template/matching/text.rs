@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use super::work;
 use crate::uri::percent;
-use crate::uri_template::pattern::{Place, Span};
+use crate::uri_template::pattern::{AllowedBytes, VariableSlot};
 
 /// A URI cut into characters. Positions are bytes, but only those where a character begins are used,
 /// so that no value ends within an escape or within a character of several escapes.
-pub(super) struct Text<'a> {
+pub(super) struct UriText<'a> {
     text: &'a str,
     /// By position; zero where no character begins.
     lengths: Vec<u8>,
@@ -21,7 +21,7 @@ const ESCAPED: u8 = 0x80;
 /// An escape that is no part of a UTF-8 character. No value can hold it.
 const NEVER: u8 = 0xff;
 
-impl<'a> Text<'a> {
+impl<'a> UriText<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut lengths = vec![0; text.len()];
         let mut kinds = vec![NEVER; text.len()];
@@ -59,14 +59,20 @@ impl<'a> Text<'a> {
         self.kinds.get(at) == Some(&byte)
     }
 
-    /// Where the character that stands here ends, if a value of this span may hold it.
-    pub(super) fn after(&self, at: usize, span: Span) -> Option<usize> {
+    /// Where the character that stands here ends, if a value of this allowed may hold it.
+    pub(super) fn after(&self, at: usize, allowed: AllowedBytes) -> Option<usize> {
         let kind = *self.kinds.get(at)?;
-        (kind == ESCAPED || span.allows(kind)).then(|| at + usize::from(self.lengths[at]))
+        (kind == ESCAPED || allowed.allows(kind)).then(|| at + usize::from(self.lengths[at]))
     }
 
     /// The last position at which a value that begins here may end and `row` still has `score`.
-    pub(super) fn longest(&self, place: &Place, start: usize, row: &[u16], score: u16) -> Option<usize> {
+    pub(super) fn longest(
+        &self,
+        slot: &VariableSlot,
+        start: usize,
+        row: &[u16],
+        score: u16,
+    ) -> Option<usize> {
         let mut found = None;
         let mut at = start;
         let mut taken = 0;
@@ -75,10 +81,10 @@ impl<'a> Text<'a> {
             if row[at] == score {
                 found = Some(at);
             }
-            if place.limit == Some(taken) {
+            if slot.limit == Some(taken) {
                 return found;
             }
-            match self.after(at, place.span) {
+            match self.after(at, slot.allowed) {
                 Some(after) => at = after,
                 None => return found,
             }
@@ -109,16 +115,16 @@ fn character(text: &[u8]) -> (u8, u8) {
 ///
 /// A value that begins somewhere may end anywhere up to its limit, so this is the maximum of a sliding
 /// window. Each position enters and leaves the queue once.
-pub(super) struct Window {
+pub(super) struct SlidingMaximum {
     limit: usize,
     index: usize,
     /// The index from the end and the score of each end that may still be best, the farthest first.
     queue: VecDeque<(usize, u16)>,
 }
 
-impl Window {
-    pub(super) fn new(place: &Place) -> Self {
-        Self { limit: place.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
+impl SlidingMaximum {
+    pub(super) fn new(slot: &VariableSlot) -> Self {
+        Self { limit: slot.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
     }
 
     /// Moves on to a position that has this score if the value ends there. `open` says whether a value

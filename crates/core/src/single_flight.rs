@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, Map as Mapped, Shared, WeakShared, ready};
 ///
 /// Nobody but those who wait keeps it going: when the last of them leaves, it is dropped.
 pub struct Flights<K, T> {
-    under_way: Arc<Mutex<Map<K, T>>>,
+    in_flight: Arc<Mutex<FlightMap<K, T>>>,
 }
 
 /// Work that several wait for. It panics for all of them if it panics.
@@ -21,7 +21,7 @@ pub type Flight<T> = Mapped<Shared<Work<T>>, fn(Option<T>) -> T>;
 /// Nothing where it panicked: `Shared` would not wake those who wait.
 type Work<T> = BoxFuture<'static, Option<T>>;
 
-type Map<K, T> = HashMap<K, Numbered<T>>;
+type FlightMap<K, T> = HashMap<K, Numbered<T>>;
 
 struct Numbered<T> {
     number: u64,
@@ -34,7 +34,7 @@ fn landed<T>(made: Option<T>) -> T {
 
 impl<K, T> Default for Flights<K, T> {
     fn default() -> Self {
-        Self { under_way: Arc::default() }
+        Self { in_flight: Arc::default() }
     }
 }
 
@@ -51,8 +51,8 @@ where
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let mut under_way = lock(&self.under_way);
-        let (number, left) = match under_way.get(key) {
+        let mut in_flight = lock(&self.in_flight);
+        let (number, left) = match in_flight.get(key) {
             Some(found) => match found.flight.upgrade() {
                 Some(flight) => return flight.map(landed),
                 None => (found.number + 1, true),
@@ -62,41 +62,41 @@ where
         if !left && let Some(done) = done() {
             return ready(Some(done)).boxed().shared().map(landed);
         }
-        let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
+        let guard = InFlightGuard { in_flight: self.in_flight.clone(), key: key.clone(), number };
         let work = start();
         let work = async move {
-            let _place = place;
+            let _guard = guard;
             AssertUnwindSafe(work).catch_unwind().await.ok()
         };
         let flight = work.boxed().shared();
         if let Some(weak) = flight.downgrade() {
-            under_way.insert(key.clone(), Numbered { number, flight: weak });
+            in_flight.insert(key.clone(), Numbered { number, flight: weak });
         }
         flight.map(landed)
     }
 
     /// Whether nothing is under way.
     pub fn is_empty(&self) -> bool {
-        lock(&self.under_way).is_empty()
+        lock(&self.in_flight).is_empty()
     }
 }
 
-fn lock<K, T>(map: &Mutex<Map<K, T>>) -> MutexGuard<'_, Map<K, T>> {
+fn lock<K, T>(map: &Mutex<FlightMap<K, T>>) -> MutexGuard<'_, FlightMap<K, T>> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of work among what is under way, which it leaves when it ends, however it ends.
-struct Place<K: Eq + Hash, T> {
-    under_way: Arc<Mutex<Map<K, T>>>,
+/// The guard of work among what is under way, which it leaves when it ends, however it ends.
+struct InFlightGuard<K: Eq + Hash, T> {
+    in_flight: Arc<Mutex<FlightMap<K, T>>>,
     key: K,
     number: u64,
 }
 
-impl<K: Eq + Hash, T> Drop for Place<K, T> {
+impl<K: Eq + Hash, T> Drop for InFlightGuard<K, T> {
     fn drop(&mut self) {
-        let mut under_way = lock(&self.under_way);
-        if under_way.get(&self.key).is_some_and(|found| found.number == self.number) {
-            under_way.remove(&self.key);
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.get(&self.key).is_some_and(|found| found.number == self.number) {
+            in_flight.remove(&self.key);
         }
     }
 }
