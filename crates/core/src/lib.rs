@@ -1,8 +1,7 @@
-//! What an MCP resource is, and what a place that resources come from must do.
+//! The [`Source`] trait and its types, which authors of sources depend on.
 //!
-//! A [`Source`] lists [`Resource`]s, reads their [`Content`], offers [`Template`]s and says what
-//! [`Change`]d. Everything else in Libris is built on this trait. This crate has no runtime and no
-//! network code: it is what authors of sources depend on.
+//! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates of
+//! Libris build on this trait. This crate contains no runtime and no network code.
 
 mod budget;
 mod change;

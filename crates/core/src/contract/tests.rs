@@ -1,4 +1,4 @@
-//! The suite passes a sound source, and catches each flaw by the law that forbids it.
+//! The suite accepts a correct source, and detects each flaw by its law.
 
 mod memory;
 
@@ -40,14 +40,14 @@ impl Fixture for MemorySource {
     }
 
     async fn deadline(&self) {
-        // A change of this source is in its channel before the call that made it returns.
+        // This source sends a change to its channel before the changing call returns.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// The message of the panic, if the suite finds a flaw.
+/// The panic message of the suite, if it finds a flaw.
 fn verdict(source: &MemorySource) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(check(source)))).map_err(|panic| {

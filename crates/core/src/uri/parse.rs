@@ -5,11 +5,11 @@ use std::net::Ipv6Addr;
 use super::percent::{self, hex, segment};
 use crate::{Error, Result, Uri};
 
-/// Checks the whole text against the grammar and gives its normal form.
+/// Checks the text against the grammar and returns its normal form.
 pub(super) fn normalise(text: &str) -> Result<String> {
     if text.len() > Uri::LIMIT {
         return Err(Error::Invalid(format!(
-            "a URI of {} bytes is longer than the {} that are accepted",
+            "a URI of {} bytes exceeds the limit of {} bytes",
             text.len(),
             Uri::LIMIT
         )));
@@ -17,7 +17,7 @@ pub(super) fn normalise(text: &str) -> Result<String> {
     UriParser { text }.normalise().map_err(|wrong| wrong.of(text))
 }
 
-/// Whether a path is its own normal form wherever it stands, as far as a glance tells.
+/// Whether a path is certainly in normal form: a cheap check that may return `false` for other normal paths too.
 pub(super) fn is_plain(path: &str) -> bool {
     let mut before = b'/';
     for &byte in path.as_bytes() {
@@ -33,7 +33,7 @@ pub(super) fn is_plain(path: &str) -> bool {
     true
 }
 
-/// What is wrong with a text, and at which byte.
+/// A syntax error and its byte offset.
 struct SyntaxError {
     what: String,
     at: usize,
@@ -49,12 +49,12 @@ impl SyntaxError {
     }
 }
 
-/// The beginning of a text from outside, short and without control characters.
+/// The beginning of untrusted text for a message: short and without control characters.
 pub(crate) fn excerpt(text: &str) -> String {
     const LIMIT: usize = 60;
     let mut out = String::new();
     for (count, character) in text.chars().enumerate() {
-        // One character can escape to ten, so the length of the output counts too.
+        // One character can become ten when escaped, so the length of the output is limited too.
         if count == LIMIT || out.len() > LIMIT + 20 {
             out.push('…');
             break;
@@ -87,7 +87,7 @@ impl UriParser<'_> {
             path = text[start..query].find('/').map_or(query, |slash| start + slash);
             out.push_str("//");
             self.authority(start, path, host, &mut out)?;
-            // RFC 8089: the local host may be named or not.
+            // RFC 8089: `localhost` and no host are the same.
             if out == "file://localhost" {
                 out.truncate("file://".len());
             }
@@ -98,7 +98,7 @@ impl UriParser<'_> {
         if segments.is_empty() && rooted && web {
             out.push('/');
         } else if !rooted && segments.starts_with("//") {
-            // Without the dot, the path would read as an authority.
+            // Without the dot, the path would parse as an authority.
             out.push_str("/.");
         }
         out.push_str(&segments);
@@ -172,7 +172,7 @@ impl UriParser<'_> {
         Ok(())
     }
 
-    /// Checks every byte of a component and gives it with its escapes in normal form.
+    /// Checks every byte of a component and returns it with its escapes in normal form.
     fn component(
         &self,
         start: usize,
@@ -214,21 +214,21 @@ fn cased(text: &str, lower: bool) -> String {
     if lower { text.to_ascii_lowercase() } else { text.into() }
 }
 
-/// Authorities.
+/// Rules for authorities by scheme.
 pub(crate) mod authority {
     use crate::uri::percent::segment;
 
-    /// Whether the authority of this scheme is a host, whose case means nothing.
+    /// Whether the authority of this scheme is a host, which is case-insensitive.
     pub(crate) fn is_host(scheme: &str) -> bool {
         matches!(scheme, "http" | "https" | "ws" | "wss" | "ftp" | "file")
     }
 
-    /// Whether an empty path of this scheme is the same as `/`.
+    /// Whether an empty path equals `/` in this scheme.
     pub(crate) fn is_web(scheme: &str) -> bool {
         matches!(scheme, "http" | "https")
     }
 
-    /// Whether leaving this port out changes nothing.
+    /// Whether this is the default port of the scheme.
     pub(crate) fn is_default_port(scheme: &str, port: &str) -> bool {
         matches!((scheme, port), ("http", "80" | "") | ("https", "443" | ""))
     }
@@ -246,13 +246,13 @@ pub(crate) mod authority {
     }
 }
 
-/// Paths.
+/// Normalisation of paths.
 pub(crate) mod path {
     /// The path without its `.` and `..` segments (RFC 3986, 5.2.4).
     pub(crate) fn remove_dots(path: &str) -> String {
         let mut out = String::with_capacity(path.len());
         let mut rest = path;
-        // A leading `./` or `../` names nothing.
+        // RFC 3986, 5.2.4 step A: remove a leading `./` or `../`.
         loop {
             match rest.strip_prefix("../").or_else(|| rest.strip_prefix("./")) {
                 Some(after) => rest = after,

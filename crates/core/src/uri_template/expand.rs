@@ -1,4 +1,4 @@
-//! From a template and variables to a URI.
+//! Expansion of templates.
 
 use super::parse::{Expression, Modifier, Operator, TemplatePart, VariableSpec};
 use super::variables::{Value, Variables};
@@ -35,12 +35,11 @@ fn defined(value: &Value, variable: &VariableSpec) -> bool {
         Value::List(list) => !list.is_empty(),
         Value::Map(map) => !map.is_empty(),
     };
-    // The RFC says no more than that a prefix does not apply to these. Cutting through a list would
-    // make something that nobody meant.
+    // The RFC only says that a prefix does not apply to lists and maps. Such a variable counts as undefined.
     composite && !matches!(variable.modifier, Modifier::Prefix(_))
 }
 
-/// A variable where it stands.
+/// The expansion of one variable in its expression.
 struct VariableExpansion<'a> {
     operator: Operator,
     variable: &'a VariableSpec,
@@ -116,9 +115,9 @@ impl VariableExpansion<'_> {
     fn encode(&self, text: &str, out: &mut String) {
         let bytes = text.as_bytes();
         for (at, &byte) in bytes.iter().enumerate() {
-            let kept = percent::unreserved(byte)
+            let unescaped = percent::unreserved(byte)
                 || self.operator.reserved() && (percent::reserved(byte) || percent::is_escape(&bytes[at..]));
-            if kept {
+            if unescaped {
                 out.push(char::from(byte));
             } else {
                 percent::escape(byte, out);

@@ -3,10 +3,10 @@
 use crate::uri::{excerpt, percent};
 use crate::{Error, Result, UriTemplate};
 
-/// A piece of a template.
+/// A literal or an expression of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TemplatePart {
-    /// Text that stands for itself, percent-encoded as it is in an expansion.
+    /// Literal text, percent-encoded as in an expansion.
     Literal(String),
     Expression(Expression),
 }
@@ -20,14 +20,14 @@ impl TemplatePart {
     }
 }
 
-/// What stands between braces.
+/// An expression in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
     pub(super) operator: Operator,
     pub(super) variables: Vec<VariableSpec>,
 }
 
-/// One variable of an expression.
+/// One variable of an expression (`varspec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VariableSpec {
     pub(super) name: String,
@@ -56,7 +56,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// What stands before the first defined variable.
+    /// The character before the first defined variable.
     pub(super) fn first(self) -> Option<u8> {
         match self {
             Self::Simple | Self::Reserved => None,
@@ -69,7 +69,7 @@ impl Operator {
         }
     }
 
-    /// What stands between defined variables.
+    /// The separator between defined variables.
     pub(super) fn separator(self) -> u8 {
         match self {
             Self::Simple | Self::Reserved | Self::Fragment => b',',
@@ -80,25 +80,25 @@ impl Operator {
         }
     }
 
-    /// Whether each value has its name before it.
+    /// Whether each value is preceded by its name.
     pub(super) fn named(self) -> bool {
         matches!(self, Self::Parameter | Self::Query | Self::Continuation)
     }
 
-    /// Whether reserved characters and escapes in a value stay as they are.
+    /// Whether reserved characters and escapes in a value are not escaped.
     pub(super) fn reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }
 }
 
-/// The parts of a template.
+/// Parses a template into its parts.
 pub(super) fn parts(text: &str) -> Result<Vec<TemplatePart>> {
     let wrong = |what: String, at: usize| {
         Error::Invalid(format!("not a URI template: {what} at byte {at} of `{}`", excerpt(text)))
     };
     if text.len() > UriTemplate::LIMIT {
         return Err(Error::Invalid(format!(
-            "a URI template of {} bytes is longer than the {} that are accepted",
+            "a URI template of {} bytes exceeds the limit of {} bytes",
             text.len(),
             UriTemplate::LIMIT
         )));
@@ -133,7 +133,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<TemplatePart>> {
     Ok(parts)
 }
 
-/// Takes one literal character, or one escape, and says how long it is.
+/// Parses one literal character or escape and returns its length.
 fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, String> {
     match character {
         '%' if percent::is_escape(rest.as_bytes()) => {
@@ -142,7 +142,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
         }
         '%' => return Err("`%` without two hexadecimal digits".into()),
         '}' => return Err("a `}` that closes nothing".into()),
-        // The grammar of the RFC leaves `'` out too, but its own examples use it, and URIs may hold it.
+        // The grammar of the RFC excludes `'` too, but its examples use it, and URIs may contain it.
         ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '|' => {
             return Err(format!("`{character}`, which cannot be in a literal,"));
         }
@@ -155,7 +155,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
     Ok(character.len_utf8())
 }
 
-/// What stands between two braces; an error has its offset from the opening one.
+/// Parses the text between two braces. An error has its offset from the opening brace.
 fn expression(text: &str) -> Result<Expression, (String, usize)> {
     let (operator, start) = match text.chars().next() {
         None => return Err(("an empty expression".into(), 0)),
@@ -186,7 +186,7 @@ fn variable(text: &str) -> Result<VariableSpec, (String, usize)> {
         Some(end) if &text[end..] == "*" => (&text[..end], Modifier::Explode),
         Some(end) => {
             let digits = &text[end + 1..];
-            // The grammar: one to four digits, of which the first is not zero.
+            // The grammar: one to four digits, the first not zero.
             let length = match digits.as_bytes() {
                 [b'1'..=b'9', rest @ ..] if rest.len() <= 3 && text.as_bytes()[end] == b':' => {
                     digits.parse().ok()
@@ -205,7 +205,7 @@ fn variable(text: &str) -> Result<VariableSpec, (String, usize)> {
     Ok(VariableSpec { name: name.into(), modifier })
 }
 
-/// What keeps a text from being the name of a variable, and where.
+/// The syntax error in the name of a variable, with its offset.
 fn misnamed(name: &str) -> Option<(usize, String)> {
     if name.is_empty() {
         return Some((0, "a variable without a name".into()));

@@ -1,9 +1,9 @@
-//! A template made ready to be matched: its literals are in normal form, and each slot knows what it takes.
+//! Compiled templates for matching: literals in normal form, and for each variable the characters that it may match.
 
 use super::parse::{Expression, Modifier, Operator, TemplatePart};
 use crate::uri::{authority, path, percent};
 
-/// What a URI is matched against, step by step.
+/// A compiled template.
 pub(super) struct Pattern {
     pub(super) parts: Vec<PatternPart>,
 }
@@ -13,24 +13,24 @@ pub(super) enum PatternPart {
     Expression(ExpressionSlots),
 }
 
-/// The slots for variables that one expression has.
+/// The variables of one expression.
 pub(super) struct ExpressionSlots {
     pub(super) operator: Operator,
     pub(super) slots: Vec<VariableSlot>,
 }
 
-/// A slot for one variable.
+/// One occurrence of a variable.
 pub(super) struct VariableSlot {
     pub(super) name: String,
-    /// The name as it stands in a normal URI.
+    /// The name as it appears in a URI in normal form.
     pub(super) key: String,
-    /// The most characters that are taken.
+    /// The maximum number of characters (prefix modifier).
     pub(super) limit: Option<usize>,
     pub(super) explode: bool,
     pub(super) allowed: AllowedBytes,
 }
 
-/// Which unescaped characters a value may hold: a bit for each that it may not.
+/// The unescaped ASCII characters that a value may contain, as a bit set of the excluded ones.
 #[derive(Clone, Copy)]
 pub(super) struct AllowedBytes(u128);
 
@@ -92,7 +92,7 @@ fn has(expressions: &[&Expression], operator: Operator) -> bool {
     expressions.iter().any(|expression| expression.operator == operator)
 }
 
-/// What the template begins after some slot.
+/// Whether the rest of the template has a query or a fragment.
 struct Remainder {
     query: bool,
     fragment: bool,
@@ -133,11 +133,10 @@ fn slots(expression: &Expression, queried: bool, later: Remainder) -> Expression
     ExpressionSlots { operator, slots }
 }
 
-/// Stands for an expression. The parser lets no such character into a literal.
+/// The placeholder of an expression. The parser rejects this character in literals.
 const HOLE: &str = "\0";
 
-/// Does to the literals of a template what parsing does to a [`Uri`](crate::Uri), as far as that can be
-/// known before the holes are filled.
+/// Normalises the literals of a template like [`Uri`](crate::Uri), as far as possible without values for the holes.
 fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     let Some(colon) = skeleton.find([':', '/', '?', '#', '\0']).filter(|&at| skeleton[at..].starts_with(':'))
     else {
@@ -195,7 +194,7 @@ fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// `open` says that what follows may still belong to it.
+/// Normalises an authority. `open` means that it may continue after a hole.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {
@@ -205,7 +204,7 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     percent::normalise(user, false) + &percent::normalise(host, authority::is_host(scheme))
 }
 
-/// Where the first byte or hole stands, from `start` on, that `stops`.
+/// The position of the first byte or hole after `start` for which `stops` returns `true`.
 fn end(
     skeleton: &str,
     start: usize,
@@ -218,7 +217,7 @@ fn end(
         .unwrap_or(bytes.len())
 }
 
-/// The operator of the hole that stands here.
+/// The operator of the hole at `at`.
 fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
     if !skeleton[at..].starts_with(HOLE) {
         return None;

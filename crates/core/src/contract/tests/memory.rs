@@ -1,4 +1,4 @@
-//! A source in memory, sound or with one flaw.
+//! An in-memory source, correct or with one flaw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::{
     Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
-/// What can be wrong with a source.
+/// A flaw of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     Unordered,
@@ -58,7 +58,7 @@ pub(super) enum Flaw {
     SilentChange,
     SilentRemove,
     WatchEnds,
-    /// Not a flaw: it is always right to say that changes were missed.
+    /// Not a flaw: `Lost` is always a correct report.
     OnlyLost,
 }
 
@@ -70,9 +70,9 @@ pub(super) struct MemorySource {
     entries: Mutex<BTreeMap<Uri, Option<String>>>,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
     followed: Mutex<BTreeSet<Uri>>,
-    /// What was unfollowed at some time.
+    /// The subjects that were unfollowed at some time.
     unfollowed: Mutex<BTreeSet<Uri>>,
-    /// What the last page ended with and how many came before it, for a source that counts.
+    /// The last resource of the last page and its offset, for a source that paginates by offset.
     counted: Mutex<(Option<Uri>, usize)>,
 }
 

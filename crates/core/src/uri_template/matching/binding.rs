@@ -1,4 +1,4 @@
-//! The values found so far.
+//! The variables bound during a match.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,14 +7,13 @@ use crate::uri::percent;
 use crate::uri_template::pattern::VariableSlot;
 use crate::uri_template::variables::{Value, Variables};
 
-/// The values found so far. Each method gives `None` where the value cannot be: it is not UTF-8, or the
-/// variable has another one elsewhere.
+/// The variables bound so far. Each method returns `None` if the value is not UTF-8 or contradicts an earlier binding.
 #[derive(Default)]
 pub(super) struct Bindings(BTreeMap<String, Bound>);
 
 struct Bound {
     value: Value,
-    /// Whether there may be more of it than was seen.
+    /// Whether the value is a prefix (prefix modifier), so that the variable may be longer.
     prefix: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Expressions whose values have names, in any order.
+//! Matching of expressions with named values in any order: `{?a,b}`, `{&a,b}`, `{;a,b}`.
 
 use super::binding::Bindings;
 use super::text::{SlidingMaximum, UriText};
@@ -8,23 +8,23 @@ use crate::uri_template::pattern::{ExpressionSlots, VariableSlot};
 
 pub(super) struct NamedPlan<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, what a value that begins here leads to.
+    /// For each slot, the score of a value that begins here.
     values: Vec<Row>,
-    /// What the rest of a foreign name leads to, for the slot that takes those.
+    /// The score of the rest of a foreign name, for the slot that accepts foreign names.
     names: Row,
-    /// What can be had from here if no parameter has been read yet.
+    /// The score if no parameter has been matched yet.
     fresh: Row,
-    /// The same if one has.
+    /// The score if a parameter has been matched, so that a separator comes first.
     going: Row,
 }
 
-/// How a parameter can be read.
+/// A way to match a parameter.
 enum ParameterReading {
-    /// The name of a slot, `=`, and a value that begins here.
+    /// The slot, and the position where the value after `=` begins.
     Value(usize, usize),
-    /// The name of a slot that ends here, and no value.
+    /// The slot, and the position where its name without a value ends.
     Bare(usize, usize),
-    /// A name that no slot has.
+    /// A name of no slot, accepted by this slot with `*`.
     Foreign(usize),
 }
 
@@ -65,12 +65,12 @@ impl<'a> NamedPlan<'a> {
         &self.fresh
     }
 
-    /// The slot that takes names no slot has: the first with `*`.
+    /// The slot that accepts foreign names: the first with `*`.
     fn foreign(&self) -> Option<usize> {
         self.slots.slots.iter().position(|slot| slot.explode)
     }
 
-    /// The ways to read a parameter that begins here, the preferred first, with what each leads to.
+    /// The ways to match a parameter that begins here, with their scores, the preferred first.
     fn readings(&self, text: &UriText<'_>, at: usize) -> impl Iterator<Item = (ParameterReading, u16)> {
         let named = self.slots.slots.iter().enumerate().flat_map(move |(index, slot)| {
             work::count(slot.key.len());
@@ -87,8 +87,8 @@ impl<'a> NamedPlan<'a> {
         named.chain(foreign)
     }
 
-    /// Whether a name without a value may end here. Only `{;var}` makes such names; in a query they are
-    /// accepted where nothing else can be meant, so that `a` is never seen in `ab=1`.
+    /// Whether a name without a value may end here. Only `{;var}` expands to such names. In a query they match only up to
+    /// a separator or the end, so that `a` does not match in `ab=1`.
     fn may_be_bare(&self, text: &UriText<'_>, end: usize) -> bool {
         self.slots.operator == Operator::Parameter
             || end == text.len()
@@ -139,7 +139,7 @@ impl<'a> NamedPlan<'a> {
         Some(at)
     }
 
-    /// The name, the value and the end of a parameter with a name that no slot has.
+    /// Matches a parameter with a foreign name; returns its name, its value and its end.
     fn walk_foreign<'t>(
         &self,
         index: usize,

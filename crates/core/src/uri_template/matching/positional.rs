@@ -1,4 +1,4 @@
-//! Expressions whose values stand in order, without names.
+//! Matching of expressions with positional values: `{a,b}`, `{/a,b}`, `{.a,b}`.
 
 use super::binding::Bindings;
 use super::text::{SlidingMaximum, UriText};
@@ -7,11 +7,11 @@ use crate::uri_template::pattern::ExpressionSlots;
 
 pub(super) struct PositionalPlan<'a> {
     slots: &'a ExpressionSlots,
-    /// For each slot, what a value that begins here leads to.
+    /// For each slot, the score of a value that begins here.
     values: Vec<Row>,
-    /// For each slot, what can be had from here if no slot before it is filled.
+    /// For each slot, the score if no slot before it is bound.
     fresh: Vec<Row>,
-    /// The same if one is, so that a separator comes first.
+    /// For each slot, the score if a slot before it is bound, so that a separator comes first.
     going: Vec<Row>,
 }
 
