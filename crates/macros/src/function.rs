@@ -1,4 +1,4 @@
-//! The functions of a block, and whether their parameters are what a template gives.
+//! The functions of a block: checks their parameters against the template.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt as _;
@@ -10,30 +10,30 @@ use syn::{
 
 use crate::attribute::{CompleteAttribute, TemplateLiteral, like};
 
-/// A function that is asked for something.
+/// A function with one of the attributes.
 pub(crate) struct Function {
     pub(crate) name: Ident,
     pub(crate) is_async: bool,
     pub(crate) arguments: Vec<FunctionArgument>,
-    /// Where what it returns is said.
+    /// The span of the return type.
     pub(crate) output: Span,
-    /// On what it depends whether it is there.
+    /// The `cfg` attributes.
     pub(crate) cfg: Vec<Attribute>,
 }
 
-/// What a function is given for a parameter.
+/// The argument that the generated code passes for a parameter.
 pub(crate) enum FunctionArgument {
     Variable {
         name: String,
         ty: Type,
         multiplicity: Multiplicity,
     },
-    /// Another variable that may be filled in already, where one is completed.
+    /// The value of another variable during a completion, if known.
     Known {
         name: String,
         ty: Type,
     },
-    /// What has been typed of a variable.
+    /// The typed text of a completion.
     Typed,
     Context,
     Uri,
@@ -45,7 +45,7 @@ pub(crate) enum FunctionArgument {
     },
 }
 
-/// How often a variable is there.
+/// How many values a variable can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Multiplicity {
     One,
@@ -53,14 +53,14 @@ pub(crate) enum Multiplicity {
     List,
 }
 
-/// A parameter as it is written.
+/// A parameter of a function.
 struct FunctionParameter<'a> {
     name: &'a Ident,
     ty: &'a Type,
 }
 
 impl Function {
-    /// A function that makes the resources of a template.
+    /// Parses a `#[resource]` function.
     pub(crate) fn of_resource(item: &ImplItemFn, pattern: &TemplateLiteral) -> Result<Self> {
         let parameters = parameters(item)?;
         let template = &pattern.template;
@@ -73,7 +73,7 @@ impl Function {
             }
             let Some(name) = variable(parameter.name, pattern) else {
                 let unknown = parameter.name.unraw().to_string();
-                return Err(Error::new(pattern.text.span(), not_there(&unknown, item, pattern)));
+                return Err(Error::new(pattern.text.span(), unknown_parameter(&unknown, item, pattern)));
             };
             let (multiplicity, ty) = multiplicity(parameter.ty);
             let wanted = match (template.explodes(&name), template.is_optional(&name)) {
@@ -82,7 +82,7 @@ impl Function {
                 (false, false) => Multiplicity::One,
             };
             if multiplicity != wanted {
-                return Err(Error::new(parameter.ty.span(), misfit(&name, wanted, ty)));
+                return Err(Error::new(parameter.ty.span(), wrong_multiplicity(&name, wanted, ty)));
             }
             missing.retain(|variable| *variable != name);
             arguments.push(FunctionArgument::Variable { name, ty: ty.clone(), multiplicity });
@@ -102,7 +102,7 @@ impl Function {
         Self::new(item, arguments)
     }
 
-    /// A function that offers values for a variable of a template.
+    /// Parses a `#[complete]` function.
     pub(crate) fn of_completion(item: &ImplItemFn, complete: &CompleteAttribute) -> Result<Self> {
         let pattern = &complete.pattern;
         let parameters = parameters(item)?;
@@ -118,8 +118,8 @@ impl Function {
                 arguments.push(argument);
                 continue;
             }
-            let hint = "a completion takes what was typed, as `typed: &str`, and then other variables of the \
-                        template, as `Option`s, or a `&Context`";
+            let hint = "a `#[complete]` function takes the typed text as `typed: &str`, then other variables of the \
+                        template as `Option`s, or a `&Context`";
             let Some(name) = variable(parameter.name, pattern) else {
                 return Err(Error::new(parameter.name.span(), hint));
             };
@@ -131,7 +131,7 @@ impl Function {
         Self::new(item, arguments)
     }
 
-    /// A function that lists what there is of a template.
+    /// Parses a `#[list]` function.
     pub(crate) fn of_list(item: &ImplItemFn) -> Result<Self> {
         let argument = |parameter: &FunctionParameter<'_>| {
             let hint = "`#[list]` functions take `&self`, and a `&Context` or an `Option<&Identity>`";
@@ -140,7 +140,7 @@ impl Function {
         Self::new(item, parameters(item)?.iter().map(argument).collect::<Result<_>>()?)
     }
 
-    /// A function that gives what changes are told by.
+    /// Parses a `#[changes]` function.
     pub(crate) fn of_changes(item: &ImplItemFn) -> Result<Self> {
         match parameters(item)?.first() {
             Some(parameter) => {
@@ -155,8 +155,7 @@ impl Function {
         let output = match &item.sig.output {
             ReturnType::Type(_, ty) => ty.span(),
             ReturnType::Default => {
-                let message =
-                    format!("`{}` returns nothing, so there would be nothing to give", item.sig.ident);
+                let message = format!("`{}` has no return type; return the contents", item.sig.ident);
                 return Err(Error::new(item.sig.ident.span(), message));
             }
         };
@@ -165,12 +164,12 @@ impl Function {
         Ok(Self { name, is_async, arguments, output, cfg })
     }
 
-    /// Whether what it returns depends on who asks.
+    /// Whether the result depends on the caller.
     pub(crate) fn depends_on_caller(&self) -> bool {
-        let told = |argument: &FunctionArgument| {
+        let is_identity = |argument: &FunctionArgument| {
             matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })
         };
-        self.arguments.iter().any(told)
+        self.arguments.iter().any(is_identity)
     }
 
     pub(crate) fn filters_values(&self) -> bool {
@@ -182,7 +181,7 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
     let signature = &item.sig;
     let mut generics = signature.generics.params.iter();
     if let Some(parameter) = generics.find(|parameter| !matches!(parameter, GenericParam::Lifetime(_))) {
-        let message = "this function cannot be generic: nobody could say for what";
+        let message = "a resource function cannot be generic; use concrete types";
         return Err(Error::new(parameter.span(), message));
     }
     let mut inputs = signature.inputs.iter();
@@ -190,8 +189,7 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
     match inputs.next() {
         Some(FnArg::Receiver(receiver)) if by_reference(receiver) => {}
         _ => {
-            let message =
-                format!("`{}` must take `&self`: it is called any number of times", signature.ident);
+            let message = format!("`{}` must take `&self`, because it is called many times", signature.ident);
             return Err(Error::new(signature.ident.span(), message));
         }
     }
@@ -199,14 +197,14 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
         .map(|input| match input {
             FnArg::Typed(typed) => match &*typed.pat {
                 Pat::Ident(name) => Ok(FunctionParameter { name: &name.ident, ty: &typed.ty }),
-                other => Err(Error::new(other.span(), "give the parameter the name of a variable")),
+                other => Err(Error::new(other.span(), "name the parameter like a variable of the template")),
             },
-            FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` comes first")),
+            FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` must be the first parameter")),
         })
         .collect()
 }
 
-/// The variable that a parameter stands for. One that is not used may begin with `_`.
+/// The variable of a parameter. The name of an unused parameter may begin with `_`.
 fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     let name = parameter.unraw().to_string();
     let variables = pattern.variables();
@@ -214,11 +212,11 @@ fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     [name.as_str(), unused].into_iter().find(|name| variables.contains(name)).map(str::to_owned)
 }
 
-fn not_there(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> String {
+fn unknown_parameter(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> String {
     let function = &item.sig.ident;
     match like(unknown, pattern.variables()) {
         Some(known) => format!(
-            "the function `{function}` has a parameter `{unknown}`, which is no variable of this template; did you \
+            "the function `{function}` has a parameter `{unknown}`, which is not a variable of this template; did you \
              mean `{known}`?"
         ),
         None => format!(
@@ -228,12 +226,12 @@ fn not_there(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> Str
     }
 }
 
-fn misfit(name: &str, wanted: Multiplicity, ty: &Type) -> String {
+fn wrong_multiplicity(name: &str, wanted: Multiplicity, ty: &Type) -> String {
     let ty = shown(ty);
     match wanted {
-        Multiplicity::One => format!("`{name}` always has one value: write `{ty}`"),
-        Multiplicity::Optional => format!("`{name}` may be left out of the URI: write `Option<{ty}>`"),
-        Multiplicity::List => format!("`{name}` has a `*` and so any number of values: write `Vec<{ty}>`"),
+        Multiplicity::One => format!("`{name}` always has one value: use `{ty}`"),
+        Multiplicity::Optional => format!("`{name}` is optional in the template: use `Option<{ty}>`"),
+        Multiplicity::List => format!("`{name}` has a `*` and thus any number of values: use `Vec<{ty}>`"),
     }
 }
 
@@ -248,7 +246,7 @@ fn shown(ty: &Type) -> String {
         .replace(" ,", ",")
 }
 
-/// What a parameter of this type is given that is no variable.
+/// The argument for a parameter of a special type, which is not a variable.
 fn special(ty: &Type) -> Option<FunctionArgument> {
     match ty {
         Type::Group(group) => special(&group.elem),
@@ -274,14 +272,14 @@ fn special(ty: &Type) -> Option<FunctionArgument> {
     }
 }
 
-/// What a parameter of this type is given where nothing is read: the caller, who may be anybody.
+/// The argument for a caller parameter of a `#[complete]` or `#[list]` function.
 fn of_caller(ty: &Type) -> Option<FunctionArgument> {
     special(ty).filter(|argument| {
         matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })
     })
 }
 
-/// How often a parameter of this type is there, and the type of what is there.
+/// The multiplicity of a parameter type, and the type of one value.
 fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
     match last(ty) {
         Some((name, Some(inner))) if name == "Option" => (Multiplicity::Optional, inner),
@@ -290,10 +288,10 @@ fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
     }
 }
 
-/// The last name of a type's path, and the one type in its angle brackets.
+/// The last segment of a type path, and its only type argument.
 fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
     let path = match ty {
-        // What a macro of the user's filled in.
+        // A type from a user macro is in an invisible group.
         Type::Group(group) => return last(&group.elem),
         Type::Path(path) => path,
         _ => return None,

@@ -1,4 +1,4 @@
-//! Writing the `Source` of a block.
+//! Generates the `Source` implementation of a block.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -10,7 +10,7 @@ use crate::attribute::ResourceAttribute;
 use crate::block::Block;
 use crate::function::{Function, FunctionArgument, Multiplicity, is_str};
 
-/// An implementation that does nothing, so that a mistake is told once and not for every use of the type.
+/// A stub implementation after an error, so that uses of the type do not cause more errors.
 pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
     let (generics, _, bounds) = implementation.generics.split_for_impl();
     let this = &implementation.self_ty;
@@ -92,7 +92,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             }
         }
     });
-    // What functions list may be something else at any time.
+    // The results of `#[list]` functions can change at any time, so such pages have no proof.
     let proof = match block.lists.is_empty() {
         true => quote!(page.freshness = ::libris::Freshness::proven(::libris::Proof::always());),
         false => quote!(),
@@ -106,7 +106,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             fn routes() -> &'static ::libris::__private::Routes<usize> {
                 static ROUTES: ::std::sync::LazyLock<::libris::__private::Routes<usize>> =
                     ::std::sync::LazyLock::new(|| {
-                        ::libris::__private::Routes::of([#(#routes),*]).expect("was checked by the compiler")
+                        ::libris::__private::Routes::of([#(#routes),*]).expect("the macro has checked the templates")
                     });
                 &ROUTES
             }
@@ -145,7 +145,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Contents> {
                     #before
-                    let (route, request, mime) = routes().ask(uri, context)?;
+                    let (route, request, mime) = routes().request(uri, context)?;
                     #[allow(unused_mut)]
                     let mut contents = match route {
                         #(#reads,)*
@@ -190,7 +190,7 @@ fn route(block: &Block, template: &str) -> usize {
     all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
 }
 
-/// What makes contents fresh that are shared: for so long, unless a change is told before.
+/// The code that sets TTL and proof of cached contents: they expire after the TTL, or at the next reported change.
 fn proving(block: &Block) -> (TokenStream, TokenStream) {
     if block.resources.iter().all(|(resource, ..)| resource.cache.is_none()) {
         return (quote!(), quote!());
@@ -238,8 +238,8 @@ fn described(resource: &ResourceAttribute, description: Option<&str>, function: 
     if let Some(title) = &resource.title {
         described = quote!(#described.title(#title));
     }
-    if let Some(said) = &resource.description {
-        described = quote!(#described.description(#said));
+    if let Some(explicit) = &resource.description {
+        described = quote!(#described.description(#explicit));
     } else if let Some(description) = description {
         described = quote!(#described.description(#description));
     }
@@ -263,12 +263,12 @@ fn described(resource: &ResourceAttribute, description: Option<&str>, function: 
     described
 }
 
-/// What a function returned, so that what is wrong with its type is told where the type stands.
+/// The variable of a result, with the span of the return type, so that type errors point there.
 fn value(function: &Function) -> Ident {
     Ident::new("value", function.output.resolved_at(Span::call_site()))
 }
 
-/// What must come before a function is called with what it asks for, and the call.
+/// The statements that prepare the arguments of a function, and the call.
 fn call(function: &Function) -> (TokenStream, TokenStream) {
     let name = &function.name;
     let mut before = Vec::new();
@@ -297,7 +297,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
                     Multiplicity::Optional => quote_spanned!(ty.span()=> optional),
                     Multiplicity::List => quote_spanned!(ty.span()=> list),
                 };
-                // What is wrong with a type is told where it stands.
+                // The span makes type errors point at the parameter type.
                 before.push(quote_spanned!(ty.span()=> let #place = request.#method::<#read>(#name)?;));
                 passed(&place, ty, *multiplicity)
             }
@@ -307,7 +307,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     (quote!(#(#before)*), quote!(Self::#name(self #(, #given)*)#wait))
 }
 
-/// The type that a variable is read as: text that is borrowed must first be owned.
+/// The type to parse a variable as: `String` for `&str`.
 fn owned(ty: &Type) -> TokenStream {
     match is_str(ty) {
         true => quote!(::std::string::String),
@@ -315,7 +315,7 @@ fn owned(ty: &Type) -> TokenStream {
     }
 }
 
-/// A value as a function takes it.
+/// The expression that passes a parsed value to the function.
 fn passed(place: &Ident, ty: &Type, multiplicity: Multiplicity) -> TokenStream {
     match (is_str(ty), multiplicity) {
         (false, _) => quote!(#place),
