@@ -1,4 +1,4 @@
-//! The requests of one caller: what its view shows, encoded and cached.
+//! The wire's `View` of one caller: answers its requests from the catalog, encodes the responses and caches them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use crate::server::{Inner, explain};
 use crate::status;
 use crate::view::{Snapshot, View};
 
-/// Contents of up to so many bytes wait for memory once they are loaded; larger ones are refused where there is none.
+/// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
 const SMALL: usize = 64 << 10;
 
-/// The view of one caller as a part of a server.
+/// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
     inner: Arc<Inner>,
     view: Arc<View>,
@@ -36,12 +36,12 @@ impl CallerView {
         Self { inner, view: Arc::new(view) }
     }
 
-    /// Whether the policy is still the one that it was made by.
+    /// Whether the policy was not replaced since the view was created.
     pub(crate) fn is_current(&self) -> bool {
         self.view.is_current()
     }
 
-    /// What a source is told of the caller.
+    /// The context that sources receive for a call.
     fn context(&self, call: &Call) -> Context {
         let identity = self.view.identity().cloned();
         let context = Context::default().with_identity(identity).with_client(call.client);
@@ -51,8 +51,8 @@ impl CallerView {
         }
     }
 
-    /// A response with what clients are told about its freshness. One that depends on who asks is theirs alone. Cached
-    /// responses do not have this yet, since the policy may be replaced while they are cached.
+    /// Makes the cache scope of a response private if the policy distinguishes callers. This happens after the cache
+    /// lookup, because the policy may be replaced while a response is cached.
     fn scoped(&self, reply: Reply) -> Reply {
         match self.inner.access.is_open() {
             true => reply,
@@ -63,7 +63,7 @@ impl CallerView {
         }
     }
 
-    /// Caches a response for callers with these rights while its proof holds, and gives what to send.
+    /// Caches a response for the rights class if it has a proof, and returns the response to send.
     fn cache(
         &self,
         rights: &Rights,
@@ -72,7 +72,7 @@ impl CallerView {
         made: EncodedResponse<'_>,
     ) -> Reply {
         let EncodedResponse { members, mut freshness, meta, context } = made;
-        // A response that was made for one identity must not be cached for others.
+        // A response that depends on the caller's identity must not be cached for others.
         let proof = freshness.proof.take().filter(|_| !context.identity_was_used());
         let reply = Reply { members, freshness: Some(freshness), meta };
         self.scoped(self.inner.cache.insert(rights.class(), call.revision, question, reply, proof))
@@ -152,7 +152,7 @@ impl libris_wire::View for CallerView {
         let contents = loop {
             match view.read(&parsed, &context).await {
                 Ok(contents) => break contents,
-                // The source has let go of everything meanwhile.
+                // Memory was short and is free again: read again. The source holds nothing meanwhile.
                 Err(Error::Busy(_)) if call.memory_is_free().await => {}
                 Err(Error::NotFound(_) | Error::Denied(_)) => {
                     return Err(Failure::NotFound { uri: uri.to_owned() });
@@ -173,8 +173,7 @@ impl libris_wire::View for CallerView {
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
         let text = match &asked.reference {
             Reference::Resource(text) => text,
-            // There are no prompts, so there is nothing to offer for one; the conformance suite asks for
-            // a completion here, not for an error.
+            // The server has no prompts. The conformance suite expects an empty completion, not an error.
             Reference::Prompt(_) => {
                 return Ok(Reply {
                     members: encode::completion(&Completion::default()),
@@ -185,7 +184,7 @@ impl libris_wire::View for CallerView {
         };
         let template = UriTemplate::parse(text).map_err(explain)?;
         let completion = if template.variables().next().is_none() {
-            // A plain URI has nothing to fill in, but it must be one of ours.
+            // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(explain)?;
             if !self.view.now().covers(Operation::Read, &uri) {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
@@ -212,16 +211,16 @@ impl libris_wire::View for CallerView {
     }
 }
 
-/// A response as it was made, and the context that it was made in.
+/// An encoded response, and the context in which it was created.
 struct EncodedResponse<'a> {
     members: Members,
     freshness: Freshness,
-    /// Members of its `_meta`.
+    /// The members of `_meta`, encoded.
     meta: Bytes,
     context: &'a Context,
 }
 
-/// What a list says of the sources that are missing from it. They are named to those who may see the status.
+/// The `_meta` member that lists unavailable sources, with their names if the caller may read `libris://status`.
 fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
     match unavailable {
         [] => Bytes::new(),
@@ -229,7 +228,7 @@ fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
     }
 }
 
-/// A call as a source sees it.
+/// Forwards progress and memory reservations of a source to the call.
 struct CallReporter(Call);
 
 impl Progress for CallReporter {
@@ -249,5 +248,5 @@ impl Memory for CallReporter {
 }
 
 fn foreign() -> Failure {
-    Failure::invalid("this cursor is not one of this list; begin again without one")
+    Failure::invalid("unknown cursor; list again without a cursor")
 }

@@ -1,4 +1,4 @@
-//! The watches of a catalog's sources as one, while sources come and go, fail and recover.
+//! The watch of a catalog: merges the watches of its sources, opens those of new sources and retries failed ones.
 
 use std::future::poll_fn;
 use std::mem;
@@ -18,16 +18,16 @@ use crate::catalog::Sources;
 use crate::gate::Gated;
 use crate::health::{Backoff, Health, SourceFault};
 
-/// The watches of all sources.
+/// The merged watch of all sources.
 pub(crate) struct CatalogWatch {
     sources: watch::Receiver<Sources>,
-    /// Bumped when a source is available again. It lists its resources again then.
+    /// The generation counter of recoveries: a recovered source lists its resources again.
     recoveries: watch::Receiver<u64>,
     open: Vec<SourceWatch>,
-    /// The watch that is looked at first, so that a busy one does not keep others from being heard.
+    /// The watch to poll first (round-robin), so that a busy source does not starve the others.
     first: usize,
-    /// Set when sources were replaced: once all have opened their watches, or this is over, whoever watches
-    /// has to look again.
+    /// Set when the sources were replaced. When all watches are open, or when this timer ends, the stream yields
+    /// [`Change::Lost`].
     renewal: Option<Pin<Box<Sleep>>>,
 }
 
@@ -39,7 +39,7 @@ struct SourceWatch {
 }
 
 enum SourceWatchState {
-    /// The source is still opening it.
+    /// The source is opening its watch.
     Opening {
         opening: OpeningWatch,
         since: Instant,
@@ -48,15 +48,15 @@ enum SourceWatchState {
         changes: BoxStream<'static, Change>,
         since: Instant,
     },
-    /// The source could not be watched, and is asked again once this is over.
+    /// Opening failed; it is retried when this timer ends.
     Failed(Pin<Box<Sleep>>),
-    /// The source does not report changes, or none any more.
+    /// The source does not report changes, or its stream has ended.
     Closed,
 }
 
 type OpeningWatch = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>, SourceFault>>;
 
-/// How long a source may take to open its watch before the others go on without it.
+/// How long the catalog waits for sources that open their watches.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl SourceWatch {
@@ -64,7 +64,7 @@ impl SourceWatch {
         Self { state: SourceWatchState::opening(&gated), gated, backoff: Backoff::default() }
     }
 
-    /// Goes on opening; ready once the watch is open or failed.
+    /// Polls the opening of the watch; ready when it has succeeded or failed.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SourceFault>> {
         let SourceWatchState::Opening { opening, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
         opening.poll_unpin(context).map(|opened| match opened {
@@ -82,13 +82,13 @@ impl SourceWatch {
         })
     }
 
-    /// Asks the source again later.
+    /// Records the fault and schedules a retry with backoff.
     fn fail(&mut self, fault: &SourceFault) {
         self.gated.health().watched(Err(fault));
         self.state = SourceWatchState::Failed(Box::pin(sleep(self.backoff.pause())));
     }
 
-    /// The next change. A watch that opened late may have missed anything before.
+    /// Polls the next change. A watch that opened late yields [`Change::Lost`] first.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
         if let SourceWatchState::Failed(pause) = &mut self.state {
             if pause.poll_unpin(context).is_pending() {
@@ -100,7 +100,7 @@ impl SourceWatch {
             if self.poll_open(context).is_ready() {
                 match &mut self.state {
                     SourceWatchState::Open { .. } => return Poll::Ready(Change::Lost),
-                    // Its timer has to know who waits for it.
+                    // Registers the waker with the new timer.
                     SourceWatchState::Failed(pause) => _ = pause.poll_unpin(context),
                     SourceWatchState::Opening { .. } | SourceWatchState::Closed => {}
                 }
@@ -113,12 +113,12 @@ impl SourceWatch {
             Ok(Poll::Ready(Some(change))) => Poll::Ready(change),
             Ok(Poll::Ready(None)) => {
                 let source = self.gated.health().name();
-                tracing::error!(source, "a source ended its watch; its changes are not reported any more");
+                tracing::error!(source, "the watch of a source ended; its changes are no longer reported");
                 self.state = SourceWatchState::Closed;
                 Poll::Ready(Change::Lost)
             }
             Err(_) => {
-                self.backoff.was_well_for(since.elapsed());
+                self.backoff.worked_for(since.elapsed());
                 self.fail(&SourceFault::Panicked);
                 Poll::Ready(Change::Lost)
             }
@@ -139,8 +139,8 @@ impl SourceWatchState {
 }
 
 impl CatalogWatch {
-    /// CatalogWatch the sources that there are, and those that there will be. A source that cannot be watched is asked again
-    /// later, or in strict mode fails the others.
+    /// Watches the current sources and those that are added later. A source that cannot be watched is retried; in
+    /// strict mode it is an error.
     pub(crate) async fn open(
         sources: watch::Receiver<Sources>,
         health: &Arc<Health>,
@@ -165,17 +165,17 @@ impl CatalogWatch {
         outcome.map(|()| watch)
     }
 
-    /// CatalogWatch what is new, keeps what has stayed, and lets go of the rest.
+    /// Opens watches of new sources and drops those of removed ones.
     fn renew(&mut self) {
         let sources = self.sources.borrow_and_update().clone();
-        let mut kept = mem::take(&mut self.open);
+        let mut previous = mem::take(&mut self.open);
         for gated in sources.iter() {
-            let at = kept.iter().position(|watch| watch.gated.is(gated.source()));
-            self.open.push(at.map_or_else(|| SourceWatch::new(gated.clone()), |at| kept.swap_remove(at)));
+            let at = previous.iter().position(|watch| watch.gated.is(gated.source()));
+            self.open.push(at.map_or_else(|| SourceWatch::new(gated.clone()), |at| previous.swap_remove(at)));
         }
     }
 
-    /// Asks sources again, without a pause, that could not be watched or hung, and have recovered since.
+    /// Retries, without a pause, watches that failed, or that hang although their source has recovered.
     fn retry(&mut self) {
         for watch in &mut self.open {
             let is_to_be_opened = match watch.state {
@@ -197,14 +197,14 @@ impl CatalogWatch {
         .boxed()
     }
 
-    /// The next change; `None` once the catalog is gone.
+    /// The next change; `None` when the catalog was dropped.
     async fn next(&mut self) -> Option<Change> {
         loop {
             let Self { open, first, sources, renewal, recoveries } = self;
             let change = poll_fn(|context| {
-                if let Some(patience) = renewal {
+                if let Some(timer) = renewal {
                     let is_open = poll_open(open, context, |_, _| {}).is_ready();
-                    if is_open || patience.poll_unpin(context).is_ready() {
+                    if is_open || timer.poll_unpin(context).is_ready() {
                         if !is_open {
                             warn_late();
                         }
@@ -235,7 +235,7 @@ impl CatalogWatch {
     }
 }
 
-/// Goes on opening all watches; ready once none is being opened any more.
+/// Polls the opening of all watches; ready when none is being opened.
 fn poll_open(
     watches: &mut [SourceWatch],
     context: &mut Context<'_>,
@@ -254,5 +254,7 @@ fn poll_open(
 
 fn warn_late() {
     let seconds = OPENING_TIMEOUT.as_secs();
-    tracing::warn!("a source could not be watched within {seconds} seconds; the others go on without it");
+    tracing::warn!(
+        "a source did not open its watch within {seconds} seconds; continuing without it until it does"
+    );
 }

@@ -1,20 +1,20 @@
-//! Cursors: opaque to clients, and to us the place after which the next page begins.
+//! Cursors for keyset pagination, opaque to clients.
 //!
-//! A cursor names the last item of a page, not a number of items, so it stays right while items come
-//! and go, after a restart, and on another replica. It carries a checksum and the kind of list it is
-//! for, so that a garbled or foreign one is an error rather than a wrong page.
+//! A cursor encodes the last item of a page, not an offset, so it stays valid while items are added and removed, after
+//! a restart, and on another replica. A checksum and the kind of list detect corrupted cursors and those of another
+//! list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What a cursor pages through.
+/// The list that a cursor belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListKind {
     Resources = b'r' as isize,
     Templates = b't' as isize,
 }
 
-/// The cursor for what follows `last`.
+/// Encodes the cursor of the page after `last`.
 pub(crate) fn encode(kind: ListKind, last: &str) -> String {
     let mut bytes = Vec::with_capacity(last.len() + 9);
     bytes.push(kind as u8);
@@ -23,7 +23,7 @@ pub(crate) fn encode(kind: ListKind, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What `cursor` follows, if it is one of ours and for this kind of list.
+/// Decodes the last item of the previous page; `None` if the cursor is corrupted or of another list.
 pub(crate) fn decode(kind: ListKind, cursor: &str) -> Option<String> {
     let mut bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (content, sum) = bytes.split_last_chunk::<8>()?;
@@ -35,7 +35,7 @@ pub(crate) fn decode(kind: ListKind, cursor: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// FNV-1a. A cursor grants nothing, so the checksum guards against accidents, not against forgers.
+/// FNV-1a. A cursor grants no rights, so the checksum detects corruption and need not resist forgery.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -47,7 +47,7 @@ mod tests {
     use super::{ListKind, decode, encode};
 
     #[test]
-    fn cursors_lead_back_and_others_do_not() {
+    fn cursors_round_trip_and_corrupted_ones_are_detected() {
         let cursor = encode(ListKind::Resources, "file:///a/b%20c");
         assert_eq!(decode(ListKind::Resources, &cursor).as_deref(), Some("file:///a/b%20c"));
         assert_eq!(decode(ListKind::Templates, &cursor), None);

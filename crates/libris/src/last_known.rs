@@ -1,37 +1,37 @@
-//! What sources listed last, to be listed while they are unavailable.
+//! The last known listings of sources, served while a source is unavailable (stale-if-error).
 //!
-//! Only what a source cannot prove is remembered: a source that proves its pages has them at hand, in memory or on a
-//! disk, and would gain little for the cost of a copy of each page.
+//! Pages with a proof are not stored: such a source lists from memory or from disk, so it rarely fails and the copies
+//! would cost more than they gain.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libris_core::{Annotations, Page, Resource, Template, Uri};
 
-/// How many resources of one source are remembered, and of all sources of a catalog. One with long texts counts as
-/// several: a resource for each [`TEXT_UNIT`] bytes.
+/// How many resources are stored per source and per catalog. A resource with long texts counts once more for each
+/// [`TEXT_UNIT`] bytes.
 const SOURCE_LIMIT: usize = 10_000;
 const CATALOG_LIMIT: usize = 50_000;
 const TEXT_UNIT: usize = 1 << 10;
 
-/// How many templates of one source are remembered.
+/// How many templates are stored per source.
 const TEMPLATE_LIMIT: usize = 1_000;
 
-/// How much the sources of one catalog remember.
+/// The quota for the stored resources of all sources of a catalog.
 #[derive(Default)]
 pub(crate) struct LastKnownQuota {
     used: AtomicUsize,
 }
 
 impl LastKnownQuota {
-    /// Takes as much of `wanted` as there is.
+    /// Takes up to `wanted` from the quota and returns the amount taken.
     fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
         let update = |used: usize| {
             taken = wanted.min(CATALOG_LIMIT.saturating_sub(used));
             Some(used + taken)
         };
-        // The closure never refuses.
+        // The closure always returns `Some`.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
         taken
     }
@@ -41,25 +41,25 @@ impl LastKnownQuota {
     }
 }
 
-/// What one source listed last.
+/// The last known resources and templates of one source.
 pub(crate) struct LastKnown {
     listing: Mutex<Option<KnownListing>>,
-    /// Whether there is a listing, so that a page with a proof takes no lock.
+    /// Whether there is a listing: a fast path without a lock for pages with a proof.
     is_listed: AtomicBool,
     templates: Mutex<Option<Vec<Template>>>,
     quota: Arc<LastKnownQuota>,
 }
 
-/// The first resources of a source, without a gap.
+/// A prefix of the resources of a source in URI order, without gaps.
 #[derive(Default)]
 struct KnownListing {
     resources: Vec<Resource>,
-    /// Whether these are all.
+    /// Whether these are all resources of the source.
     complete: bool,
     weight: usize,
 }
 
-/// How much of a listing is remembered.
+/// The size of a stored listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) resources: usize,
@@ -76,7 +76,7 @@ impl LastKnown {
         }
     }
 
-    /// Remembers a page that the source gave, if it continues what is known.
+    /// Stores a page of the source, if it overlaps or continues the stored prefix.
     pub(crate) fn learn(&self, after: Option<&Uri>, page: &Page) {
         if page.freshness.proof.is_some() {
             if self.is_listed.swap(false, Ordering::Relaxed)
@@ -94,7 +94,7 @@ impl LastKnown {
         listing.get_or_insert_default().learn(after, page, &self.quota);
     }
 
-    /// The page of what was last known that follows `after`; `None` if nothing was ever known.
+    /// The stored page after `after`; `None` if no page was ever stored.
     pub(crate) fn page(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let listing = lock(&self.listing);
         let KnownListing { resources, .. } = listing.as_ref()?;
@@ -104,7 +104,7 @@ impl LastKnown {
         Some(Page { resources: page.to_vec(), more: page.len() < rest.len(), ..Page::default() })
     }
 
-    /// How much of the listing is known.
+    /// The size of the stored listing.
     pub(crate) fn extent(&self) -> Option<Extent> {
         let listing = lock(&self.listing);
         listing
@@ -112,7 +112,7 @@ impl LastKnown {
             .map(|listing| Extent { resources: listing.resources.len(), complete: listing.complete })
     }
 
-    /// Remembers the templates of the source. There are few, and they are asked for seldom.
+    /// Stores the templates of the source.
     pub(crate) fn learn_templates(&self, templates: &[Template]) {
         let mut known = lock(&self.templates);
         if known.as_deref() != Some(templates) {
@@ -120,7 +120,7 @@ impl LastKnown {
         }
     }
 
-    /// The templates as they were last known.
+    /// The stored templates.
     pub(crate) fn templates(&self) -> Option<Vec<Template>> {
         lock(&self.templates).clone()
     }
@@ -176,7 +176,7 @@ impl KnownListing {
     }
 }
 
-/// What a resource counts.
+/// How much of the quota a resource uses.
 fn weight(resource: &Resource) -> usize {
     let Resource { uri, name, title, description, mime, icons, annotations, meta, size: _ } = resource;
     let Annotations { audience, .. } = annotations;
@@ -191,7 +191,7 @@ fn weight(resource: &Resource) -> usize {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Everything we lock is whole between two statements.
+    // A panic leaves the data consistent: no invariant spans several statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -219,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_remembered_without_gaps() {
+    fn pages_are_stored_without_gaps() {
         let known = LastKnown::new(Arc::default());
         assert_eq!(known.page(None, 9), None);
         known.learn(Some(&uri(5)), &page([6, 7], false));
-        assert_eq!(known.page(None, 9), None, "what comes before is not known");
+        assert_eq!(known.page(None, 9), None, "the pages before it are missing");
         known.learn(None, &page([1, 3], true));
         known.learn(Some(&uri(5)), &page([6, 7], false));
         assert_eq!(known.extent(), Some(Extent { resources: 2, complete: false }));
@@ -238,11 +238,11 @@ mod tests {
         known.learn(None, &page([], false));
         assert_eq!(known.extent(), Some(Extent { resources: 0, complete: true }));
         known.learn(None, &Page { freshness: Freshness::proven(Proof::always()), ..page([1], false) });
-        assert_eq!(known.extent(), None, "what is proven is at hand");
+        assert_eq!(known.extent(), None, "pages with a proof are not stored");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn stored_listings_are_bounded() {
         let quota = Arc::new(LastKnownQuota::default());
         let used = || quota.used.load(Ordering::Relaxed);
         let sources: Vec<_> = (0..7).map(|_| LastKnown::new(quota.clone())).collect();
@@ -270,10 +270,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pages of a source that changes are seen, what is remembered is in order, has no resource twice,
-        /// is counted right, and ends in a whole pass over a source that does not change.
+        /// Whatever pages of a changing source are stored, the listing is sorted, has no duplicates and is counted
+        /// correctly; a full pass over a source that does not change then stores exactly its resources.
         #[test]
-        fn a_pass_over_a_source_is_remembered(
+        fn a_full_pass_over_a_source_is_stored(
             listings in vec(btree_set(0..40_usize, 0..20), 1..6),
             steps in vec((0..6_usize, 0..41_usize, 1..7_usize), 0..40),
             last in btree_set(0..40_usize, 0..20),

@@ -1,6 +1,6 @@
 //! Serve data as MCP resources.
 //!
-//! A function is a resource, and [`serve`] speaks it over MCP:
+//! Functions become resources, and [`serve`] serves them over MCP:
 //!
 //! ```no_run
 //! struct Notes(Vec<String>);
@@ -20,13 +20,12 @@
 //! }
 //! ```
 //!
-//! - [`resources`](macro@resources) makes a [`Source`] of an `impl` block; [`FunctionSource`] makes one of closures, which
-//!   may come and go.
-//! - Whatever is a [`Source`], those of the crate `libris-sources` among them, stands beside others: [`Serve::and`],
-//!   or a [`Catalog`].
-//! - A [`Server`] is a source as a service of the protocol, for those who bring their own transport to [`wire`].
+//! - [`resources`](macro@resources) implements [`Source`] for an `impl` block. [`FunctionSource`] is a source of closures,
+//!   which can be added and removed at run time.
+//! - [`Serve::and`] or a [`Catalog`] combines several sources, for example those of the crate `libris-sources`.
+//! - A [`Server`] implements the MCP service of [`wire`], for programs with their own transport.
 
-/// The guide, so that what it shows is compiled.
+/// The manual page, so that its examples are compiled.
 #[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
@@ -71,7 +70,7 @@ pub use view::{Snapshot, View};
 #[cfg(feature = "macros")]
 pub use libris_macros::{changes, complete, list, resource, resources};
 
-/// What the code that the attributes write needs, and nobody else.
+/// Items for the code that the attribute macros generate; not public API.
 #[doc(hidden)]
 pub mod __private {
     use std::collections::BTreeMap;
@@ -81,8 +80,7 @@ pub mod __private {
 
     pub use crate::functions::Routes;
 
-    /// A variable that may be filled in already, where another one is completed. One that makes no sense yet
-    /// is not known.
+    /// The value of another variable during a completion; `None` if it is missing or does not parse.
     pub fn known<T: crate::FromVariable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
         known.get(name).and_then(|text| T::read(name, text).ok())
     }

@@ -1,4 +1,4 @@
-//! Queries of what a source has: within a time limit, and with what was last known of a source that does not answer.
+//! Queries to sources: with a timeout, and with the last known listing as fallback while a source is unavailable.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -18,31 +18,31 @@ use crate::gate::{Gated, Role, WeakGated};
 use crate::health::{Outage, SourceFault, SourceHealth, rfc3339};
 use crate::status;
 
-/// How many sources are queried at once.
+/// How many sources a list queries concurrently.
 const CONCURRENT: usize = 16;
 
-/// What a query gave.
+/// What a list query to one source returned.
 pub(crate) enum SourceResponse<T> {
-    /// What the source has.
+    /// The response of the source.
     Current(T),
-    /// What the source had when it last answered.
+    /// The source is unavailable; this is its last known listing.
     LastKnown(T, Unavailable),
-    /// Nothing is known of what the source has.
+    /// The source is unavailable and has no last known listing.
     Missing { unavailable: Unavailable, reason: Arc<str> },
 }
 
-/// A query that may begin an outage.
+/// A list query, whose failure may start an outage of the source.
 struct SourceQuery<'a> {
     context: &'a Context,
     config: Config,
-    /// How many resources to ask for to find out whether the source is available again.
+    /// The page size for the probes that follow a failure.
     limit: usize,
-    /// Whether it asks for what comes first, as everybody does.
+    /// Whether it queries the first page, like every client.
     is_first: bool,
 }
 
 impl Gated {
-    /// A page of what the source has, or had.
+    /// Lists one page, or the last known one if the source is unavailable.
     pub(crate) async fn list(
         &self,
         after: Option<&Uri>,
@@ -54,7 +54,7 @@ impl Gated {
         let page = |context: Context| async move { self.source().list(after, limit, &context).await };
         match self.ask(query, page).await? {
             Ok(page) => {
-                // What was listed for one caller is not for others.
+                // A page that depends on the caller's identity must not be stored for others.
                 if !context.identity_was_used() {
                     self.health().last_known().learn(after, &page);
                 }
@@ -64,7 +64,7 @@ impl Gated {
         }
     }
 
-    /// The templates that the source has, or had.
+    /// The templates of the source, or the last known ones if it is unavailable.
     pub(crate) async fn templates(
         &self,
         context: &Context,
@@ -94,7 +94,7 @@ impl Gated {
         }
     }
 
-    /// Asks the source, unless it is unavailable.
+    /// Queries the source, unless it is unavailable (open circuit).
     async fn ask<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: SourceQuery<'_>,
@@ -105,15 +105,15 @@ impl Gated {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // Longer than those who have a turn may take: if all of them hang, the source is unavailable by then.
-        let turn = self.listing_turn(query.context, source_timeout.saturating_mul(2)).await;
+        // Longer than the timeout of a query: if all queries with a permit hang, an outage has begun by then.
+        let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        let answer = caught(source_timeout, answer(turn?)).await;
+        let answer = caught(source_timeout, answer(permit?)).await;
         let fault = match answer {
             Ok(answer) => {
-                // In strict mode a source is asked although it is unavailable.
+                // Strict mode queries a source during an outage too.
                 if strict && self.health().outage().is_some() {
                     self.health().recover();
                 }
@@ -121,14 +121,14 @@ impl Gated {
             }
             Err(SourceFault::Error(error)) => match SourceFault::of(error) {
                 Ok(fault) => fault,
-                // What is not for this caller is not there.
+                // A source that denies the caller lists nothing for it.
                 Err(Error::Denied(_)) => return Ok(Ok(T::default())),
                 Err(error) => return Err(error),
             },
             Err(fault) => fault,
         };
-        // A failure may be due to where the caller goes on in the list, or to who the caller is. It must not make the
-        // source unavailable to others then.
+        // A later page, or a page for one identity, may fail because of this caller. Such a failure must not make the
+        // source unavailable for others.
         let outage = match query.is_first && !query.context.identity_was_used() {
             true => self.health().fail(&fault),
             false => self.health().doubt(&fault),
@@ -137,8 +137,8 @@ impl Gated {
         if strict { Err(fault.into_error(self.health().name())) } else { Ok(Err(outage)) }
     }
 
-    /// Waits for the answer to a request about one resource: not for long where the source is known to hang. The error
-    /// of a source that is unavailable says so, and what to do; `sources` are all that there are.
+    /// Awaits the response to a request for one resource, with a timeout if the source is known to hang. The error of
+    /// an unavailable source says since when it is unavailable and what to do. `sources` are all sources of the catalog.
     pub(crate) async fn answer<T>(
         &self,
         config: Config,
@@ -156,7 +156,7 @@ impl Gated {
 
     fn explained(&self, fault: SourceFault, config: Config, sources: &[Self]) -> Error {
         let Some(outage) = self.health().outage().filter(|_| !config.strict) else {
-            // It may be this resource alone that cannot be had.
+            // Perhaps only this resource is unavailable; a probe finds out.
             if let SourceFault::Error(Error::Unavailable(_)) = fault {
                 self.probe(1, config);
             }
@@ -176,8 +176,7 @@ impl Gated {
         Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
     }
 
-    /// Finds out whether the source is available, and if not, when it is again. Nothing is started where somebody
-    /// finds out already.
+    /// Starts a task that probes the source until it is available, unless one runs already.
     fn probe(&self, limit: usize, config: Config) {
         if self.health().begin_probes() {
             let probes = Probes { health: self.health().clone(), ended: false };
@@ -185,9 +184,9 @@ impl Gated {
         }
     }
 
-    /// Queries the source as a list does; `None` if it has no time for that.
+    /// Probes the source with the queries of a list; `None` if the source is busy.
     async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
-        let context = self.listing_turn(&Context::default(), config.source_timeout).await.ok()?;
+        let context = self.listing_permit(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
         let queried = async move {
             source.list(None, limit, &context).await?;
@@ -195,14 +194,14 @@ impl Gated {
         };
         match caught(config.source_timeout, queried).await {
             Err(SourceFault::Error(Error::Busy(_))) => None,
-            // What is not for everybody is an answer too.
+            // A refusal is a response too.
             Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
             Err(fault) => Some(Err(fault)),
         }
     }
 }
 
-/// The task that probes a source, which holds neither the source nor the catalog.
+/// The task that probes a source. It keeps neither the source nor the catalog alive.
 struct Probes {
     health: Arc<SourceHealth>,
     ended: bool,
@@ -219,7 +218,7 @@ impl Probes {
                     return self.health.recover_by_probe();
                 }
                 Some(Err(fault)) => drop(self.health.fail(&fault)),
-                // A source that is busy is not unavailable for that.
+                // A busy source is not unavailable.
                 None if self.health.outage().is_none() => return,
                 None => {}
             }
@@ -235,7 +234,7 @@ impl Drop for Probes {
     }
 }
 
-/// What the sources answered, and of those that did not what was last known. An error if nothing is known of any.
+/// The response or last known listing of each source; an error if no source has either.
 pub(crate) fn gathered<T: ListResponse>(
     sources: &[Gated],
     answers: Vec<SourceResponse<T>>,
@@ -270,9 +269,9 @@ pub(crate) fn gathered<T: ListResponse>(
     }
 }
 
-/// What a query gives.
+/// A list response that can name unavailable sources.
 pub(crate) trait ListResponse: Default {
-    /// The same, naming a source that is unavailable.
+    /// The same response with this unavailable source.
     fn with_unavailable(self, unavailable: Unavailable) -> Self;
 }
 
@@ -288,7 +287,7 @@ impl ListResponse for Templates {
     }
 }
 
-/// What to do about a source that is unavailable.
+/// The hint in the error of an unavailable source.
 fn hint(sources: &[Gated]) -> &'static str {
     match sources.iter().any(|gated| gated.role() == Role::Status) {
         true => status::HINT,
@@ -296,7 +295,7 @@ fn hint(sources: &[Gated]) -> &'static str {
     }
 }
 
-/// The first few of these names.
+/// The first five names, in backticks.
 pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 5;
     let mut names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
@@ -308,7 +307,7 @@ pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// Queries several sources at once; gives what they answered in the order of the queries.
+/// Runs queries concurrently; returns their results in the order of the queries.
 pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     match queries.len() <= CONCURRENT {
         true => try_join_all(queries).await,
@@ -316,7 +315,7 @@ pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Res
     }
 }
 
-/// Waits for an answer for so long, and makes a panic a fault.
+/// Awaits a response with a timeout, and turns a panic into a fault.
 pub(crate) async fn caught<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T>>,
@@ -328,7 +327,7 @@ pub(crate) async fn caught<T>(
     }
 }
 
-/// Waits for a future for so long. One that is ready at once needs no timer.
+/// Awaits a future with an optional timeout. A future that is ready at once needs no timer.
 async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut timer: Option<Pin<Box<Sleep>>> = None;

@@ -1,4 +1,4 @@
-//! A source spoken over MCP.
+//! The server: a source as an MCP service.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,24 +14,24 @@ use crate::rights::{Access, OpenPolicy, Policy};
 use crate::subscriptions::{Hub, SubscriptionConfig};
 use crate::view::View;
 
-/// How a source is served.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server's name to programs.
+    /// The name of the server, for programs.
     pub name: String,
-    /// Its name to people.
+    /// The display name.
     pub title: Option<String>,
-    /// Its version.
+    /// The version of the server.
     pub version: String,
-    /// What it is.
+    /// A description of the server.
     pub description: Option<String>,
-    /// What a model should know about using it.
+    /// Instructions for models that use the server.
     pub instructions: Option<String>,
-    /// How many resources or templates one page holds.
+    /// The number of resources or templates per page.
     pub page: usize,
-    /// How many bytes of encoded answers are kept in memory.
+    /// The size of the response cache in bytes; 0 disables it.
     pub cache_bytes: u64,
-    /// How changes are told.
+    /// Limits and debouncing of subscriptions.
     pub subscriptions: SubscriptionConfig,
 }
 
@@ -50,14 +50,14 @@ impl Default for Config {
     }
 }
 
-/// A source spoken over MCP.
+/// A source as an MCP service.
 pub struct Server {
     inner: Arc<Inner>,
-    /// The view of callers that have not shown who they are, as the policy had it when it was last asked for.
+    /// The view of anonymous callers, cached until the policy is replaced.
     anonymous: RwLock<Arc<CallerView>>,
 }
 
-/// What all views of a server share.
+/// The state that all views of a server share.
 pub(crate) struct Inner {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) access: Arc<Access>,
@@ -68,17 +68,17 @@ pub(crate) struct Inner {
 }
 
 impl Server {
-    /// Serves this source, which is most often a [`Catalog`](crate::Catalog), to everybody.
+    /// Serves a source, usually a [`Catalog`](crate::Catalog), without access control.
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
         Self::with_policy(source, config, Arc::new(OpenPolicy))
     }
 
-    /// Serves this source to whom the policy admits, and as much of it as the policy shows.
+    /// Serves a source under a policy, which authenticates callers and grants them rights.
     pub fn with_policy(source: Arc<dyn Source>, config: Config, policy: Arc<dyn Policy>) -> Self {
         Self::build(source, config, policy, None)
     }
 
-    /// Serves this catalog to everybody, with the health of its sources in the metrics.
+    /// Serves a catalog under a policy, with the health of its sources in the metrics.
     pub(crate) fn of_catalog(catalog: Arc<Catalog>, config: Config, policy: Arc<dyn Policy>) -> Self {
         let health = catalog.health().clone();
         Self::build(catalog, config, policy, Some(health))
@@ -103,14 +103,13 @@ impl Server {
         Self { anonymous: RwLock::new(Arc::new(CallerView::new(inner.clone(), None))), inner }
     }
 
-    /// Replaces the policy. OpenPolicy sessions and streams keep to the new one from now on, and those whose rights have
-    /// changed are told that their list has.
+    /// Replaces the policy, for open sessions and streams too. Listeners whose rights class changed get `list_changed`.
     pub fn set_policy(&self, policy: Arc<dyn Policy>) {
         self.inner.access.replace(policy);
         self.inner.hub.rights_changed();
     }
 
-    /// What a caller with this identity may see, for those who list and read without the protocol.
+    /// The view of a caller with this identity, for programs that list and read without MCP.
     pub fn view_for(&self, identity: Option<Identity>) -> View {
         View::new(self.inner.source.clone(), self.inner.access.clone(), identity)
     }
@@ -157,7 +156,8 @@ impl Service for Server {
     }
 }
 
-/// What is sent of an error. Causes are logged: they could name a path, a query or a secret.
+/// Converts an error to its protocol form. The cause is logged and not sent: it could contain a path, a query or a
+/// secret.
 pub(crate) fn explain(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::NotFound { uri: uri.to_string() },

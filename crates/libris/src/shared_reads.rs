@@ -129,9 +129,9 @@ impl SharedReads {
             async move {
                 let source = gated.source();
                 let contents = loop {
-                    let turn = gated.turn(&context).await.map_err(Arc::new)?;
-                    let read = source.read(&key.1, &turn).await;
-                    drop(turn);
+                    let permitted = gated.permit(&context).await.map_err(Arc::new)?;
+                    let read = source.read(&key.1, &permitted).await;
+                    drop(permitted);
                     match read {
                         Err(Error::Busy(_)) if loading.memory_is_free().await => {}
                         read => break read.map_err(Arc::new)?,

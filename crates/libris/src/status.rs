@@ -16,29 +16,29 @@ use serde_json::{Value, json};
 
 use crate::health::{Health, SourceHealth, rfc3339};
 
-/// Where the status is.
+/// The URI of the status resource.
 pub(crate) const URI: &str = "libris://status";
 
-/// The same, parsed.
+/// [`URI`], parsed.
 pub(crate) fn uri() -> Uri {
     Uri::parse(URI).expect("the URI is well-formed")
 }
 
-/// What to do about a source that is unavailable.
+/// The hint in errors of unavailable sources.
 pub(crate) const HINT: &str =
     "read `libris://status` for the state of the sources, and try again once they are available";
 
-/// The forms that the status is written in, the default one first.
+/// The output formats; the first is the default.
 const FORMATS: [&str; 2] = ["markdown", "json"];
 
-/// The state of every source of a catalog, as a source.
+/// The source of `libris://status`.
 pub(crate) struct Status {
     health: Arc<Health>,
     uri: Uri,
     template: UriTemplate,
 }
 
-/// A form that the status is written in.
+/// An output format of the status.
 #[derive(Clone, Copy)]
 enum StatusFormat {
     Markdown,
@@ -57,7 +57,7 @@ impl Status {
         match variables.text("as") {
             None | Some("" | "markdown") => Ok(StatusFormat::Markdown),
             Some("json") => Ok(StatusFormat::Json),
-            Some(_) => Err(Error::invalid("`as` is `markdown` or `json`")),
+            Some(_) => Err(Error::invalid("`as` must be `markdown` or `json`")),
         }
     }
 }
@@ -139,14 +139,14 @@ impl Source for Status {
     }
 }
 
-/// The state of one source.
+/// The status of one source.
 struct SourceStatus {
     name: String,
-    /// Since when it is unavailable, and why.
+    /// The start and the reason of the current outage.
     outage: Option<(SystemTime, Arc<str>)>,
-    /// How many resources of it are listed while it is unavailable, and whether these are all it had.
+    /// During an outage: how many last known resources are listed, and whether these were all.
     last_known: Option<(usize, bool)>,
-    /// Since when its changes are not reported.
+    /// Since when its watch fails.
     unwatched: Option<SystemTime>,
 }
 
@@ -200,7 +200,7 @@ fn markdown(states: &[SourceStatus]) -> String {
     text
 }
 
-/// Text as it may stand in a cell of a table.
+/// Escapes text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }

@@ -1,4 +1,4 @@
-//! Resources that functions make: what stands behind `#[resources]`, and the builder that does without.
+//! Resources from functions: the runtime of `#[resources]`, and `FunctionSource` for closures.
 
 mod notifier;
 mod request;

@@ -1,4 +1,4 @@
-//! Resources from closures and free functions, which may come and go.
+//! `FunctionSource`: resources from closures and free functions, which can be added and removed at run time.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -17,9 +17,9 @@ use libris_core::{
 
 use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, Notifier, Request, Routes};
 
-/// Resources from closures and free functions.
+/// A [`Source`] of resources from closures and free functions.
 ///
-/// It is a [`Source`]: give it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) beside others.
+/// Pass it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) with other sources.
 ///
 /// ```
 /// use libris::{Described, FunctionSource, Request};
@@ -35,7 +35,7 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 ///     .template(Described::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
 ///     .complete("weather://forecast/{city}{?days}", "city", |_| vec!["Paris", "Oslo"]);
 ///
-/// // Elsewhere, at any time:
+/// // At run time, from anywhere:
 /// let handle = functions.handle();
 /// handle.resource("weather://warnings", || "storm")?;
 /// handle.updated("weather://warnings")?;
@@ -46,7 +46,7 @@ pub struct FunctionSource {
     handle: Handle,
 }
 
-/// Adds and removes what a [`FunctionSource`] holds, and tells of changes. Cheap to clone.
+/// Adds and removes resources of a [`FunctionSource`] and reports their changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Handle {
     registry: Arc<RwLock<FunctionRegistry>>,
@@ -65,26 +65,26 @@ type BoxedFunction =
 type Completer = Arc<dyn Fn(&str, usize) -> Result<Completion> + Send + Sync>;
 type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send + Sync>;
 
-/// A closure or function that makes resources: with a [`Request`] or without, `async` or not.
+/// A closure or function that returns contents: with or without a [`Request`] parameter, `async` or not.
 ///
-/// `HandlerKind` tells these apart and is found by the compiler.
+/// The compiler infers `HandlerKind`, which distinguishes these.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot make a resource",
+    message = "`{Self}` cannot be a resource",
     note = "pass a function or closure that takes nothing or a `libris::Request`, `async` or not, and \
-            returns what can be read: text, bytes, `libris::Json`, or a `Result` or `Option` of it"
+            returns text, bytes, `libris::Json`, or a `Result` or `Option` of these"
 )]
 pub trait Handler<HandlerKind>: Send + Sync + 'static {
-    /// Makes the resource.
+    /// Calls the function; `mime` is the declared media type.
     fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>>;
 }
 
-/// The kinds of [`Handler`].
+/// Distinguishes the implementations of [`Handler`] by parameter and return type.
 pub struct HandlerKind<Takes, Gives>(PhantomData<(Takes, Gives)>);
 
-/// Returns what can be read.
+/// Marks handlers that return contents.
 pub struct Immediate;
 
-/// Returns a future of what can be read.
+/// Marks handlers that return a future of contents.
 pub struct Deferred;
 
 impl<F, T> Handler<HandlerKind<(), Immediate>> for F
@@ -131,12 +131,12 @@ where
 }
 
 impl FunctionSource {
-    /// One that holds nothing yet.
+    /// A source without resources.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this resource.
+    /// Adds a resource.
     ///
     /// # Panics
     ///
@@ -146,7 +146,7 @@ impl FunctionSource {
         self
     }
 
-    /// With this template.
+    /// Adds a template.
     ///
     /// # Panics
     ///
@@ -156,8 +156,8 @@ impl FunctionSource {
         self
     }
 
-    /// With values to offer for a variable of a template. The function is given what has been typed. Of a `Vec`
-    /// those that begin so are offered; a [`Completion`] is offered as it is.
+    /// Adds a completion function for a variable of a template. The function gets the typed text. From a `Vec`, the
+    /// values that begin with that text are offered; a [`Completion`] is returned unchanged.
     ///
     /// # Panics
     ///
@@ -172,7 +172,7 @@ impl FunctionSource {
         self
     }
 
-    /// With a function that lists the resources of a template.
+    /// Adds a function that lists the resources of a template.
     ///
     /// # Panics
     ///
@@ -186,7 +186,7 @@ impl FunctionSource {
         self
     }
 
-    /// What adds and removes at run time, and tells of changes.
+    /// A handle that adds and removes resources at run time and reports changes.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -199,21 +199,21 @@ fn expected<T>(result: Result<T>) {
 }
 
 impl Handle {
-    /// Adds a resource, or replaces the one with its URI. Those who listen hear that the list changed.
+    /// Adds a resource, or replaces the one with its URI, and reports the change.
     pub fn resource<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
         match replaced {
             true => {
-                self.notifier.tell(Change::Described(uri.clone()));
-                self.notifier.tell(Change::Updated(uri));
+                self.notifier.report(Change::Described(uri.clone()));
+                self.notifier.report(Change::Updated(uri));
             }
-            false => self.notifier.tell(Change::Added(uri)),
+            false => self.notifier.report(Change::Added(uri)),
         }
         Ok(())
     }
 
-    /// Adds a template, or replaces the one with its text.
+    /// Adds a template, or replaces the one with the same text.
     pub fn template<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         self.write().routes.add_template(described.into(), function)?;
@@ -221,7 +221,7 @@ impl Handle {
         Ok(())
     }
 
-    /// Removes the resource or the template with this text; tells whether it was there.
+    /// Removes the resource or template with this text. Returns whether it existed.
     pub fn remove(&self, text: impl AsRef<str>) -> Result<bool> {
         let template = UriTemplate::parse(text.as_ref())?;
         if template.variables().next().is_some() {
@@ -238,22 +238,22 @@ impl Handle {
         let uri = Uri::parse(text.as_ref())?;
         let removed = self.write().routes.remove_resource(&uri);
         if removed {
-            self.notifier.tell(Change::Removed(uri));
+            self.notifier.report(Change::Removed(uri));
         }
         Ok(removed)
     }
 
-    /// What reading this resource gives is different now: those who subscribed hear of it.
+    /// Reports that the contents of this resource changed.
     pub fn updated(&self, uri: impl AsRef<str>) -> Result<()> {
         self.notifier.updated(uri)
     }
 
-    /// What tells of any other change.
+    /// The notifier for all other changes.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Sets the values to offer for a variable of a template; see [`FunctionSource::complete`].
+    /// Sets the completion function for a variable of a template; see [`FunctionSource::complete`].
     pub fn complete<T: IntoCompletion>(
         &self,
         template: &str,
@@ -292,7 +292,7 @@ impl Handle {
         let template = UriTemplate::parse(template)?;
         match self.read().routes.template(&template) {
             Some(_) => Ok(template),
-            None => Err(Error::invalid(format!("there is no template `{template}`"))),
+            None => Err(Error::invalid(format!("there is no template `{template}`; add it first"))),
         }
     }
 
@@ -327,11 +327,11 @@ impl Source for FunctionSource {
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let proof = self.handle.notifier.proof();
-        let (function, request, mime) = self.handle.read().routes.ask(uri, context)?;
+        let (function, request, mime) = self.handle.read().routes.request(uri, context)?;
         let mut contents = function(request, mime).await?;
-        let time = self.handle.read().routes.cache_ttl(uri);
-        contents.freshness.proof = time.map(|_| proof);
-        contents.freshness.ttl = time.unwrap_or(contents.freshness.ttl);
+        let ttl = self.handle.read().routes.cache_ttl(uri);
+        contents.freshness.proof = ttl.map(|_| proof);
+        contents.freshness.ttl = ttl.unwrap_or(contents.freshness.ttl);
         Ok(contents)
     }
 

@@ -1,4 +1,4 @@
-//! The notifications that one listener has not received yet.
+//! The pending notifications of one listener.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::{lock, sparse};
 
-/// The notifications that one listener has not received yet: a set in insertion order.
+/// The pending notifications of one listener: a set in insertion order, so that memory is bounded by the subscriptions.
 #[derive(Default)]
 pub(super) struct NotificationSet {
     news: Mutex<InsertionOrderedSet>,

@@ -81,10 +81,16 @@ fn mistakes_are_refused_and_change_nothing() {
     );
     let mime = Described::new("a://x").mime("text/plain\n");
     assert_eq!(why(handle.resource(mime, || "x")), "a media type has no control characters");
-    assert_eq!(why(handle.template("a://x", || "x")), "`a://x` has no variables: it is a resource");
+    assert_eq!(
+        why(handle.template("a://x", || "x")),
+        "`a://x` has no variables; add it as a resource, not as a template"
+    );
     let priority = Described::new("a://x").priority(2.0);
     assert_eq!(why(handle.resource(priority, || "x")), "the priority `2` is not between 0 and 1");
-    assert_eq!(why(handle.complete("a://{x}", "x", |_| vec!["1"])), "there is no template `a://{x}`");
+    assert_eq!(
+        why(handle.complete("a://{x}", "x", |_| vec!["1"])),
+        "there is no template `a://{x}`; add it first"
+    );
     handle.template("a://{x}", || "x").unwrap();
     assert_eq!(why(handle.complete("a://{x}", "y", |_| vec!["1"])), "`a://{x}` has no variable `y`");
     assert!(matches!(handle.updated("no uri"), Err(Error::Invalid(_))));

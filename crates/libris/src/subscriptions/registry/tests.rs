@@ -1,4 +1,4 @@
-//! What is charged for subscriptions is what a recount of them gives, whatever happened before.
+//! The charges for subscriptions always equal a recount.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use crate::FunctionSource;
 use crate::rights::{Access, OpenPolicy};
 use crate::view::View;
 
-/// Something that a client does. Listeners are numbered in the order they joined.
+/// An action of a client. Listeners are numbered in the order in which they joined.
 #[derive(Clone, Debug)]
 enum ClientAction {
     Join(Option<u8>),
@@ -26,7 +26,7 @@ enum ClientAction {
 
 fn steps() -> impl Strategy<Value = Vec<ClientAction>> {
     let listener = 0..8_usize;
-    // Few enough to meet again; some name the same subject, and some are not in normal form.
+    // Few enough to repeat; some have the same subject, and some are not in normal form.
     let name =
         || proptest::sample::select(vec!["a:x", "A:x", "a:x?1", "a:y?1", "a:long-long-long-long", "a:y"]);
     let step = prop_oneof![
@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<ClientAction>> {
     proptest::collection::vec(step, 0..60)
 }
 
-/// A view of everything.
+/// A view without restrictions.
 fn view() -> Arc<View> {
     let access = Arc::new(Access::new(Arc::new(OpenPolicy)));
     Arc::new(View::new(Arc::new(FunctionSource::new()), access, None))
@@ -54,7 +54,7 @@ fn leave(registry: &mut Registry, listener: u64) {
     while registry.leave(listener, 1).is_continue() {}
 }
 
-/// What the subscriptions of these members cost, counted from nothing.
+/// Recounts the charges for the subscriptions of these members.
 fn recount<'a>(members: impl Iterator<Item = &'a super::Member>) -> usize {
     let mut texts = HashSet::new();
     let mut subscriptions = 0;
@@ -90,7 +90,7 @@ fn check(registry: &Registry, limits: &SubscriptionConfig) {
 
 proptest! {
     #[test]
-    fn what_is_charged_is_what_is_held(
+    fn charges_equal_a_recount(
         steps in steps(), total in 0..8_000_usize, client in 0..4_000_usize, most in 1..5_usize,
     ) {
         let limits =
