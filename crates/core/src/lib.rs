@@ -1,7 +1,7 @@
 //! The [`Source`] trait and its types, which authors of sources depend on.
 //!
-//! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates of
-//! Libris build on this trait. This crate contains no runtime and no network code.
+//! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates
+//! of Libris build on this trait. This crate contains no runtime and no network code.
 
 mod budget;
 mod change;

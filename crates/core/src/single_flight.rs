@@ -45,8 +45,8 @@ where
 {
     /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// `done` looks the result up in the caller's cache, in case a flight ended since the caller's last lookup. The work
-    /// must store its result there before it ends.
+    /// `done` looks the result up in the caller's cache, in case a flight ended since the caller's last lookup. The
+    /// work must store its result there before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,

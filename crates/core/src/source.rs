@@ -27,8 +27,8 @@ pub trait Source: Send + Sync + 'static {
     /// source for every read.
     fn covers(&self, uri: &Uri) -> Option<Specificity>;
 
-    /// Whether a resource at `uri` can be created or removed without a change of the configuration: true for a path in a
-    /// folder, false for a resource with a fixed URI. Must be cheap, like [`covers`](Source::covers).
+    /// Whether a resource at `uri` can be created or removed without a change of the configuration: true for a path in
+    /// a folder, false for a resource with a fixed URI. Must be cheap, like [`covers`](Source::covers).
     ///
     /// Clients can subscribe to such a URI before the resource exists. A view therefore accepts subscriptions to hidden
     /// resources too, so that clients cannot distinguish hidden from missing resources.
@@ -36,8 +36,8 @@ pub trait Source: Send + Sync + 'static {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
-    /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must not
-    /// contain a path or a secret.
+    /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must
+    /// not contain a path or a secret.
     fn name(&self) -> Cow<'_, str> {
         "source".into()
     }
@@ -58,7 +58,8 @@ pub trait Source: Send + Sync + 'static {
         Ok(Completion::default())
     }
 
-    /// Lists one page of the direct children of `uri`, in URI order; [`Error::NotDirectory`] if it cannot have children.
+    /// Lists one page of the direct children of `uri`, in URI order; [`Error::NotDirectory`] if it cannot have
+    /// children.
     async fn children(
         &self,
         uri: &Uri,
@@ -76,8 +77,8 @@ pub trait Source: Send + Sync + 'static {
         false
     }
 
-    /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a range of
-    /// lines, it is the URI of the file. Called for subscribed and for changed URIs.
+    /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a range
+    /// of lines, it is the URI of the file. Called for subscribed and for changed URIs.
     fn subject(&self, uri: &Uri) -> Uri {
         uri.clone()
     }
@@ -90,9 +91,9 @@ pub trait Source: Send + Sync + 'static {
     /// Stops reporting changes of this subject: it has no subscribers left.
     fn unfollow(&self, _subject: &Uri) {}
 
-    /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three quarters
-    /// of them to one client; other requests wait in a queue per client. Lists and watches do not count. A source that
-    /// limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps the default.
+    /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
+    /// quarters of them to one client; other requests wait in a queue per client. Lists and watches do not count. A
+    /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps the default.
     fn concurrency(&self) -> usize {
         64
     }
@@ -393,8 +394,8 @@ impl std::fmt::Debug for dyn Visibility {
 
 /// A memory limit for contents.
 pub trait Memory: Send + Sync {
-    /// Reserves more bytes for the contents of one read. If it returns `false`, the read fails, and the server waits for
-    /// free memory and reads again.
+    /// Reserves more bytes for the contents of one read. If it returns `false`, the read fails, and the server waits
+    /// for free memory and reads again.
     fn reserve(&self, bytes: usize) -> bool;
 
     /// Like [`reserve`](Self::reserve), for a read that the server must not repeat.

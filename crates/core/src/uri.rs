@@ -91,8 +91,8 @@ impl Uri {
 
     /// Percent-encodes bytes as one path segment in normal form.
     ///
-    /// A URI in normal form cannot contain the segments `.` and `..`, even escaped. They are returned unchanged, and the
-    /// caller must not build a path from them.
+    /// A URI in normal form cannot contain the segments `.` and `..`, even escaped. They are returned unchanged, and
+    /// the caller must not build a path from them.
     pub fn encode_segment(bytes: &[u8]) -> String {
         let mut out = String::with_capacity(bytes.len());
         for &byte in bytes {

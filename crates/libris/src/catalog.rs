@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::catalog_watch::CatalogWatch;
 use crate::gate::{Gated, Role};
 use crate::health::Health;
+use crate::lock::lock;
 use crate::query::{self, gathered, quoted};
 use crate::shared_reads::SharedReads;
 use crate::status::Status;
@@ -104,7 +105,7 @@ impl Catalog {
             new
         });
         // The cache may hold contents of a removed source.
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        *lock(&self.shared) = Arc::default();
     }
 
     /// Adds a source behind the existing ones. Watchers receive [`Change::Lost`].
@@ -164,8 +165,7 @@ impl Catalog {
     }
 
     async fn joined(&self, context: &Context) -> Result<Arc<Joined>> {
-        let lock = || self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = lock().clone();
+        let cached = lock(&self.joined).clone();
         if let Some(cached) =
             cached.filter(|cached| cached.freshness.proof.as_ref().is_some_and(Proof::holds))
         {
@@ -195,7 +195,7 @@ impl Catalog {
         });
         // Templates that depend on the caller's identity must not be cached for others.
         if !context.identity_was_used() {
-            *lock() = Some(joined.clone());
+            *lock(&self.joined) = Some(joined.clone());
         }
         Ok(joined)
     }
@@ -251,7 +251,7 @@ impl Source for Catalog {
                         source.read(uri, &context).await
                     }
                     true => {
-                        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let shared = lock(&self.shared).clone();
                         shared.read(&gated, uri, context).await
                     }
                 }

@@ -4,7 +4,7 @@
 //! the metrics and reported to the watchers of the catalog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use libris_core::{Error, Unavailable};
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::last_known::{LastKnown, LastKnownQuota};
+use crate::lock::lock;
 
 /// The pause before the first probe of an unavailable source. It doubles with each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -347,9 +348,4 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
     let seconds = |time: jiff::Timestamp| jiff::Timestamp::from_second(time.as_second()).ok();
     let time = jiff::Timestamp::try_from(time).ok().and_then(seconds);
     time.unwrap_or_default().to_string()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves the data consistent: no invariant spans several statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

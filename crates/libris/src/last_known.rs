@@ -4,9 +4,11 @@
 //! would cost more than they gain.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libris_core::{Annotations, Page, Resource, Template, Uri};
+
+use crate::lock::lock;
 
 /// How many resources are stored per source and per catalog. A resource with long texts counts once more for each
 /// [`TEXT_UNIT`] bytes.
@@ -188,11 +190,6 @@ fn weight(resource: &Resource) -> usize {
     let meta =
         meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT_UNIT, |text| text.len()));
     1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT_UNIT
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves the data consistent: no invariant spans several statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@
 //! }
 //! ```
 //!
-//! - [`resources`](macro@resources) implements [`Source`] for an `impl` block. [`FunctionSource`] is a source of closures,
-//!   which can be added and removed at run time.
+//! - [`resources`](macro@resources) implements [`Source`] for an `impl` block. [`FunctionSource`] is a source of
+//! closures,   which can be added and removed at run time.
 //! - [`Serve::and`] or a [`Catalog`] combines several sources, for example those of the crate `libris-sources`.
 //! - A [`Server`] implements the MCP service of [`wire`], for programs with their own transport.
 
@@ -39,6 +39,7 @@ mod functions;
 mod gate;
 mod health;
 mod last_known;
+mod lock;
 mod query;
 mod read_memory;
 mod response_cache;

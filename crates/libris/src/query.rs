@@ -138,7 +138,8 @@ impl Gated {
     }
 
     /// Awaits the response to a request for one resource, with a timeout if the source is known to hang. The error of
-    /// an unavailable source says since when it is unavailable and what to do. `sources` are all sources of the catalog.
+    /// an unavailable source says since when it is unavailable and what to do. `sources` are all sources of the
+    /// catalog.
     pub(crate) async fn answer<T>(
         &self,
         config: Config,

@@ -1,10 +1,12 @@
 //! The memory reservation of one shared read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use libris_core::{Budget, Client, Lease, Memory};
 use tokio::time::timeout;
+
+use crate::lock::lock;
 
 /// How long a read waits for memory. Most configurations have a shorter request timeout in the transport.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
@@ -31,7 +33,7 @@ impl ReadMemory {
     }
 
     fn state(&self) -> MutexGuard<'_, Reservation> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Waits until the memory of the failed reservation is free, so that the read can start over. Returns `false` if no

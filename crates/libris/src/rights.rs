@@ -90,8 +90,8 @@ impl std::fmt::Debug for Rights {
 
 /// Authenticates callers and grants them rights.
 pub trait Policy: Send + Sync + 'static {
-    /// Authenticates the caller; `None` is an anonymous caller. By default, returns the [`Identity`] in the extensions of
-    /// the request, which a layer in front of the endpoint may set.
+    /// Authenticates the caller; `None` is an anonymous caller. By default, returns the [`Identity`] in the extensions
+    /// of the request, which a layer in front of the endpoint may set.
     fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
         Ok(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
     }

@@ -182,7 +182,7 @@ pub(crate) fn explain(error: Error) -> Failure {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             tracing::error!(%error, cause = cause.as_deref(), "a source failed");
             if !tracing::dispatcher::has_been_set() {
-                // Whoever writes a first server has no log yet, and would look for this in vain.
+                // A program without a tracing subscriber would not show the failure anywhere.
                 eprintln!("libris: {error}: {}", cause.unwrap_or_default());
             }
             Failure::Internal { message: error.to_string(), data: None }

@@ -1,6 +1,6 @@
 //! Shared reads: single-flight, with a cache of contents that expires by TTL and by proof.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, Proof, Result, Uri};
@@ -8,6 +8,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::gate::Gated;
+use crate::lock::lock;
 use crate::read_memory::ReadMemory;
 
 /// The capacity of the cache in bytes.
@@ -22,7 +23,7 @@ const SMALL: usize = 64 << 10;
 /// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of contents.
 const SHARDS: usize = 4;
 
-/// The longest TTL. It stands for longer ones too, which would overflow `Instant`.
+/// The longest TTL. Longer ones count as this, because they would overflow `Instant`.
 const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The estimated number of cached contents.
@@ -145,7 +146,7 @@ impl SharedReads {
                 all.insert(key.clone(), cached.clone());
                 // The cache does not store contents that are too large; they keep their reservation.
                 if all.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
-                    cached.loading.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    lock(&cached.loading).take();
                 }
                 Ok(cached)
             }

@@ -57,7 +57,8 @@ pub trait Fixture: Send + Sync {
         Vec::new()
     }
 
-    /// Adds a listed resource, a different one for each number, and returns its URI; `None` if the fixture is read-only.
+    /// Adds a listed resource, a different one for each number, and returns its URI; `None` if the fixture is
+    /// read-only.
     async fn add(&self, _number: usize) -> Option<Uri> {
         None
     }

@@ -183,7 +183,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     out
 }
 
-/// Whether what stands before this slot is complete, however the holes from here on are filled.
+/// Whether the component before `at` ends there, whatever the values of the following holes.
 fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
     let before = skeleton[..at].matches(HOLE).count();

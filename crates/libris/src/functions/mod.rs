@@ -1,5 +1,15 @@
 //! Resources from functions: the runtime of `#[resources]`, and `FunctionSource` for closures.
 
+/// Defines builder methods that set an optional string field.
+macro_rules! text_setters {
+    ($($(#[$doc:meta])* $field:ident)*) => { $(
+        $(#[$doc])*
+        pub fn $field(self, $field: impl Into<String>) -> Self {
+            Self { $field: Some($field.into()), ..self }
+        }
+    )* };
+}
+
 mod notifier;
 mod request;
 mod return_types;

@@ -239,19 +239,13 @@ impl Instance {
         self
     }
 
-    /// Sets the short name. Default: the value of the last variable.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
-    }
-
-    /// Sets the display name.
-    pub fn title(self, title: impl Into<String>) -> Self {
-        Self { title: Some(title.into()), ..self }
-    }
-
-    /// Sets the description.
-    pub fn description(self, description: impl Into<String>) -> Self {
-        Self { description: Some(description.into()), ..self }
+    text_setters! {
+        /// Sets the short name. Default: the value of the last variable.
+        name
+        /// Sets the display name.
+        title
+        /// Sets the description.
+        description
     }
 
     /// Sets the size in bytes.

@@ -42,24 +42,15 @@ impl Described {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// Sets the short name. Default: the last path segment of the URI.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
-    }
-
-    /// Sets the display name.
-    pub fn title(self, title: impl Into<String>) -> Self {
-        Self { title: Some(title.into()), ..self }
-    }
-
-    /// Sets the description.
-    pub fn description(self, description: impl Into<String>) -> Self {
-        Self { description: Some(description.into()), ..self }
-    }
-
-    /// Sets the media type. Default: that of the returned contents.
-    pub fn mime(self, mime: impl Into<String>) -> Self {
-        Self { mime: Some(mime.into()), ..self }
+    text_setters! {
+        /// Sets the short name. Default: the last path segment of the URI.
+        name
+        /// Sets the display name.
+        title
+        /// Sets the description.
+        description
+        /// Sets the media type. Default: that of the returned contents.
+        mime
     }
 
     /// Adds an icon: an `https:` or `data:` URI.

@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use self::budget::OverBudget;
 use self::notification_set::NotificationSet;
 use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
+use crate::lock::lock;
 use crate::rights::Operation;
 use crate::server::explain;
 use crate::view::View;
@@ -284,9 +285,4 @@ fn internal(message: String) -> Failure {
 /// reallocate each time.
 fn sparse(length: usize, capacity: usize) -> bool {
     capacity > 32 && length < capacity / 8
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic leaves the data consistent: no invariant spans several statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use libris_wire::News;
 use tokio::sync::Notify;
 
-use super::{lock, sparse};
+use super::sparse;
+use crate::lock::lock;
 
 /// The pending notifications of one listener: a set in insertion order, so that memory is bounded by the subscriptions.
 #[derive(Default)]

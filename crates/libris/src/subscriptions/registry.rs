@@ -228,7 +228,8 @@ impl Registry {
     }
 
     /// A client that subscribes to this subject and has the right to: among the first few, the one with the smallest
-    /// budget use, so that a client cannot displace another by subscribing to the same subject. `None` if there is none.
+    /// budget use, so that a client cannot displace another by subscribing to the same subject. `None` if there is
+    /// none.
     pub(super) fn wanted_by(&self, subject: &Uri) -> Option<libris_core::Client> {
         const COMPARED: usize = 16;
         let subscribers = self.subjects.get(subject)?.iter();

@@ -11,7 +11,8 @@ use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
-use super::{BATCH, HubState, lock};
+use super::{BATCH, HubState};
+use crate::lock::lock;
 use crate::rights::Operation;
 
 /// How long a request waits for the watch to open. Opening continues for the next request.
@@ -287,8 +288,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Delays `due` until the interval after the last `list_changed` is over or the list has settled, and at least until
-    /// `shortest` after the last one.
+    /// Delays `due` until the interval after the last `list_changed` is over or the list has settled, and at least
+    /// until `shortest` after the last one.
     fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
         let Some(last) = self.last else { return due };
         due.max(last + shortest).max((last + self.pause).min(rested))

@@ -87,8 +87,8 @@ impl<'a> NamedPlan<'a> {
         named.chain(foreign)
     }
 
-    /// Whether a name without a value may end here. Only `{;var}` expands to such names. In a query they match only up to
-    /// a separator or the end, so that `a` does not match in `ab=1`.
+    /// Whether a name without a value may end here. Only `{;var}` expands to such names. In a query they match only up
+    /// to a separator or the end, so that `a` does not match in `ab=1`.
     fn may_be_bare(&self, text: &UriText<'_>, end: usize) -> bool {
         self.slots.operator == Operator::Parameter
             || end == text.len()

@@ -126,8 +126,8 @@ impl SlidingMaximum {
         Self { limit: slot.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
     }
 
-    /// Advances to the next position, with the score of a value that ends there, and returns the best score. `open` says
-    /// whether a value may contain the character at the position.
+    /// Advances to the next position, with the score of a value that ends there, and returns the best score. `open`
+    /// says whether a value may contain the character at the position.
     pub(super) fn push(&mut self, score: u16, open: bool) -> u16 {
         work::count(1);
         if !open {
