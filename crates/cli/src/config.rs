@@ -89,9 +89,9 @@ pub(crate) struct Server {
     /// How many resources or templates one page of a list holds. From 1 to 10,000.
     #[serde(deserialize_with = "page_size")]
     pub(crate) page_size: usize,
-    /// How many bytes of answers are kept in memory to be given again; 0 keeps none. At most 1 TiB.
-    #[serde(deserialize_with = "kept_bytes")]
-    pub(crate) kept_bytes: u64,
+    /// The size of the response cache in bytes; 0 disables it. At most 1 TiB.
+    #[serde(deserialize_with = "cache_bytes")]
+    pub(crate) cache_bytes: u64,
     /// How long a source may take to list its resources or templates, as in `"5s"`, before the others are listed
     /// without it. From 10 milliseconds to 10 minutes.
     #[serde(deserialize_with = "source_timeout")]
@@ -102,7 +102,7 @@ pub(crate) struct Server {
 
 impl Default for Server {
     fn default() -> Self {
-        let libris::Config { name, page, kept, .. } = libris::Config::default();
+        let libris::Config { name, page, cache_bytes, .. } = libris::Config::default();
         let catalog::Config { source_timeout, strict } = catalog::Config::default();
         Self {
             name,
@@ -110,7 +110,7 @@ impl Default for Server {
             description: None,
             instructions: None,
             page_size: page,
-            kept_bytes: kept,
+            cache_bytes,
             source_timeout,
             strict,
         }
@@ -137,8 +137,13 @@ pub(crate) struct Live {
 
 impl Default for Live {
     fn default() -> Self {
-        let libris::Live { window, subscriptions, subscription_bytes, client_subscription_bytes, .. } =
-            libris::Live::default();
+        let libris::SubscriptionConfig {
+            window,
+            subscriptions,
+            subscription_bytes,
+            client_subscription_bytes,
+            ..
+        } = libris::SubscriptionConfig::default();
         Self { window, subscriptions, subscription_bytes, client_subscription_bytes }
     }
 }
@@ -165,7 +170,7 @@ fn subscription_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usiz
     within(deserializer, 1..=1 << 40)
 }
 
-fn kept_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+fn cache_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     within(deserializer, 0..=1 << 40)
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::wire::http;
-use libris::{Catalog, Live, Serve, catalog};
+use libris::{Catalog, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
 use crate::config::What;
@@ -67,13 +67,13 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         description: config.server.description,
         instructions: config.server.instructions,
         page: config.server.page_size,
-        kept: config.server.kept_bytes,
-        live: Live {
+        cache_bytes: config.server.cache_bytes,
+        subscriptions: SubscriptionConfig {
             window: config.live.window,
             subscriptions: config.live.subscriptions,
             subscription_bytes: config.live.subscription_bytes,
             client_subscription_bytes: config.live.client_subscription_bytes,
-            ..Live::default()
+            ..SubscriptionConfig::default()
         },
         ..libris::Config::default()
     });

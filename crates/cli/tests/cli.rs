@@ -176,7 +176,7 @@ fn an_unknown_key_is_shown_with_the_one_that_was_meant() {
       |
     2 | nmae = \"x\"
       | ^^^^
-    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`, `kept_bytes`, `source_timeout`, `strict`
+    unknown field `nmae`, expected one of `name`, `title`, `description`, `instructions`, `page_size`, `cache_bytes`, `source_timeout`, `strict`
     hint: did you mean `name`?
     ");
 }

@@ -1,5 +1,4 @@
-//! Quantities that clients share, such as bytes of memory or requests in progress: bounded in total, and for each
-//! client.
+//! Budgets: fair weighted semaphores for memory, permits and other quantities, limited in total and per client.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// Whose share of a [`Budget`] a request draws on: everything that comes from one network address is one client.
+/// The client that a request counts against in a [`Budget`]: all requests from one network address are one client.
 ///
-/// A program that embeds an endpoint and knows its callers by something else, such as a proxy's header, puts a
-/// `Client` of its own into the extensions of the HTTP request.
+/// A program that embeds an endpoint and identifies clients otherwise, for example by the header of a proxy, puts a
+/// `Client` into the extensions of the HTTP request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Client(Option<IpAddr>);
 
 impl Client {
-    /// The client at this address. An IPv6 network of 64 bits counts as one address, since its owner has all of it.
+    /// The client at this address. An IPv6 /64 network counts as one address, because one owner has all of it.
     pub fn at(address: IpAddr) -> Self {
         Self(Some(match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -26,46 +25,45 @@ impl Client {
         }))
     }
 
-    /// The address, or the first one of its IPv6 network; `None` where the transport knows none.
+    /// The address, or the first address of the IPv6 network; `None` if the transport has no addresses.
     pub fn address(self) -> Option<IpAddr> {
         self.0
     }
 }
 
-/// How many may wait for one budget at once. Waiting costs little memory; it is bounded so that nobody waits behind
-/// more than can be served in time.
+/// The maximum number of waiters of a budget. It bounds the waiting time rather than the memory.
 const WAITERS: usize = 1_024;
 
-/// A quantity that clients share: a semaphore that is fair to each of them.
+/// A weighted semaphore that is fair to clients.
 ///
-/// One client may hold three quarters of it, unless said otherwise. Clients that wait are served round-robin, so a
-/// client with one request waits for at most one request of every other client. It has no clock: whoever waits for no
-/// longer than some time drops the future.
+/// By default, one client may hold three quarters of it. Waiting clients are served round-robin, so a client with one
+/// request waits for at most one request of every other client. There is no built-in timeout: drop the future to stop
+/// waiting.
 #[derive(Debug)]
 pub struct Budget {
-    /// What there is in all.
+    /// The total amount.
     total: usize,
-    /// What one client may hold.
+    /// The maximum amount per client.
     share: usize,
-    /// How many may wait.
+    /// The maximum number of waiters.
     waiters: usize,
-    state: Mutex<State>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BudgetState {
     used: usize,
-    /// The client that was counted last, and what it holds: most often the next one is the same.
+    /// The client of the last operation and the amount it holds: a fast path, since the next is usually the same.
     last: (Client, usize),
-    /// What each other client holds.
+    /// The amounts that the other clients hold.
     others: HashMap<Client, usize>,
-    /// A queue for each client that waits, the next one to be served first.
-    queues: VecDeque<Queue>,
+    /// The queues of waiting clients, in round-robin order.
+    queues: VecDeque<ClientQueue>,
 }
 
-/// The requests of one client that wait, in the order in which they came. Never empty.
+/// The waiting requests of one client, in FIFO order. Never empty.
 #[derive(Debug)]
-struct Queue {
+struct ClientQueue {
     client: Client,
     waiting: VecDeque<Waiter>,
 }
@@ -77,12 +75,12 @@ struct Waiter {
 }
 
 impl Budget {
-    /// A budget of which each client may hold three quarters, and all but one where it is smaller than four.
+    /// A budget of which each client may hold three quarters; of less than four units, all but one.
     pub fn new(total: usize) -> Arc<Self> {
         Self::with_share(total, most(total))
     }
 
-    /// Whether all of it is in use.
+    /// Whether the total amount is in use.
     pub fn is_full(&self) -> bool {
         self.used() >= self.total
     }
@@ -97,30 +95,30 @@ impl Budget {
         })
     }
 
-    /// A budget that so many may wait for.
+    /// A budget with this maximum number of waiters.
     pub fn with_waiters(total: usize, waiters: usize) -> Arc<Self> {
         Arc::new(Self { total, share: most(total), waiters, state: Mutex::default() })
     }
 
-    /// Takes `amount` if it is there. More than a client's share counts as all of the share, so that what is large
-    /// is served while nothing else is.
+    /// Takes `amount` if it is available. An amount above the client's share counts as the whole share, so that large
+    /// requests succeed when the client holds nothing else.
     pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
     }
 
-    /// Takes `amount`, waiting for it; `None` if too many wait already. One client may have three quarters of those who
-    /// wait.
+    /// Waits for `amount` and takes it; `None` if too many requests wait already. One client may have three quarters of
+    /// the waiters.
     pub async fn take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
-        match self.take_in_turn(client, amount) {
+        match self.try_take_fairly(client, amount) {
             Some(lease) => Some(lease),
-            // Boxed, or everybody who takes something would make room for waiting.
+            // Boxed, so that futures that need not wait stay small.
             None => Box::pin(self.wait(client, amount)).await,
         }
     }
 
-    /// Takes `amount` if it is there and nobody waits for it.
-    pub fn take_in_turn(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
+    /// Takes `amount` if it is available and no request waits.
+    pub fn try_take_fairly(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
         let mut state = self.state();
         let taken = state.queues.is_empty() && state.take(self, client, amount);
@@ -131,7 +129,7 @@ impl Budget {
         let amount = amount.min(self.share);
         let mut waiting = {
             let mut state = self.state();
-            // Those who gave up leave their place to others.
+            // Cancelled waiters must not count.
             state.forget_closed();
             let all: usize = state.queues.iter().map(|queue| queue.waiting.len()).sum();
             let own = state.queues.iter().position(|queue| queue.client == client);
@@ -143,33 +141,33 @@ impl Budget {
             let waiter = Waiter { amount, granted };
             match own {
                 Some(own) => state.queues[own].waiting.push_back(waiter),
-                None => state.queues.push_back(Queue { client, waiting: [waiter].into() }),
+                None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
             }
             state.serve(self);
-            // A grant that nobody receives any more is given back.
+            // Its drop returns a grant that was not received.
             Granted { budget: self.clone(), client, amount, receiver }
         };
         (&mut waiting.receiver).await.ok()?;
         Some(self.lease(client, amount))
     }
 
-    /// A lease of nothing, which is always there.
-    pub fn nothing(self: &Arc<Self>) -> Lease {
+    /// A lease of amount zero.
+    pub fn empty_lease(self: &Arc<Self>) -> Lease {
         self.lease(Client::default(), 0)
     }
 
-    /// Whether somebody waits for what others hold.
+    /// Whether requests are waiting.
     fn is_short(&self) -> bool {
         !self.state().queues.is_empty()
     }
 
-    /// How much is in use.
+    /// The amount in use.
     pub fn used(&self) -> usize {
         self.state().used
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // It is whole between two statements, so a panic elsewhere leaves it so.
+    fn state(&self) -> MutexGuard<'_, BudgetState> {
+        // A panic leaves the state consistent: no invariant spans several statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -184,13 +182,13 @@ impl Budget {
     }
 }
 
-/// What one client may hold of `total`: three quarters, at least one, and where there are more than one not all.
+/// The default share of one client: three quarters of `total`, at least one, and never all unless `total` is one.
 fn most(total: usize) -> usize {
     total.saturating_sub((total / 4).max(1)).max(1)
 }
 
-impl State {
-    /// Takes `amount` if it is there, for the client and in all, and reports whether it was.
+impl BudgetState {
+    /// Takes `amount` if it is within the total and the client's share. Returns whether it was.
     fn take(&mut self, budget: &Budget, client: Client, amount: usize) -> bool {
         self.look_up(client);
         if self.used.saturating_add(amount) > budget.total || !self.is_within_share(budget, client, amount) {
@@ -212,7 +210,7 @@ impl State {
         self.last.1 -= amount;
     }
 
-    /// Makes `client` the one that was counted last.
+    /// Moves the amount of `client` into `last`.
     fn look_up(&mut self, client: Client) {
         if self.last.0 == client {
             return;
@@ -224,9 +222,8 @@ impl State {
         }
     }
 
-    /// Grants what there is to those who wait, to one client after the other. One who waits for much is not overtaken
-    /// by others, or it would wait for ever, except by those it could not go before anyway because its own client's
-    /// share is used up.
+    /// Grants available amounts to waiters, round-robin over the clients. A waiter that does not fit blocks those
+    /// behind it, so that large requests do not starve, unless it is blocked by its own client's share.
     fn serve(&mut self, budget: &Budget) {
         let mut at = 0;
         while let Some(queue) = self.queues.get_mut(at) {
@@ -247,7 +244,7 @@ impl State {
         }
     }
 
-    /// Gives the first waiter of a client what was taken for it, and the client its place behind the others.
+    /// Grants the first waiter of a client its amount, and moves the client to the end of the round-robin order.
     fn grant_first(&mut self, at: usize) {
         let Some(mut queue) = self.queues.remove(at) else { return };
         if let Some(waiter) = queue.waiting.pop_front()
@@ -268,7 +265,7 @@ impl State {
     }
 }
 
-/// What a waiter was or will be granted.
+/// A pending grant. Dropping it returns an amount that was granted but not received.
 struct Granted {
     budget: Arc<Budget>,
     client: Client,
@@ -279,14 +276,14 @@ struct Granted {
 impl Drop for Granted {
     fn drop(&mut self) {
         self.receiver.close();
-        // Granted in the moment in which the waiter gave up.
+        // The grant and the cancellation raced.
         if self.receiver.try_recv().is_ok() {
             self.budget.give_back(self.client, self.amount);
         }
     }
 }
 
-/// What somebody holds of a [`Budget`]. Dropping it gives it back.
+/// An amount taken from a [`Budget`]. Dropping the lease returns it.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
@@ -295,17 +292,17 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether somebody waits for what is held here.
+    /// Whether requests wait for the amount of this lease.
     pub fn is_needed(&self) -> bool {
         self.amount > 0 && self.budget.is_short()
     }
 
-    /// How much it is.
+    /// The amount.
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Makes it `amount` if that is there, and reports whether it was; otherwise it stays as it is.
+    /// Changes the lease to `amount` if that is available. Returns whether it was; if not, the lease is unchanged.
     pub fn resize(&mut self, amount: usize) -> bool {
         let amount = amount.min(self.budget.share);
         if let Some(less) = self.amount.checked_sub(amount) {
@@ -354,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_share_is_served_when_nothing_else_is() {
+    fn more_than_a_share_counts_as_the_share() {
         let budget = Budget::with_share(10, 6);
         let all = budget.try_take(client(1), 100).unwrap();
         assert_eq!(all.amount(), 6);
@@ -362,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_of_ipv6_are_one_client_and_mapped_addresses_are_ipv4() {
+    fn an_ipv6_network_is_one_client_and_mapped_addresses_are_ipv4() {
         let at = |text: &str| Client::at(text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
@@ -370,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_served_in_order_unless_its_share_is_used_up() {
+    async fn waiters_are_served_in_order_unless_their_share_is_used_up() {
         let budget = Budget::with_share(10, 8);
         let held = budget.try_take(client(1), 8).unwrap();
         let other = budget.try_take(client(2), 2).unwrap();
@@ -379,7 +376,7 @@ mod tests {
         assert!((&mut same).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         assert!(budget.is_short());
         drop(other);
-        // The first in line cannot go on whatever is free, and does not hold up the next.
+        // The first waiter is blocked by its client's share, and does not block the next.
         let third = third.await.unwrap();
         drop(held);
         assert_eq!(same.await.unwrap().amount(), 4);
@@ -389,13 +386,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_large_is_not_overtaken_for_ever() {
+    async fn large_requests_do_not_starve() {
         let budget = Budget::with_share(10, 10);
         let held = budget.try_take(client(1), 6).unwrap();
         let mut large = Box::pin(budget.take(client(2), 9));
         let mut small = Box::pin(budget.take(client(3), 4));
         assert!((&mut large).now_or_never().is_none());
-        // It would fit, and with others like it would keep the large one waiting.
+        // It would fit, but would delay the large request.
         assert!((&mut small).now_or_never().is_none());
         drop(held);
         let large = large.await.unwrap();
@@ -406,7 +403,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_nothing_behind() {
+    async fn a_cancelled_waiter_holds_nothing() {
         let budget = Budget::with_share(4, 4);
         let held = budget.try_take(client(1), 4).unwrap();
         let mut left = Box::pin(budget.take(client(2), 1));
@@ -418,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_are_bounded_in_all_and_for_each_client() {
+    async fn waiters_are_bounded_in_total_and_per_client() {
         let budget = Budget::with_share(1, 1);
         let _held = budget.try_take(client(1), 1).unwrap();
         let wait = |last| {
@@ -431,19 +428,19 @@ mod tests {
         let others: Vec<_> = (0..WAITERS).map_while(|_| wait(3)).collect();
         assert_eq!(others.len(), WAITERS / 4);
         assert!(wait(4).is_none());
-        // Those who give up leave their places, although nothing was given back meanwhile.
+        // Cancelled waiters do not count, although no lease was returned meanwhile.
         drop(waiting);
         assert!(wait(2).is_some());
     }
 
     #[tokio::test]
-    async fn a_lease_is_needed_while_somebody_waits() {
+    async fn a_lease_is_needed_while_requests_wait() {
         let budget = Budget::with_share(4, 4);
         let held = budget.try_take(client(1), 4).unwrap();
         assert!(!held.is_needed());
         let mut waiting = Box::pin(budget.take(client(2), 1));
         assert!((&mut waiting).now_or_never().is_none());
-        assert!(held.is_needed() && !budget.nothing().is_needed());
+        assert!(held.is_needed() && !budget.empty_lease().is_needed());
         drop(held);
         assert!(!waiting.await.unwrap().is_needed());
     }
@@ -461,13 +458,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_small_budget_something_is_left_for_another_client() {
+    fn one_client_cannot_hold_all_of_a_small_budget() {
         let shares: Vec<_> = [1, 2, 3, 4, 5, 8, 64].iter().map(|total| Budget::new(*total).share).collect();
         assert_eq!(shares, [1, 1, 2, 3, 4, 6, 48]);
     }
 
     #[tokio::test]
-    async fn clients_that_wait_are_served_in_turn() {
+    async fn waiting_clients_are_served_round_robin() {
         let budget = Budget::new(1);
         let mut held = budget.try_take(client(1), 1);
         let order = std::sync::Mutex::new(Vec::new());

@@ -1,19 +1,19 @@
-//! What a source says happened.
+//! The changes that a source reports.
 
 use crate::Uri;
 
-/// Something that happened to a source's resources.
+/// A change of the resources of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// What reading a resource gives is different now.
+    /// The contents of a resource changed.
     Updated(Uri),
-    /// What the list shows of a resource is different now.
+    /// The metadata of a listed resource changed.
     Described(Uri),
-    /// A resource is there that was not.
+    /// A resource was added.
     Added(Uri),
-    /// A resource that was there is gone.
+    /// A resource was removed.
     Removed(Uri),
-    /// Changes were missed. Whoever keeps something about this source must look again.
+    /// Changes were lost, for example in a queue overflow. Watchers must list and read again.
     Lost,
 }

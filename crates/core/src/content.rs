@@ -1,19 +1,19 @@
-//! What reading a resource gives.
+//! The contents of a resource.
 
 use bytes::Bytes;
 
 use crate::{Freshness, Meta, Uri};
 
-/// One part of what a resource holds.
+/// One part of the contents of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     /// The URI of this part: the one that was read, or that of a child of a directory.
     pub uri: Uri,
-    /// The media type, where it is known.
+    /// The media type, if known.
     pub mime: Option<String>,
-    /// The data itself.
+    /// The data.
     pub body: Body,
-    /// Metadata for those who know the keys.
+    /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
 }
 
@@ -32,14 +32,14 @@ impl Content {
 /// The data of a [`Content`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Text, sent as it is.
+    /// Text, sent as a JSON string.
     Text(String),
-    /// Anything else, sent as base64.
+    /// Binary data, sent as base64.
     Bytes(Bytes),
 }
 
 impl Body {
-    /// The number of bytes before any encoding.
+    /// The size in bytes, before JSON or base64 encoding.
     pub fn len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -53,17 +53,17 @@ impl Body {
     }
 }
 
-/// Everything that one read gives.
+/// The contents that a read returns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contents {
     /// The parts: one for most resources, several for a directory.
     pub parts: Vec<Content>,
-    /// For how long, and by whom, they may be used again.
+    /// How the contents may be cached.
     pub freshness: Freshness,
 }
 
 impl Contents {
-    /// With this freshness.
+    /// Sets the freshness.
     pub fn with_freshness(self, freshness: Freshness) -> Self {
         Self { freshness, ..self }
     }

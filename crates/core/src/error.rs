@@ -1,4 +1,4 @@
-//! Why something could not be had.
+//! The error type of sources.
 
 use std::error::Error as _;
 use std::fmt;
@@ -6,63 +6,63 @@ use std::sync::Arc;
 
 use crate::Uri;
 
-/// The result of asking a source for something.
+/// The result of a call to a source.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something could not be had.
+/// An error of a source.
 ///
-/// The messages of [`Invalid`](Error::Invalid), [`TooLarge`](Error::TooLarge) and
-/// [`Unavailable`](Error::Unavailable) and [`Busy`](Error::Busy) are shown to callers, so they must not name a path, a query or
-/// a secret. The cause of [`Failed`](Error::Failed) is logged and never shown.
+/// The messages of [`Invalid`](Error::Invalid), [`TooLarge`](Error::TooLarge), [`Unavailable`](Error::Unavailable) and
+/// [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a query or a secret. The cause of
+/// [`Failed`](Error::Failed) is logged and never sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing is at this URI.
+    /// There is no resource at this URI.
     #[error("nothing is at `{0}`")]
     NotFound(Uri),
-    /// It is there, but not for this caller. Callers cannot tell this from not found.
+    /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("`{0}` is not for this caller")]
     Denied(Uri),
-    /// The question makes no sense; the text says why.
+    /// The request is invalid; the text explains why.
     #[error("{0}")]
     Invalid(String),
-    /// Nothing can stand below this URI.
+    /// The resource at this URI cannot have children.
     #[error("`{0}` is not a directory")]
     NotDirectory(Uri),
-    /// More than may be read at once.
+    /// The contents exceed the size limit.
     #[error("`{uri}` has {size} bytes, more than the {limit} that are read at once")]
     TooLarge {
-        /// What was read.
+        /// The requested URI.
         uri: Uri,
         /// Its size in bytes.
         size: u64,
-        /// The most that is read at once.
+        /// The size limit in bytes.
         limit: u64,
-        /// How to read a part of it.
+        /// How to read a part of the resource.
         hint: Option<String>,
     },
-    /// The source cannot be reached now; the text says what may help.
+    /// The source is unavailable; the text says what to do.
     #[error("{0}")]
     Unavailable(String),
-    /// A limit on requests or memory is reached; the source itself is well, and the same request succeeds later.
+    /// A limit on requests or memory is reached. The source works; the request can be retried later.
     #[error("{0}; try again later")]
     Busy(&'static str),
-    /// Something went wrong on our side.
+    /// An internal failure.
     #[error("could not {doing}")]
     Failed {
-        /// What was being done, as in "could not …".
+        /// The operation: completes "could not …".
         doing: &'static str,
-        /// What went wrong.
+        /// The cause, which is logged and never sent.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl Error {
-    /// The [`Error::Busy`] for contents that the server has no memory for.
+    /// The [`Error::Busy`] of a failed memory reservation.
     pub const NO_MEMORY: Self = Self::Busy("the server has no memory left for large contents");
 
-    /// An [`Error::Failed`]: `doing` completes the sentence "could not …".
+    /// An [`Error::Failed`]; `doing` completes "could not …".
     pub fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Failed { doing, cause: cause.into() }
     }
@@ -72,16 +72,18 @@ impl Error {
         Self::Invalid(why.into())
     }
 
-    /// The same error for one more of those who waited for the same thing.
-    pub fn again(error: &Arc<Self>) -> Self {
+    /// A copy of an error that several callers share, such as those of one flight.
+    pub fn from_shared(error: &Arc<Self>) -> Self {
         match &**error {
-            Self::Failed { doing, .. } => Self::failed(doing, Cause(error.clone())),
-            told => told.told_again().unwrap_or_else(|| Self::failed("do it", Cause(error.clone()))),
+            Self::Failed { doing, .. } => Self::failed(doing, SharedCause(error.clone())),
+            public => {
+                public.public_copy().unwrap_or_else(|| Self::failed("do it", SharedCause(error.clone())))
+            }
         }
     }
 
-    /// The same error, if it is one that callers are told; nothing for [`Error::Failed`].
-    pub fn told_again(&self) -> Option<Self> {
+    /// A copy of an error that is sent to callers; `None` for [`Error::Failed`].
+    pub fn public_copy(&self) -> Option<Self> {
         Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
@@ -97,11 +99,11 @@ impl Error {
     }
 }
 
-/// The cause of an error that several callers get.
+/// The cause of an error that several callers share.
 #[derive(Debug)]
-struct Cause(Arc<Error>);
+struct SharedCause(Arc<Error>);
 
-impl fmt::Display for Cause {
+impl fmt::Display for SharedCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.source() {
             Some(cause) => write!(f, "{cause}"),
@@ -110,4 +112,4 @@ impl fmt::Display for Cause {
     }
 }
 
-impl std::error::Error for Cause {}
+impl std::error::Error for SharedCause {}

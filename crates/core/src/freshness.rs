@@ -1,53 +1,52 @@
-//! For how long, and by whom, a response may be used again.
+//! Freshness: how clients and the server may cache a response.
 
 use std::time::Duration;
 
 use crate::Proof;
 
-/// For how long, and by whom, a response may be used again.
+/// How clients and the server may cache a response.
 ///
-/// Clients and the caches between are told [`ttl`](Self::ttl) and [`scope`](Self::scope), and trust them: nobody tells
-/// them that the response has changed. The server itself hands a response out again for as long as its
-/// [`proof`](Self::proof) holds, to anybody; so a response for whose making the
-/// [identity](crate::Context::identity) of the caller was used is never handed out again, whatever it says here.
+/// Clients and intermediate caches get [`ttl`](Self::ttl) and [`scope`](Self::scope), and are not notified when the
+/// response changes. The server caches a response for all callers while its [`proof`](Self::proof) holds, except a
+/// response for which the source used the [identity](crate::Context::identity) of the caller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Freshness {
-    /// How long a client may use the response without asking again. Zero means: ask each time.
+    /// How long clients may cache the response. Zero: not at all.
     pub ttl: Duration,
-    /// Who may share it.
+    /// Which caches may store the response.
     pub scope: Scope,
-    /// Tells whether the source would still give this response. Without one the server asks the source each time.
+    /// Checks whether the response is still valid. Without a proof, the server does not cache the response.
     pub proof: Option<Proof>,
 }
 
 impl Freshness {
-    /// Of a response that may be used once.
+    /// A response that must not be cached.
     pub fn unproven() -> Self {
         Self::default()
     }
 
-    /// Of a response that the server may hand out again while `proof` holds.
+    /// A response that the server may cache while `proof` holds.
     pub fn proven(proof: impl Into<Option<Proof>>) -> Self {
         Self { proof: proof.into(), ..Self::default() }
     }
 
-    /// With the time for which clients may use the response without asking again.
+    /// Sets how long clients may cache the response.
     pub fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
 
-    /// With those who may share the response.
+    /// Sets which caches may store the response.
     pub fn with_scope(self, scope: Scope) -> Self {
         Self { scope, ..self }
     }
 
-    /// Of a response made of two others: the shorter time, the narrower scope, and both proofs.
+    /// The freshness of a response combined from two: the shorter TTL, the narrower scope, and both proofs.
     pub fn and(self, other: Self) -> Self {
         let Self { ttl, scope, proof } = other;
         Self { ttl: self.ttl.min(ttl), scope: self.scope.max(scope), proof: both(self.proof, proof) }
     }
 
-    /// Of a response that also needs this proof; unproven where there is none.
+    /// Adds a proof that must hold too; with `None` the result has no proof.
     pub fn and_proof(self, proof: Option<Proof>) -> Self {
         Self { proof: both(proof, self.proof), ..self }
     }
@@ -57,15 +56,15 @@ fn both(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
     Some(one?.and(other?))
 }
 
-/// Who may share a response. Ordered from wide to narrow.
+/// Which caches may store a response. Ordered from wide to narrow.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Anybody: the response is the same for all callers.
+    /// Shared caches: the response is the same for all callers.
     Public,
-    /// Only the caller who got it.
+    /// Only the cache of the caller.
     #[default]
     Private,
 }
@@ -77,7 +76,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn both_is_as_fresh_as_the_staler() {
+    fn a_combination_is_as_fresh_as_its_staler_part() {
         let second = Duration::from_secs(1);
         let long = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(Scope::Public);
         let short = Freshness::proven(Proof::new(|| false)).with_ttl(second);

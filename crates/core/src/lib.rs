@@ -1,8 +1,7 @@
-//! What an MCP resource is, and what a place that resources come from must do.
+//! The [`Source`] trait and its types, which authors of sources depend on.
 //!
-//! A [`Source`] lists [`Resource`]s, reads their [`Content`], offers [`Template`]s and says what
-//! [`Change`]d. Everything else in Libris is built on this trait. This crate has no runtime and no
-//! network code: it is what authors of sources depend on.
+//! A [`Source`] lists [`Resource`]s and [`Template`]s, reads [`Content`] and reports each [`Change`]. The other crates
+//! of Libris build on this trait. This crate contains no runtime and no network code.
 
 mod budget;
 mod change;
@@ -10,10 +9,10 @@ mod content;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 mod error;
-mod flights;
 mod freshness;
 mod proof;
 mod resource;
+mod single_flight;
 mod source;
 mod uri;
 pub mod uri_template;
@@ -22,10 +21,10 @@ pub use budget::{Budget, Client, Lease};
 pub use change::Change;
 pub use content::{Body, Content, Contents};
 pub use error::{Error, Result};
-pub use flights::{Flight, Flights};
 pub use freshness::{Freshness, Scope};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
+pub use single_flight::{Flight, Flights};
 pub use source::{
     Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates, Unavailable,
     Visibility,

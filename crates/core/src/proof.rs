@@ -1,32 +1,32 @@
-//! Knowing that an answer is still right without making it again.
+//! Proofs: cheap validity checks of cached responses.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Tells whether a source would still give the answer that this came with.
+/// A check whether a response of a source is still valid.
 ///
-/// Whoever keeps an answer asks before each time it is handed out, so it must cost far less than making
-/// the answer, and must not wait. A source that cannot tell gives no proof, and its answers are not kept.
+/// A cache runs the check before each use of the response, so it must be far cheaper than a new response and must not
+/// block. A source that cannot check returns no proof, and its responses are not cached.
 #[derive(Clone)]
 pub struct Proof(Arc<dyn Fn() -> bool + Send + Sync>);
 
 impl Proof {
-    /// A proof that holds for as long as `holds` says so.
+    /// A proof that holds while `holds` returns `true`.
     pub fn new(holds: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(holds))
     }
 
-    /// A proof for what never changes.
+    /// A proof for data that never changes.
     pub fn always() -> Self {
         Self::new(|| true)
     }
 
-    /// Whether a new answer would be the same.
+    /// Whether the source would return the same response now.
     pub fn holds(&self) -> bool {
         (self.0)()
     }
 
-    /// A proof that holds while both do.
+    /// A proof that holds while both hold.
     pub fn and(self, other: Self) -> Self {
         Self::new(move || self.holds() && other.holds())
     }
@@ -38,7 +38,7 @@ impl fmt::Debug for Proof {
     }
 }
 
-/// Always: a proof says when an answer was right, and nothing about what it is.
+/// Always equal: a proof is about the validity of a response and not part of its value.
 impl PartialEq for Proof {
     fn eq(&self, _other: &Self) -> bool {
         true

@@ -1,38 +1,38 @@
-//! What is known about a resource, and about a template that stands for many.
+//! The metadata of resources and of templates.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{Uri, UriTemplate};
 
-/// Free metadata: the `_meta` of the protocol.
+/// The `_meta` of the protocol.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
-/// A URI with what is known about it.
+/// A resource: a URI with metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
-    /// Where it is.
+    /// The URI of the resource.
     pub uri: Uri,
     /// A short name.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it is about.
+    /// The description.
     pub description: Option<String>,
-    /// The media type, where it is known.
+    /// The media type, if known.
     pub mime: Option<String>,
-    /// The size in bytes before any encoding, where it is known.
+    /// The size in bytes before JSON or base64 encoding, if known.
     pub size: Option<u64>,
-    /// Pictures to show beside it.
+    /// The icons.
     pub icons: Vec<Icon>,
-    /// Hints on how to use it.
+    /// The annotations of the protocol.
     pub annotations: Annotations,
-    /// Metadata for those who know the keys.
+    /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
 }
 
 impl Resource {
-    /// A resource of which only the URI and the name are known.
+    /// A resource with a URI and a name, and no other metadata.
     pub fn new(uri: Uri, name: impl Into<String>) -> Self {
         Self {
             uri,
@@ -48,29 +48,29 @@ impl Resource {
     }
 }
 
-/// A URI template with what is known about the resources it stands for.
+/// A URI template with the metadata of the resources that match it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// The RFC 6570 template.
     pub uri: UriTemplate,
     /// A short name.
     pub name: String,
-    /// A name for people.
+    /// The display name.
     pub title: Option<String>,
-    /// What it is about.
+    /// The description.
     pub description: Option<String>,
-    /// The media type, where all resources of this template have the same one.
+    /// The media type, if all resources of the template have the same.
     pub mime: Option<String>,
-    /// Pictures to show beside it.
+    /// The icons.
     pub icons: Vec<Icon>,
-    /// Hints on how to use it.
+    /// The annotations of the protocol.
     pub annotations: Annotations,
-    /// Metadata for those who know the keys.
+    /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
 }
 
 impl Template {
-    /// A template of which only the pattern and the name are known.
+    /// A template with a URI template and a name, and no other metadata.
     pub fn new(uri: UriTemplate, name: impl Into<String>) -> Self {
         Self {
             uri,
@@ -85,57 +85,57 @@ impl Template {
     }
 }
 
-/// Hints on how to use a resource.
+/// The annotations of the protocol: hints for clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Annotations {
-    /// Whom it is for; empty means not said.
+    /// The intended audience; empty if unspecified.
     pub audience: Vec<Audience>,
-    /// How important it is, from 0 (entirely optional) to 1 (as good as required).
+    /// The importance, from 0 (optional) to 1 (effectively required).
     pub priority: Option<f64>,
-    /// When it last changed.
+    /// The time of the last modification.
     pub last_modified: Option<Timestamp>,
 }
 
 impl Annotations {
-    /// Whether nothing is said.
+    /// Whether there are no annotations.
     pub fn is_empty(&self) -> bool {
         self.audience.is_empty() && self.priority.is_none() && self.last_modified.is_none()
     }
 }
 
-/// Whom a resource is for.
+/// The intended audience of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Audience {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
 }
 
-/// A picture to show beside a resource.
+/// An icon of a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Icon {
-    /// Where the picture is: an `https:` or `data:` URI.
+    /// The location: an `https:` or `data:` URI.
     pub src: String,
     /// Its media type.
     #[serde(default, rename = "mimeType", alias = "mime", skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
-    /// The sizes it is good for, such as `48x48` or `any`.
+    /// The sizes, such as `48x48` or `any`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<String>,
-    /// The background it is meant for.
+    /// The background theme.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theme: Option<Theme>,
 }
 
-/// The background an [`Icon`] is meant for.
+/// The background theme of an [`Icon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Theme {
-    /// A light one.
+    /// A light background.
     Light,
-    /// A dark one.
+    /// A dark background.
     Dark,
 }

@@ -1,4 +1,4 @@
-//! The trait that every place resources come from implements.
+//! The [`Source`] trait and the types of its methods.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,53 +15,51 @@ use crate::{
     UriTemplate,
 };
 
-/// A place resources come from.
+/// A source of resources, such as a folder, a database or an API.
 ///
-/// Only [`list`](Source::list), [`read`](Source::read) and [`covers`](Source::covers) must be written;
-/// the rest has defaults that say "nothing more". The contract suite (feature `contract`) tells whether
-/// an implementation keeps what is promised here.
+/// Only [`covers`](Source::covers), [`list`](Source::list) and [`read`](Source::read) are required. The contract suite
+/// (feature `contract`) tests an implementation.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// Whether a URI is this source's business, and how closely it is meant.
+    /// Whether this source may have a resource at `uri`, and how specific its pattern for `uri` is.
     ///
-    /// `None` means that [`read`](Source::read) would say not found. It must not do any work: it is
-    /// asked of every source for every read.
+    /// `None` means that [`read`](Source::read) returns [`Error::NotFound`]. Must be cheap: a catalog calls it on every
+    /// source for every read.
     fn covers(&self, uri: &Uri) -> Option<Specificity>;
 
-    /// Whether something may come to be at `uri` where there is nothing, or be removed, while the source stays as it is
-    /// configured: true for a path in a folder, false for a resource with a fixed URI. Like
-    /// [`covers`](Source::covers) it must not do any work.
+    /// Whether a resource at `uri` can be created or removed without a change of the configuration: true for a path in
+    /// a folder, false for a resource with a fixed URI. Must be cheap, like [`covers`](Source::covers).
     ///
-    /// Such a URI can be subscribed to before anything is there. A view therefore accepts a subscription to one that is
-    /// hidden too, so that hidden and absent resources cannot be told apart.
+    /// Clients can subscribe to such a URI before the resource exists. A view therefore accepts subscriptions to hidden
+    /// resources too, so that clients cannot distinguish hidden from missing resources.
     fn may_appear(&self, uri: &Uri) -> bool {
         self.covers(uri).is_some_and(|specificity| specificity != Specificity::EXACT)
     }
 
-    /// What this source is called in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It
-    /// must not tell a path or a secret.
+    /// The name of the source in the status, the log and the metrics, such as `files docs` or `sqlite shop`. It must
+    /// not contain a path or a secret.
     fn name(&self) -> Cow<'_, str> {
         "source".into()
     }
 
-    /// One page of resources in URI order: those after `after`, at most `limit`.
+    /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
-    /// What is at `uri`, or [`Error::NotFound`].
+    /// Reads the resource at `uri`; [`Error::NotFound`] if there is none.
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
 
-    /// The templates whose URIs [`read`](Source::read) also answers.
+    /// Lists the URI templates of the source; [`read`](Source::read) accepts URIs that match them.
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::default() })
     }
 
-    /// Values for the variable that somebody is typing, best first.
+    /// Completes a variable of a template; best values first.
     async fn complete(&self, _asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         Ok(Completion::default())
     }
 
-    /// What stands directly below `uri`, as one page in URI order; [`Error::NotDirectory`] where
-    /// nothing can.
+    /// Lists one page of the direct children of `uri`, in URI order; [`Error::NotDirectory`] if it cannot have
+    /// children.
     async fn children(
         &self,
         uri: &Uri,
@@ -72,36 +70,35 @@ pub trait Source: Send + Sync + 'static {
         Err(Error::NotDirectory(uri.clone()))
     }
 
-    /// Whether contents at `uri` are costly and do not depend on who asks. A catalog then reads them once for all who
-    /// ask at the same time, without an identity, and again only when the [`ttl`](Freshness::ttl) of the contents has
-    /// run out or their [`proof`](Freshness::proof) does not hold any more.
+    /// Whether contents at `uri` are expensive and independent of the caller. A catalog then shares one read between
+    /// concurrent callers (single-flight), without an identity, and caches the contents until their
+    /// [`ttl`](Freshness::ttl) ends or their [`proof`](Freshness::proof) no longer holds.
     fn is_shared(&self, _uri: &Uri) -> bool {
         false
     }
 
-    /// The URI whose changes are the changes of `uri`, for those that stand for the same thing: that of a
-    /// file for one of its parts. It is asked for what was subscribed to and for what changed.
+    /// The subject of `uri`: the URI under which changes of `uri` are reported. For a part of a file, such as a range
+    /// of lines, it is the URI of the file. Called for subscribed and for changed URIs.
     fn subject(&self, uri: &Uri) -> Uri {
         uri.clone()
     }
 
-    /// Somebody wants to hear of changes of this subject from now on, while there is a watch. A source that
-    /// cannot look at everything it has looks at these; where that takes long, each client has a share of its time.
-    /// `client` is one of those who want it. It may be told the same again.
+    /// Starts reporting changes of this subject, while a watch is open. A source that cannot watch all its resources
+    /// polls only the followed subjects, and divides its polling time between the clients. `client` is one of the
+    /// subscribers. May be called again for a subject that is followed already.
     fn follow(&self, _subject: &Uri, _client: Client) {}
 
-    /// Nobody wants to hear of changes of this subject any more.
+    /// Stops reporting changes of this subject: it has no subscribers left.
     fn unfollow(&self, _subject: &Uri) {}
 
-    /// How many requests for contents and completions this source works on at once. A catalog lets no more in, and of
-    /// one client at most three quarters of them; the others wait outside, each client in a queue of its own. Lists and
-    /// watches come on top. A source that bounds its work by something else than requests has a [`Budget`](crate::Budget)
-    /// of its own and leaves this as it is.
+    /// The maximum number of concurrent reads and completions. A catalog issues this many permits, at most three
+    /// quarters of them to one client; other requests wait in a queue per client. Lists and watches do not count. A
+    /// source that limits its work by another quantity uses its own [`Budget`](crate::Budget) and keeps the default.
     fn concurrency(&self) -> usize {
         64
     }
 
-    /// Changes from now on; `None` if this source cannot tell. Once this returns, no change is missed.
+    /// A stream of changes; `None` if this source cannot report changes. It contains every change after this returns.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(None)
@@ -178,12 +175,12 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 pub struct Page {
     /// The resources, in URI order.
     pub resources: Vec<Resource>,
-    /// Whether there may be more after the last one.
+    /// Whether there may be more resources after the last one.
     pub more: bool,
-    /// For how long, and by whom, the page may be used again.
+    /// How the page may be cached.
     pub freshness: Freshness,
-    /// The sources whose resources are missing from the page, or as they were last known. Only a catalog fills this
-    /// in; a source that cannot list returns an error.
+    /// The unavailable sources, whose resources are missing or stale. Only a catalog sets this; a source that cannot
+    /// list returns an error.
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -192,9 +189,9 @@ pub struct Page {
 pub struct Templates {
     /// The templates, in any order.
     pub templates: Vec<Template>,
-    /// For how long, and by whom, they may be used again.
+    /// How the templates may be cached.
     pub freshness: Freshness,
-    /// The sources whose templates are missing, or as they were last known.
+    /// The unavailable sources, whose templates are missing or stale.
     pub unavailable: Vec<Unavailable>,
 }
 
@@ -204,48 +201,48 @@ impl From<Vec<Template>> for Templates {
     }
 }
 
-/// A source that did not answer when a catalog was listed.
+/// A source that is unavailable to a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// The [name](Source::name) of the source.
     pub source: String,
-    /// Since when it has not answered.
+    /// The start of the outage.
     pub since: SystemTime,
-    /// Whether what the source listed before is part of the response; if not, nothing of the source is.
+    /// Whether the response contains the last known listing of the source; otherwise it contains nothing of it.
     pub stale: bool,
 }
 
-/// A template that somebody is filling in.
+/// A completion request: a template with some variables filled in.
 #[derive(Clone, Copy, Debug)]
 pub struct Partial<'a> {
     /// The template.
     pub template: &'a UriTemplate,
-    /// The variable being typed.
+    /// The variable to complete.
     pub variable: &'a str,
-    /// What has been typed of it.
+    /// The text typed so far.
     pub typed: &'a str,
-    /// The variables that are already filled in.
+    /// The values of the other variables, as far as they are known.
     pub known: &'a BTreeMap<String, String>,
-    /// How many values are wanted at most.
+    /// The maximum number of values.
     pub limit: usize,
 }
 
-/// Values for a variable.
+/// The values of a completion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The values, best first.
     pub values: Vec<String>,
-    /// How many there are in all, where that is known.
+    /// The total number of values, if known.
     pub total: Option<u64>,
     /// Whether there are more than `values`.
     pub more: bool,
 }
 
 impl Completion {
-    /// The most values that one response of the protocol may hold.
+    /// The maximum number of values in a response of the protocol.
     pub const LIMIT: usize = 100;
 
-    /// The first `limit` values that begin with what was typed, ignoring case, in the order given.
+    /// The first `limit` values that begin with the typed text, ignoring case, in the given order.
     pub fn of<S: Into<String> + AsRef<str>>(
         values: impl IntoIterator<Item = S>,
         typed: &str,
@@ -253,126 +250,125 @@ impl Completion {
     ) -> Self {
         let typed = typed.to_lowercase();
         let mut total = 0;
-        let mut kept = Vec::new();
+        let mut matching = Vec::new();
         for value in values {
             if !value.as_ref().to_lowercase().starts_with(&typed) {
                 continue;
             }
             total += 1;
-            if kept.len() < limit {
-                kept.push(value.into());
+            if matching.len() < limit {
+                matching.push(value.into());
             }
         }
-        Self { more: total > kept.len() as u64, values: kept, total: Some(total) }
+        Self { more: total > matching.len() as u64, values: matching, total: Some(total) }
     }
 }
 
-/// The caller of a request, as a source may want to know it, and what the source may report to the caller.
+/// The context of a request: the caller, its rights and limits, and progress reporting.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     identity: Option<Identity>,
-    /// Whether a source used the identity, or that there is none.
+    /// Whether a source called [`identity`](Self::identity).
     identity_used: Arc<AtomicBool>,
     progress: Option<Arc<dyn Progress>>,
     client: Client,
     memory: Option<Arc<dyn Memory>>,
     visibility: Option<Arc<dyn Visibility>>,
-    turn: Option<Arc<Turn>>,
+    permit: Option<Arc<HeldPermit>>,
 }
 
-/// A permit to work on a request, and the one that was held when it was taken.
+/// A permit for a request, linked to the permits that the context held before.
 #[derive(Debug)]
-struct Turn {
+struct HeldPermit {
     _lease: Lease,
-    _outer: Option<Arc<Turn>>,
+    _outer: Option<Arc<HeldPermit>>,
 }
 
 impl Context {
-    /// With a permit to work on the request, beside those that it has. All are given back when the last clone of the
-    /// context is dropped, so a source whose work cannot be cancelled moves a clone into that work: the permit is then
-    /// held until the work has ended, also if nobody waits for it any more.
-    pub fn with_turn(self, lease: Lease) -> Self {
-        let turn = Turn { _lease: lease, _outer: self.turn };
-        Self { turn: Some(Arc::new(turn)), ..self }
+    /// Adds a permit for the request. All permits are released when the last clone of the context is dropped. A source
+    /// whose work cannot be cancelled moves a clone of the context into that work, so that the permit is held until the
+    /// work has ended, even if the caller is gone.
+    pub fn with_permit(self, lease: Lease) -> Self {
+        let permit = HeldPermit { _lease: lease, _outer: self.permit };
+        Self { permit: Some(Arc::new(permit)), ..self }
     }
 
-    /// With what the caller may see.
+    /// Sets the visibility check of the caller.
     pub fn with_visibility(self, visibility: Arc<dyn Visibility>) -> Self {
         Self { visibility: Some(visibility), ..self }
     }
 
-    /// Whether the caller may see a resource. A source asks this for whatever it names in contents beside the resource
-    /// that is read, such as the entries of a directory. Lists, completions and the resource itself are checked by the
-    /// view.
+    /// Whether the caller may see a resource. A source checks this for each other resource that it names in contents,
+    /// such as the entries of a directory. The view checks lists, completions and the resource itself.
     pub fn sees(&self, uri: &Uri) -> bool {
         self.visibility.as_ref().is_none_or(|visibility| visibility.sees(uri))
     }
 
-    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) need not be asked for each resource.
+    /// Whether nothing is hidden from the caller, so that [`sees`](Self::sees) is true for every resource.
     pub fn sees_everything(&self) -> bool {
         self.visibility.is_none()
     }
 
-    /// With this identity of the caller.
+    /// Sets the identity of the caller.
     pub fn with_identity(self, identity: Option<Identity>) -> Self {
         Self { identity, ..self }
     }
 
-    /// With somebody who wants to hear how far a long read has come.
+    /// Sets the receiver of progress reports.
     pub fn with_progress(self, progress: Arc<dyn Progress>) -> Self {
         Self { progress: Some(progress), ..self }
     }
 
-    /// With the client that the request came from.
+    /// Sets the client that sent the request.
     pub fn with_client(self, client: Client) -> Self {
         Self { client, ..self }
     }
 
-    /// With a bound on the memory for contents.
+    /// Sets the memory limit for contents.
     pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
-    /// The same for what is done once for all who ask: with nothing of the caller but the client in whose turn it is
-    /// done, and whoever wants to hear how far it has come.
-    pub fn for_everybody(self) -> Self {
+    /// The context of work that is shared by several callers: keeps only the client whose permits it uses, and the
+    /// receiver of progress reports.
+    pub fn without_caller(self) -> Self {
         Self { client: self.client, progress: self.progress, ..Self::default() }
     }
 
-    /// The client that the request came from. A source that has a queue takes turns from a [`Budget`](crate::Budget)
-    /// in the client's name, so that no client waits behind all requests of another.
+    /// The client that sent the request. A source with a queue takes permits from a [`Budget`](crate::Budget) for this
+    /// client, so that no client waits behind all requests of another.
     pub fn client(&self) -> Client {
         self.client
     }
 
-    /// Reserves memory for `bytes` more of contents. A source that knows how large its contents are calls this before
-    /// it loads them, and returns the error as it is where there is no memory: the server then waits for some,
-    /// without holding anything of the source, and reads again.
+    /// Reserves memory for `bytes` more of contents. A source that knows the size of its contents calls this before it
+    /// loads them, and returns the error unchanged: the server then waits for free memory, without holding a permit of
+    /// the source, and reads again.
     pub fn reserve(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         granted(self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes)))
     }
 
-    /// Reserves memory for `bytes` more of contents that are being loaded and must not be loaded twice, such as the
-    /// output of a program that runs. Where there is no memory the error is final: the server does not read again.
+    /// Reserves memory for `bytes` more of contents that must not be loaded twice, such as the output of a running
+    /// program. The server does not retry after this error.
     pub fn grow(&self, bytes: u64) -> Result<()> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         granted(self.memory.as_ref().is_none_or(|memory| memory.grow(bytes)))
     }
 
-    /// Who asks, where that is known. A response for whose making this was called is for this caller alone.
+    /// The identity of the caller, if known. After this call, the response is not cached for other callers.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity_used.store(true, Ordering::Release);
         self.identity.as_ref()
     }
 
-    /// Whether [`identity`](Self::identity) was called on this context or on a clone of it. Then the response is not
-    /// for others, and must not be cached for them.
+    /// Whether [`identity`](Self::identity) was called on this context or on a clone. If so, the response must not be
+    /// cached for other callers.
     pub fn identity_was_used(&self) -> bool {
         self.identity_used.load(Ordering::Acquire)
     }
 
-    /// Says how far a long read has come. Cheap when nobody listens.
+    /// Reports the progress of a long read. Cheap without a receiver.
     pub fn progress(&self, done: u64, total: Option<u64>) {
         if let Some(progress) = &self.progress {
             progress.report(done, total);
@@ -384,9 +380,9 @@ fn granted(granted: bool) -> Result<()> {
     if granted { Ok(()) } else { Err(Error::NO_MEMORY) }
 }
 
-/// What a caller may see.
+/// The visibility check of a caller.
 pub trait Visibility: Send + Sync {
-    /// Whether the caller may read what is at `uri`.
+    /// Whether the caller may read the resource at `uri`.
     fn sees(&self, uri: &Uri) -> bool;
 }
 
@@ -396,13 +392,13 @@ impl std::fmt::Debug for dyn Visibility {
     }
 }
 
-/// A bound on the memory for contents.
+/// A memory limit for contents.
 pub trait Memory: Send + Sync {
-    /// Reserves so many bytes more for the contents of one read, and reports whether there were as many. If not, the
-    /// read fails, and the server waits for memory and reads again.
+    /// Reserves more bytes for the contents of one read. If it returns `false`, the read fails, and the server waits
+    /// for free memory and reads again.
     fn reserve(&self, bytes: usize) -> bool;
 
-    /// The same for a read that is not to be repeated.
+    /// Like [`reserve`](Self::reserve), for a read that the server must not repeat.
     fn grow(&self, bytes: usize) -> bool;
 }
 
@@ -412,7 +408,7 @@ impl std::fmt::Debug for dyn Memory {
     }
 }
 
-/// Who asks, as whoever has checked it says.
+/// The identity of an authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     name: Arc<str>,
@@ -420,12 +416,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Somebody of this name.
+    /// An identity with this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self { name: name.into(), claims: Arc::default() }
     }
 
-    /// With what else is known of them, such as roles.
+    /// Sets further claims, such as roles.
     pub fn with_claims(self, claims: Meta) -> Self {
         Self { claims: Arc::new(claims), ..self }
     }
@@ -435,15 +431,15 @@ impl Identity {
         &self.name
     }
 
-    /// What else is known of them.
+    /// Further claims.
     pub fn claims(&self) -> &Meta {
         &self.claims
     }
 }
 
-/// Somebody who wants to hear how far a long read has come.
+/// A receiver of progress reports.
 pub trait Progress: Send + Sync {
-    /// `done` of `total` units are done. Called often; the receiver thins out.
+    /// Reports that `done` of `total` units are done. Called often; the receiver limits the rate.
     fn report(&self, done: u64, total: Option<u64>);
 }
 

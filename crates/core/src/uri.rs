@@ -1,4 +1,4 @@
-//! Absolute URIs, normalised so that equal resources have equal bytes.
+//! Absolute URIs in normal form, so that equal URIs have equal bytes.
 
 mod parse;
 pub(crate) mod percent;
@@ -21,22 +21,22 @@ pub(crate) use parse::{authority, excerpt, path};
 /// (also those written as `%2e`), so nothing that holds a `Uri` ever sees a `..` between its slashes.
 ///
 /// The host is in lower case only where the authority really is a host: `http`, `https`, `ws`, `wss`,
-/// `ftp` and `file`. Elsewhere, as in `docs://{doc_id}`, it is an identifier whose case means something.
+/// `ftp` and `file`. In other schemes, as in `docs://{doc_id}`, it is an identifier and case-sensitive.
 /// The default ports of `http` and `https` are dropped, and their empty path is `/`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uri(Arc<str>);
 
 impl Uri {
-    /// The longest URI that is accepted, in bytes.
+    /// The maximum length of a URI in bytes.
     pub const LIMIT: usize = 8 * 1024;
 
-    /// Parses and normalises; [`Error::Invalid`] says what is wrong and where.
+    /// Parses and normalises a URI; [`Error::Invalid`] describes the syntax error and its position.
     pub fn parse(text: &str) -> Result<Self> {
         parse::normalise(text).map(|normal| Self(normal.into()))
     }
 
-    /// The URI that this one and `path`, written one after the other, stand for. Costs little where `path`
-    /// needs no normalising, as that of most files.
+    /// Appends `path` to this URI and normalises the result. Cheap if `path` needs no normalisation, like most file
+    /// paths.
     pub fn below(&self, path: &str) -> Result<Self> {
         let joined = [&self.0, path].concat();
         let bare = self.0.ends_with('/') && !self.0.contains(['?', '#']) && self.path().ends_with('/');
@@ -51,18 +51,18 @@ impl Uri {
         &self.0
     }
 
-    /// What stands before the first `:`.
+    /// The scheme.
     pub fn scheme(&self) -> &str {
         self.0.split_once(':').map_or("", |(scheme, _)| scheme)
     }
 
-    /// What stands between `//` and the path; `None` where there is no `//`.
+    /// The authority, between `//` and the path; `None` without `//`.
     pub fn authority(&self) -> Option<&str> {
         let rest = self.hierarchy().strip_prefix("//")?;
         Some(rest.split_once('/').map_or(rest, |(authority, _)| authority))
     }
 
-    /// The path, which may be empty. Still percent-encoded.
+    /// The path, which may be empty. Percent-encoded.
     pub fn path(&self) -> &str {
         let hierarchy = self.hierarchy();
         match hierarchy.strip_prefix("//") {
@@ -71,17 +71,17 @@ impl Uri {
         }
     }
 
-    /// What stands between `?` and `#`. Still percent-encoded.
+    /// The query, without `?`. Percent-encoded.
     pub fn query(&self) -> Option<&str> {
         self.before_fragment().split_once('?').map(|(_, query)| query)
     }
 
-    /// What stands after `#`. Still percent-encoded.
+    /// The fragment, without `#`. Percent-encoded.
     pub fn fragment(&self) -> Option<&str> {
         self.0.split_once('#').map(|(_, fragment)| fragment)
     }
 
-    /// This URI up to its query, and so without its fragment too.
+    /// This URI without query and fragment.
     pub fn without_query(&self) -> Self {
         match self.0.find(['?', '#']) {
             Some(end) => Self(self.0[..end].into()),
@@ -89,10 +89,10 @@ impl Uri {
         }
     }
 
-    /// Any bytes as one path segment, escaped so that the result is in normal form.
+    /// Percent-encodes bytes as one path segment in normal form.
     ///
-    /// The segments `.` and `..` cannot be written in a normal URI, since escaping a dot changes nothing;
-    /// they come back as they are, and the caller must not build a path of them.
+    /// A URI in normal form cannot contain the segments `.` and `..`, even escaped. They are returned unchanged, and
+    /// the caller must not build a path from them.
     pub fn encode_segment(bytes: &[u8]) -> String {
         let mut out = String::with_capacity(bytes.len());
         for &byte in bytes {
@@ -105,7 +105,7 @@ impl Uri {
         out
     }
 
-    /// The bytes that percent-encoded text stands for; `None` if an escape is malformed.
+    /// Decodes percent-encoded text; `None` if an escape is malformed.
     pub fn decode_segment(text: &str) -> Option<Vec<u8>> {
         let mut bytes = text.bytes();
         let mut out = Vec::with_capacity(text.len());

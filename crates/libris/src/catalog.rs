@@ -1,8 +1,8 @@
-//! All sources joined into one.
+//! The catalog: all sources combined into one source.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,19 +14,20 @@ use libris_core::{
 };
 use tokio::sync::watch;
 
+use crate::catalog_watch::CatalogWatch;
 use crate::gate::{Gated, Role};
 use crate::health::Health;
+use crate::lock::lock;
 use crate::query::{self, gathered, quoted};
-use crate::shared::Reads;
+use crate::shared_reads::SharedReads;
 use crate::status::Status;
-use crate::watches::Watches;
 
-/// How a catalog treats sources that fail.
+/// How a catalog handles sources that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How long a source may take to list its resources or templates before the others are listed without it.
+    /// The timeout of a source for listing its resources or templates. The list omits a source that exceeds it.
     pub source_timeout: Duration,
-    /// Whether a source that fails makes the whole list fail, and one that cannot be watched the whole watch.
+    /// Whether one failing source fails the whole list, and one source that cannot be watched the whole watch.
     pub strict: bool,
 }
 
@@ -36,30 +37,30 @@ impl Default for Config {
     }
 }
 
-/// All sources joined into one, which is a source itself.
+/// All sources combined into one source.
 ///
-/// Where two sources have the same URI, the one that was added first is listed and read.
+/// If two sources have the same URI, the catalog lists and reads the one that was added first.
 ///
-/// A source that fails or does not answer in time is unavailable: pages and templates are made of the others and of
-/// what was last known of it, and name it. It is probed with exponential backoff, and whoever watches is told to look
-/// again once it answers. [`Config::strict`] turns this off.
+/// A source that fails or exceeds its timeout is unavailable: lists then contain its last known resources and name it
+/// in `unavailable`. The catalog probes it with exponential backoff, and reports [`Change::Lost`] to its watchers when
+/// the source is available again. [`Config::strict`] turns this off.
 pub struct Catalog {
     sources: watch::Sender<Sources>,
     config: Config,
     health: Arc<Health>,
-    /// The templates of all sources as they were last joined.
+    /// The combined templates of all sources, cached while their proof holds.
     joined: Mutex<Option<Arc<Joined>>>,
-    shared: Mutex<Arc<Reads>>,
+    shared: Mutex<Arc<SharedReads>>,
 }
 
-/// The sources at one time.
+/// A snapshot of the sources of a catalog.
 pub(crate) type Sources = Arc<[Gated]>;
 
 /// The templates of all sources.
 struct Joined {
-    /// In the order of their texts, each once.
+    /// Sorted by text, without duplicates.
     templates: Vec<Template>,
-    /// Which source completes which.
+    /// The source that completes each template, by the text of the template.
     owners: HashMap<Box<str>, Gated>,
     freshness: Freshness,
     unavailable: Vec<Unavailable>,
@@ -71,7 +72,7 @@ impl Catalog {
         Self::with_config(sources, Config::default())
     }
 
-    /// A catalog of these sources that treats those which fail like this.
+    /// A catalog of these sources with this configuration.
     pub fn with_config(sources: Vec<Arc<dyn Source>>, config: Config) -> Self {
         let catalog = Self {
             sources: watch::Sender::new(Arc::new([])),
@@ -84,15 +85,15 @@ impl Catalog {
         catalog
     }
 
-    /// How sources that fail are treated.
+    /// The configuration of the catalog.
     pub fn config(&self) -> Config {
         self.config
     }
 
-    /// Puts these sources in the place of those it had. Whoever watches is told to look again.
+    /// Replaces the sources. Watchers receive [`Change::Lost`].
     pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
         self.update(|old| {
-            // Those that stay go on with what they have in progress, and under their names.
+            // Sources that stay keep their permits, their health and their names.
             let stays = |gated: &&Gated| sources.iter().any(|source| gated.is(source));
             let staying: Vec<_> = old.iter().filter(stays).cloned().collect();
             let mut new: Vec<Gated> = Vec::with_capacity(sources.len() + 1);
@@ -103,11 +104,11 @@ impl Catalog {
             new.extend(old.iter().filter(|gated| gated.role() == Role::Status).cloned());
             new
         });
-        // What was read before may be from a source that is gone.
-        *self.shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::default();
+        // The cache may hold contents of a removed source.
+        *lock(&self.shared) = Arc::default();
     }
 
-    /// Adds a source after those it has. Whoever watches is told to look again.
+    /// Adds a source behind the existing ones. Watchers receive [`Change::Lost`].
     pub fn add(&self, source: Arc<dyn Source>) {
         self.update(|old| {
             let gated = self.gated(source, &[old]);
@@ -115,8 +116,8 @@ impl Catalog {
         });
     }
 
-    /// Adds the resource `libris://status`, which tells the state of every source, unless it is there.
-    /// [`Serve`](crate::Serve) does this.
+    /// Adds the resource `libris://status`, with the state of every source, if the catalog does not have it yet.
+    /// [`Serve`](crate::Serve) calls this.
     pub fn add_status(&self) {
         self.update(|old| {
             let is_status = |gated: &Gated| gated.role() == Role::Status;
@@ -137,7 +138,7 @@ impl Catalog {
         });
     }
 
-    /// A new source, under a name that none of those has.
+    /// Wraps a new source and gives it a name that none of `others` has.
     fn gated(&self, source: Arc<dyn Source>, others: &[&[Gated]]) -> Gated {
         let is_taken =
             |name: &str| others.iter().any(|others| others.iter().any(|other| other.health().name() == name));
@@ -147,7 +148,7 @@ impl Catalog {
         Gated::new(source, self.health.source(name), Role::Content)
     }
 
-    /// Whether the sources answer.
+    /// The health of the sources.
     pub(crate) fn health(&self) -> &Arc<Health> {
         &self.health
     }
@@ -156,7 +157,7 @@ impl Catalog {
         self.sources.borrow().clone()
     }
 
-    /// The sources, and a proof that they are still these.
+    /// The sources, and a proof that holds until the catalog replaces or adds one.
     fn proven(&self) -> (Sources, Proof) {
         let seen = self.sources.subscribe();
         let sources = seen.borrow().clone();
@@ -164,10 +165,11 @@ impl Catalog {
     }
 
     async fn joined(&self, context: &Context) -> Result<Arc<Joined>> {
-        let lock = || self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = lock().clone();
-        if let Some(kept) = kept.filter(|kept| kept.freshness.proof.as_ref().is_some_and(Proof::holds)) {
-            return Ok(kept);
+        let cached = lock(&self.joined).clone();
+        if let Some(cached) =
+            cached.filter(|cached| cached.freshness.proof.as_ref().is_some_and(Proof::holds))
+        {
+            return Ok(cached);
         }
         let (sources, proof) = self.proven();
         let (mut all, mut owners) = (Vec::new(), HashMap::new());
@@ -182,7 +184,7 @@ impl Catalog {
                 all.push(template);
             }
         }
-        // The sort is stable, so of equals the one that was added first stays.
+        // The sort is stable, so the template of the source that was added first stays.
         all.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         all.dedup_by(|one, other| one.uri == other.uri);
         let joined = Arc::new(Joined {
@@ -191,18 +193,18 @@ impl Catalog {
             freshness: joined_freshness(fresh, proof),
             unavailable: missing,
         });
-        // Those that were made for one caller are not for others.
+        // Templates that depend on the caller's identity must not be cached for others.
         if !context.identity_was_used() {
-            *lock() = Some(joined.clone());
+            *lock(&self.joined) = Some(joined.clone());
         }
         Ok(joined)
     }
 
-    /// The sources that may have `uri`, the one that means it most closely first.
+    /// The sources that cover `uri`, the most specific first.
     fn candidates(sources: &Sources, uri: &Uri) -> Vec<Gated> {
         let mut found: Vec<_> =
             sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
-        // The sort is stable, so equals stay in the order they were added.
+        // The sort is stable, so equally specific sources stay in the order in which they were added.
         found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
         found.into_iter().map(|(_, source)| source).collect()
     }
@@ -245,17 +247,17 @@ impl Source for Catalog {
             let read = async {
                 match source.is_shared(uri) {
                     false => {
-                        let context = gated.turn(context).await?;
+                        let context = gated.permit(context).await?;
                         source.read(uri, &context).await
                     }
                     true => {
-                        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                        let shared = lock(&self.shared).clone();
                         shared.read(&gated, uri, context).await
                     }
                 }
             };
             match gated.answer(self.config, &sources, read).await {
-                // Nothing proves that it stays so.
+                // No proof covers "not found": a more specific source may get the resource at any time.
                 Err(Error::NotFound(_)) => proof = None,
                 Ok(mut contents) => {
                     contents.freshness = contents.freshness.and_proof(proof);
@@ -284,13 +286,13 @@ impl Source for Catalog {
             return Err(match quoted(missing) {
                 names if names.is_empty() => Error::invalid(format!("unknown template `{}`", asked.template)),
                 names => Error::Unavailable(format!(
-                    "`{}` is not a template of the sources that answer; it may be one of {names}, which did not",
+                    "unknown template `{}`; it may belong to {names}, which did not respond; try again later",
                     asked.template
                 )),
             });
         };
         let completion = async {
-            let context = gated.turn(context).await?;
+            let context = gated.permit(context).await?;
             gated.source().complete(asked, &context).await
         };
         gated.answer(self.config, &self.sources(), completion).await
@@ -306,7 +308,7 @@ impl Source for Catalog {
         let sources = self.sources();
         for gated in Self::candidates(&sources, uri) {
             let children = async {
-                let context = gated.listing_turn(context, self.config.source_timeout).await?;
+                let context = gated.listing_permit(context, self.config.source_timeout).await?;
                 gated.source().children(uri, after, limit, &context).await
             };
             match gated.answer(self.config, &sources, children).await {
@@ -330,20 +332,20 @@ impl Source for Catalog {
     }
 
     fn unfollow(&self, subject: &Uri) {
-        // Whoever followed it may not be the first to cover it any more.
+        // The source that followed it may no longer be the most specific one.
         for gated in Self::candidates(&self.sources(), subject) {
             gated.source().unfollow(subject);
         }
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        Watches::open(self.sources.subscribe(), &self.health, self.config.strict)
+        CatalogWatch::open(self.sources.subscribe(), &self.health, self.config.strict)
             .await
-            .map(|watches| Some(watches.changes()))
+            .map(|watch| Some(watch.changes()))
     }
 }
 
-/// The freshness of what is joined from all sources; `proof` tells whether they are still the same sources.
+/// The freshness of a list combined from all sources; `proof` holds while the catalog has the same sources.
 fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     match parts.into_iter().reduce(Freshness::and) {
         Some(all) => all.and_proof(Some(proof)),
@@ -351,10 +353,10 @@ fn joined_freshness(parts: Vec<Freshness>, proof: Proof) -> Freshness {
     }
 }
 
-/// Merges pages that begin at the same place into the one page that begins there.
+/// Merges the pages of several sources after the same URI into one page (keyset pagination).
 fn merge(pages: Vec<Page>, limit: usize) -> Page {
-    // Past the end of a page that was cut short, nothing is known of that source, so the merged page
-    // must not go beyond it. Each such page has `limit` resources, so the merged one is full by then.
+    // A page with `more` does not say what its source has after the last resource, so the merged page must end there.
+    // It is full by then, because such a page has `limit` resources.
     let more = pages.iter().any(|page| page.more);
     let mut resources: Vec<Resource> =
         Vec::with_capacity(pages.iter().map(|page| page.resources.len()).sum());
@@ -401,11 +403,11 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_page_goes_no_further_than_is_known() {
+    fn a_merged_page_ends_where_the_first_incomplete_page_ends() {
         let merged = merge(vec![page(&["b", "c"], true), page(&["a", "d"], false)], 2);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
 
-        // A source may give less than it was asked for; what it has further on is not known.
+        // A source may return less than `limit`; what follows is unknown.
         let merged = merge(vec![page(&["b"], true), page(&["a", "d"], false)], 9);
         assert_eq!((names(&merged), merged.more), (vec!["a", "b"], true));
 

@@ -1,21 +1,21 @@
-//! Cursors: opaque to clients, and to us the place after which the next page begins.
+//! Cursors for keyset pagination, opaque to clients.
 //!
-//! A cursor names the last item of a page, not a number of items, so it stays right while items come
-//! and go, after a restart, and on another replica. It carries a checksum and the kind of list it is
-//! for, so that a garbled or foreign one is an error rather than a wrong page.
+//! A cursor encodes the last item of a page, not an offset, so it stays valid while items are added and removed, after
+//! a restart, and on another replica. A checksum and the kind of list detect corrupted cursors and those of another
+//! list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What a cursor pages through.
+/// The list that a cursor belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ListKind {
     Resources = b'r' as isize,
     Templates = b't' as isize,
 }
 
-/// The cursor for what follows `last`.
-pub(crate) fn encode(kind: Kind, last: &str) -> String {
+/// Encodes the cursor of the page after `last`.
+pub(crate) fn encode(kind: ListKind, last: &str) -> String {
     let mut bytes = Vec::with_capacity(last.len() + 9);
     bytes.push(kind as u8);
     bytes.extend_from_slice(last.as_bytes());
@@ -23,8 +23,8 @@ pub(crate) fn encode(kind: Kind, last: &str) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What `cursor` follows, if it is one of ours and for this kind of list.
-pub(crate) fn decode(kind: Kind, cursor: &str) -> Option<String> {
+/// Decodes the last item of the previous page; `None` if the cursor is corrupted or of another list.
+pub(crate) fn decode(kind: ListKind, cursor: &str) -> Option<String> {
     let mut bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (content, sum) = bytes.split_last_chunk::<8>()?;
     if checksum(content).to_le_bytes() != *sum || *content.first()? != kind as u8 {
@@ -35,7 +35,7 @@ pub(crate) fn decode(kind: Kind, cursor: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// FNV-1a. A cursor grants nothing, so the checksum guards against accidents, not against forgers.
+/// FNV-1a. A cursor grants no rights, so the checksum detects corruption and need not resist forgery.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -44,23 +44,24 @@ fn checksum(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, checksum, decode, encode};
+    use super::{ListKind, checksum, decode, encode};
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
     #[test]
-    fn cursors_lead_back_and_others_do_not() {
-        let cursor = encode(Kind::Resources, "file:///a/b%20c");
-        assert_eq!(decode(Kind::Resources, &cursor).as_deref(), Some("file:///a/b%20c"));
-        assert_eq!(decode(Kind::Templates, &cursor), None);
+    fn cursors_round_trip_and_corrupted_ones_are_detected() {
+        let cursor = encode(ListKind::Resources, "file:///a/b%20c");
+        assert_eq!(decode(ListKind::Resources, &cursor).as_deref(), Some("file:///a/b%20c"));
+        assert_eq!(decode(ListKind::Templates, &cursor), None);
         for forged in ["", "x", "eyJwYWdlIjogMn0=", &cursor[1..], &format!("{cursor}A"), "ü"] {
-            assert_eq!(decode(Kind::Resources, forged), None, "{forged}");
+            assert_eq!(decode(ListKind::Resources, forged), None, "{forged}");
         }
     }
+
     #[test]
     fn cursors_lead_back_exactly() {
         for last in ["", "a", "file:///docs/", "a:%2F%20?x=1#y", "a:\u{e4}\u{1f600}", &"a".repeat(8_000)] {
-            for kind in [Kind::Resources, Kind::Templates] {
+            for kind in [ListKind::Resources, ListKind::Templates] {
                 let cursor = encode(kind, last);
                 assert!(cursor.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)));
                 assert_eq!(decode(kind, &cursor).as_deref(), Some(last));
@@ -70,9 +71,9 @@ mod tests {
 
     #[test]
     fn a_garbled_cursor_is_refused() {
-        let cursor = encode(Kind::Resources, "file:///a/b/c/d/e");
+        let cursor = encode(ListKind::Resources, "file:///a/b/c/d/e");
         let bytes = URL_SAFE_NO_PAD.decode(&cursor).unwrap();
-        let refused = |bytes: &[u8]| decode(Kind::Resources, &URL_SAFE_NO_PAD.encode(bytes)).is_none();
+        let refused = |bytes: &[u8]| decode(ListKind::Resources, &URL_SAFE_NO_PAD.encode(bytes)).is_none();
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
@@ -86,11 +87,11 @@ mod tests {
             }
             assert!(refused(&bytes[..at]), "cut at {at}");
         }
-        let padded = encode(Kind::Resources, "a:1");
+        let padded = encode(ListKind::Resources, "a:1");
         assert_eq!(padded.len() % 4, 0);
         for padding in ["=", "==", "===="] {
-            assert_eq!(decode(Kind::Resources, &format!("{padded}{padding}")), None);
-            assert_eq!(decode(Kind::Resources, &format!("{cursor}{padding}")), None);
+            assert_eq!(decode(ListKind::Resources, &format!("{padded}{padding}")), None);
+            assert_eq!(decode(ListKind::Resources, &format!("{cursor}{padding}")), None);
         }
     }
 
@@ -98,7 +99,7 @@ mod tests {
     fn a_forged_checksum_does_not_make_a_cursor() {
         for content in [&b""[..], b"r\xff", b"rfile:///\xc3"] {
             let bytes = [content, &checksum(content).to_le_bytes()].concat();
-            assert_eq!(decode(Kind::Resources, &URL_SAFE_NO_PAD.encode(bytes)), None, "{content:?}");
+            assert_eq!(decode(ListKind::Resources, &URL_SAFE_NO_PAD.encode(bytes)), None, "{content:?}");
         }
     }
 }

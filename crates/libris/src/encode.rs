@@ -1,4 +1,4 @@
-//! Resources, templates and contents as JSON, in the shape each revision knows.
+//! JSON encoding of resources, templates and contents, with the fields of each protocol revision.
 
 use bytes::Bytes;
 use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template, Unavailable};
@@ -8,11 +8,11 @@ use serde::ser::SerializeMap as _;
 
 use crate::health::rfc3339;
 
-/// The members of a page being written.
-pub(crate) struct Page(Vec<u8>);
+/// Encodes the members of a list page.
+pub(crate) struct PageWriter(Vec<u8>);
 
-impl Page {
-    /// A page with these items under this name.
+impl PageWriter {
+    /// Encodes `items` as an array member called `name`.
     pub(crate) fn new<T>(name: &str, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) -> Self {
         let mut json = Vec::with_capacity(64 + items.len() * 256);
         json.extend_from_slice(format!("\"{name}\":[").as_bytes());
@@ -26,7 +26,7 @@ impl Page {
         Self(json)
     }
 
-    /// One more member, with text as its value.
+    /// Adds a string member.
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
         self.0.extend_from_slice(format!(",\"{name}\":").as_bytes());
         write(&mut self.0, value);
@@ -38,17 +38,17 @@ impl Page {
     }
 }
 
-/// Writes any value. What we write cannot fail to be JSON: maps have text keys and numbers are finite.
+/// Serialises a value. Our values cannot fail: map keys are strings and numbers are finite.
 fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     if let Err(cause) = serde_json::to_writer(&mut *json, value) {
-        tracing::error!(%cause, "could not encode");
+        tracing::error!(%cause, "could not encode a value as JSON; sending `null`");
         json.extend_from_slice(b"null");
     }
 }
 
-/// A resource as `facts` know it.
+/// Encodes a resource for the revision with these `facts`.
 pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
-    let described = Described {
+    let item = ListItem {
         address: ("uri", resource.uri.as_str()),
         name: &resource.name,
         title: resource.title.as_deref(),
@@ -60,12 +60,12 @@ pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
         meta: resource.meta.as_ref(),
         facts,
     };
-    described.write(json);
+    item.write(json);
 }
 
-/// A template as `facts` know it.
+/// Encodes a template for the revision with these `facts`.
 pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
-    let described = Described {
+    let item = ListItem {
         address: ("uriTemplate", template.uri.as_str()),
         name: &template.name,
         title: template.title.as_deref(),
@@ -77,10 +77,11 @@ pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
         meta: template.meta.as_ref(),
         facts,
     };
-    described.write(json);
+    item.write(json);
 }
 
-struct Described<'a> {
+/// The fields of a resource or template in a list.
+struct ListItem<'a> {
     address: (&'static str, &'a str),
     name: &'a str,
     title: Option<&'a str>,
@@ -93,8 +94,8 @@ struct Described<'a> {
     facts: &'a Facts,
 }
 
-impl Described<'_> {
-    /// Written by hand: a page has hundreds of these, and all but a few members are short texts.
+impl ListItem<'_> {
+    /// Hand-written for speed: a page has hundreds of items, most of whose members are short strings.
     fn write(&self, json: &mut Vec<u8>) {
         let facts = self.facts;
         json.extend_from_slice(b"{\"");
@@ -144,7 +145,7 @@ struct Hints<'a> {
 impl Hints<'_> {
     fn last_modified(&self) -> Option<String> {
         let modified = self.annotations.last_modified.filter(|_| self.facts.titles)?;
-        // Whole seconds are what the protocol's own examples show, and what clients parse.
+        // Whole seconds, as in the examples of the specification: clients parse these.
         jiff_seconds(modified)
     }
 
@@ -175,8 +176,8 @@ impl Serialize for Hints<'_> {
     }
 }
 
-/// The member of a list's `_meta` that names the sources which are missing from it, or stale; nothing if there are none.
-/// A caller that may not see the status of the server is not told their names.
+/// The `_meta` member that lists unavailable sources; empty if there are none. `names` says whether to include their
+/// names.
 pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
     if sources.is_empty() {
         return Bytes::new();
@@ -196,7 +197,7 @@ pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
     json.into()
 }
 
-/// The parts of a resource as `facts` know them.
+/// Encodes the parts of contents for the revision with these `facts`.
 pub(crate) fn contents(facts: &Facts, parts: Vec<Content>) -> Members {
     let mut out = Writer::default();
     out.json().extend_from_slice(b"\"contents\":[");
@@ -236,7 +237,7 @@ fn content(out: &mut Writer, facts: &Facts, content: Content) {
     json.push(b'}');
 }
 
-/// The member of a completion result.
+/// Encodes the `completion` member of a result.
 pub(crate) fn completion(completion: &Completion) -> Members {
     let values = &completion.values[..completion.values.len().min(Completion::LIMIT)];
     let mut json = b"\"completion\":{\"values\":".to_vec();

@@ -1,4 +1,4 @@
-//! A source of a catalog behind a bound on how many requests it works on, so that a slow one costs only itself.
+//! Bulkheads: each source of a catalog has its own permits, so that a slow source delays only its own requests.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,34 +8,33 @@ use tokio::time::timeout;
 
 use crate::health::SourceHealth;
 
-/// How long a request waits for its turn. The transport's own time limit, which starts when the request arrives, is
-/// shorter in most configurations.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a request waits for a permit. Most configurations have a shorter request timeout in the transport.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A source of a catalog.
+/// A source of a catalog with its permits and its health. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Gated(Arc<Gate>);
 
 struct Gate {
     source: Arc<dyn Source>,
-    turns: Arc<Budget>,
-    /// Those to list what there is, which slow reads do not hold up. Half as many, since a source may have one queue for
-    /// both.
-    listing: Arc<Budget>,
+    /// Permits for reads and completions.
+    permits: Arc<Budget>,
+    /// Permits for lists, which slow reads must not delay. Half as many, because a source may have one queue for both.
+    listing_permits: Arc<Budget>,
     health: Arc<SourceHealth>,
     role: Role,
 }
 
-/// What a source is there for.
+/// The role of a source in its catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To be served.
+    /// It holds resources to serve.
     Content,
-    /// To tell how the other sources are.
+    /// It is `libris://status`, which reports on the other sources.
     Status,
 }
 
-/// A source that its catalog may have let go of.
+/// A weak reference to a source of a catalog.
 pub(crate) struct WeakGated(Weak<Gate>);
 
 impl WeakGated {
@@ -47,16 +46,16 @@ impl WeakGated {
 impl Gated {
     pub(crate) fn new(source: Arc<dyn Source>, health: Arc<SourceHealth>, role: Role) -> Self {
         let most = source.concurrency().max(1);
-        let (turns, listing) = (Budget::new(most), Budget::new(most.div_ceil(2)));
-        Self(Arc::new(Gate { source, turns, listing, health, role }))
+        let (permits, listing_permits) = (Budget::new(most), Budget::new(most.div_ceil(2)));
+        Self(Arc::new(Gate { source, permits, listing_permits, health, role }))
     }
 
-    /// The source, for what it answers without doing any work.
+    /// The source itself, for calls that need no permit.
     pub(crate) fn source(&self) -> &Arc<dyn Source> {
         &self.0.source
     }
 
-    /// Whether the source answers.
+    /// The health of the source.
     pub(crate) fn health(&self) -> &Arc<SourceHealth> {
         &self.0.health
     }
@@ -65,40 +64,40 @@ impl Gated {
         self.0.role
     }
 
-    /// What the freshness of a list owes to this source. The status is always listed in the same way, and must not
-    /// make shorter what the others allow.
+    /// The freshness that this source contributes to that of a combined list. `libris://status` contributes none: its
+    /// entry never changes, and must not shorten the TTL of the others.
     pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
         (self.0.role == Role::Content).then_some(freshness)
     }
 
-    /// Whether it is this source.
+    /// Whether it wraps this source (pointer equality).
     pub(crate) fn is(&self, source: &Arc<dyn Source>) -> bool {
         Arc::ptr_eq(&self.0.source, source)
     }
 
-    /// A reference that does not keep the source.
+    /// A reference that does not keep the source alive.
     pub(crate) fn downgrade(&self) -> WeakGated {
         WeakGated(Arc::downgrade(&self.0))
     }
 
-    /// Waits for a turn to ask the source for contents or completions. The context that this gives has the turn, so
-    /// that the source holds it until the work has ended.
-    pub(crate) async fn turn(&self, context: &Context) -> Result<Context> {
-        let lease = Self::take(&self.0.turns, context.client(), PATIENCE).await?;
-        Ok(context.clone().with_turn(lease))
+    /// Waits for a permit to read or complete. The returned context owns the permit, so that the source can hold it
+    /// until its work has ended.
+    pub(crate) async fn permit(&self, context: &Context) -> Result<Context> {
+        let lease = Self::take(&self.0.permits, context.client(), PERMIT_TIMEOUT).await?;
+        Ok(context.clone().with_permit(lease))
     }
 
-    /// The same to ask what there is, for no longer than `patience`.
-    pub(crate) async fn listing_turn(&self, context: &Context, patience: Duration) -> Result<Context> {
-        let lease = Self::take(&self.0.listing, context.client(), patience).await?;
-        Ok(context.clone().with_turn(lease))
+    /// Waits for a permit to list, for at most `limit`.
+    pub(crate) async fn listing_permit(&self, context: &Context, limit: Duration) -> Result<Context> {
+        let lease = Self::take(&self.0.listing_permits, context.client(), limit).await?;
+        Ok(context.clone().with_permit(lease))
     }
 
-    async fn take(turns: &Arc<Budget>, client: Client, patience: Duration) -> Result<Lease> {
-        if let Some(turn) = turns.take_in_turn(client, 1) {
-            return Ok(turn);
+    async fn take(permits: &Arc<Budget>, client: Client, limit: Duration) -> Result<Lease> {
+        if let Some(permit) = permits.try_take_fairly(client, 1) {
+            return Ok(permit);
         }
-        let turn = timeout(patience, turns.take(client, 1)).await;
-        turn.ok().flatten().ok_or(Error::Busy("the source has too many requests in progress"))
+        let permit = timeout(limit, permits.take(client, 1)).await;
+        permit.ok().flatten().ok_or(Error::Busy("the source has too many requests in progress"))
     }
 }

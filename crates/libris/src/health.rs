@@ -1,17 +1,18 @@
-//! Whether each source of a catalog answers: the state of a circuit breaker for each, and their transitions.
+//! The health of each source of a catalog: a circuit breaker per source.
 //!
-//! A source is unavailable from a query that failed to the first probe that succeeds. Each transition is logged once,
-//! counted in the metrics and reported to whoever watches the catalog.
+//! A failed query starts an outage, and the first successful probe ends it. Each transition is logged once, counted in
+//! the metrics and reported to the watchers of the catalog.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use libris_core::{Error, Unavailable};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::last_known::{LastKnown, Shared};
+use crate::last_known::{LastKnown, LastKnownQuota};
+use crate::lock::lock;
 
 /// The pause before the first probe of an unavailable source. It doubles with each probe that fails.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -19,11 +20,11 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause between two probes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A source that fails again so soon after a recovery is probed less often than before, so that one which answers
-/// probes and nothing else does not go to and fro every second.
+/// A source that fails again within this time after a recovery keeps its backoff. Otherwise a source that answers
+/// probes but no queries would flap every second.
 const RELAPSE: Duration = Duration::from_secs(60);
 
-/// The pause between two probes of a source that is available, but failed to answer one caller.
+/// The shortest pause between two probes of a source that is available but failed one caller.
 const SUSPICION: Duration = Duration::from_secs(1);
 
 /// Exponential backoff.
@@ -46,8 +47,8 @@ impl Backoff {
         pause
     }
 
-    /// The last attempt succeeded, and all was well for this long.
-    pub(crate) fn was_well_for(&mut self, time: Duration) {
+    /// Resets the backoff if the source worked for at least [`RELAPSE`] since its last success.
+    pub(crate) fn worked_for(&mut self, time: Duration) {
         if time >= RELAPSE {
             *self = Self::default();
         }
@@ -56,16 +57,16 @@ impl Backoff {
 
 /// Why a query failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
-    /// There was no answer within this time.
+pub(crate) enum SourceFault {
+    /// The query exceeded this timeout.
     TimedOut(Duration),
     Panicked,
     Error(Error),
 }
 
-impl Fault {
-    /// The fault of a source whose query ended with this error, or else the error: one that says something about the
-    /// request and not about the source.
+impl SourceFault {
+    /// The fault of a source whose query returned this error; `Err` with the error if the request is at fault and not
+    /// the source.
     pub(crate) fn of(error: Error) -> Result<Self, Error> {
         match error {
             Error::Busy(_) | Error::Invalid(_) | Error::Denied(_) => Err(error),
@@ -73,7 +74,7 @@ impl Fault {
         }
     }
 
-    /// What callers are told.
+    /// The reason in messages to callers.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::TimedOut(limit) => format!("it did not answer within {limit:?}"),
@@ -82,7 +83,7 @@ impl Fault {
         }
     }
 
-    /// What is logged beside the reason.
+    /// The cause, which is logged and never sent.
     fn cause(&self) -> Option<String> {
         match self {
             Self::Error(error) => std::error::Error::source(error).map(ToString::to_string),
@@ -90,7 +91,7 @@ impl Fault {
         }
     }
 
-    /// The error for a caller who gets nothing but this.
+    /// The error for the caller.
     pub(crate) fn into_error(self, source: &str) -> Error {
         match self {
             Self::Error(error) => error,
@@ -99,19 +100,19 @@ impl Fault {
     }
 }
 
-/// A time during which a source is unavailable.
+/// A period during which a source is unavailable.
 #[derive(Clone, Debug)]
 pub(crate) struct Outage {
     pub(crate) since: SystemTime,
-    /// What callers are told.
+    /// The reason in messages to callers.
     pub(crate) reason: Arc<str>,
-    /// Whether the source did not answer at all, so that a request to it is likely to hang.
+    /// Whether the source timed out, so that a request to it probably hangs.
     pub(crate) hangs: bool,
 }
 
 impl Outage {
-    pub(crate) fn new(fault: &Fault) -> Self {
-        let hangs = matches!(fault, Fault::TimedOut(_));
+    pub(crate) fn new(fault: &SourceFault) -> Self {
+        let hangs = matches!(fault, SourceFault::TimedOut(_));
         Self { since: SystemTime::now(), reason: fault.reason().into(), hangs }
     }
 }
@@ -120,10 +121,10 @@ impl Outage {
 pub(crate) struct Health {
     sources: Mutex<Arc<[Arc<SourceHealth>]>>,
     transitions: Transitions,
-    last_known: Arc<Shared>,
+    last_known: Arc<LastKnownQuota>,
 }
 
-/// Generation counters of what happened to the sources.
+/// Generation counters of state transitions.
 #[derive(Clone)]
 struct Transitions {
     /// Bumped when the state of a source changes.
@@ -140,7 +141,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// The health of a new source, which is available until a query fails.
+    /// The health of a new source; it is available.
     pub(crate) fn source(&self, name: String) -> Arc<SourceHealth> {
         Arc::new(SourceHealth {
             name,
@@ -151,7 +152,7 @@ impl Health {
         })
     }
 
-    /// Reports on these sources from now on.
+    /// Sets the sources that the status and the metrics cover.
     pub(crate) fn set_sources(&self, sources: impl Iterator<Item = Arc<SourceHealth>>) {
         *lock(&self.sources) = sources.collect();
         self.transitions.all.send_modify(|generation| *generation += 1);
@@ -162,12 +163,12 @@ impl Health {
         lock(&self.sources).clone()
     }
 
-    /// A generation counter of the states of the sources.
+    /// The generation counter of all state transitions.
     pub(crate) fn transitions(&self) -> watch::Receiver<u64> {
         self.transitions.all.subscribe()
     }
 
-    /// A counter of the times that a source was available again.
+    /// The generation counter of recoveries.
     pub(crate) fn recoveries(&self) -> watch::Receiver<u64> {
         self.transitions.recoveries.subscribe()
     }
@@ -183,15 +184,15 @@ impl Health {
 /// The health of one source.
 pub(crate) struct SourceHealth {
     name: String,
-    /// Whether there is an outage, so that whoever asks of a source that is well takes no lock.
+    /// Whether there is an outage: a fast path without a lock.
     unavailable: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<SourceState>,
     last_known: LastKnown,
     transitions: Transitions,
 }
 
 #[derive(Default)]
-struct State {
+struct SourceState {
     outage: Option<Outage>,
     /// Whether a task probes the source.
     probing: bool,
@@ -209,12 +210,12 @@ impl SourceHealth {
         &self.name
     }
 
-    /// What the source listed last.
+    /// The last known listing of the source.
     pub(crate) fn last_known(&self) -> &LastKnown {
         &self.last_known
     }
 
-    /// The outage, while there is one.
+    /// The current outage.
     pub(crate) fn outage(&self) -> Option<Outage> {
         match self.unavailable.load(Ordering::Acquire) {
             true => lock(&self.state).outage.clone(),
@@ -222,20 +223,20 @@ impl SourceHealth {
         }
     }
 
-    /// Since when changes of the source are not reported, although it can tell of them.
+    /// Since when the watch of the source fails, so that its changes are not reported.
     pub(crate) fn unwatched(&self) -> Option<SystemTime> {
         lock(&self.state).unwatched
     }
 
-    /// Begins an outage, unless there is one already.
-    pub(crate) fn fail(&self, fault: &Fault) -> Outage {
+    /// Starts an outage, unless one is in progress.
+    pub(crate) fn fail(&self, fault: &SourceFault) -> Outage {
         let mut state = lock(&self.state);
         if let Some(outage) = &state.outage {
             return outage.clone();
         }
         let outage = Outage::new(fault);
         if let Some(recovered) = state.recovered.take() {
-            state.backoff.was_well_for(recovered.elapsed());
+            state.backoff.worked_for(recovered.elapsed());
         }
         state.outage = Some(outage.clone());
         self.unavailable.store(true, Ordering::Release);
@@ -243,57 +244,57 @@ impl SourceHealth {
         let (reason, cause) = (&outage.reason, fault.cause());
         tracing::warn!(source = self.name, %reason, cause = cause.as_deref(), "a source is unavailable");
         if !tracing::dispatcher::has_been_set() {
-            // Whoever writes a first server has no log yet, and would look for this in vain.
+            // A program without a tracing subscriber would not show the failure anywhere.
             eprintln!("libris: `{}` is unavailable: {reason}: {}", self.name, cause.unwrap_or_default());
         }
         self.transitions.all.send_modify(|generation| *generation += 1);
         outage
     }
 
-    /// Records that a query failed for a reason that may be the caller's.
-    pub(crate) fn doubt(&self, fault: &Fault) -> Outage {
+    /// Logs a failure that may be due to the caller, without starting an outage.
+    pub(crate) fn doubt(&self, fault: &SourceFault) -> Outage {
         if let Some(outage) = self.outage() {
             return outage;
         }
         let outage = Outage::new(fault);
         let (reason, cause) = (&outage.reason, fault.cause());
-        tracing::warn!(source = self.name, %reason, cause, "a source did not answer a caller; it is probed");
+        tracing::warn!(source = self.name, %reason, cause, "a source failed for one caller; probing it");
         outage
     }
 
-    /// Ends the outage, if there is one: the source has answered.
+    /// Ends the outage, if there is one, after a successful query.
     pub(crate) fn recover(&self) {
         self.end_outage(lock(&self.state));
     }
 
-    /// The same for an answer to a probe, which ends the probes too.
+    /// Ends the outage, if there is one, and the probing, after a successful probe.
     pub(crate) fn recover_by_probe(&self) {
         let mut state = lock(&self.state);
         state.probing = false;
         state.probed = Some(Instant::now());
-        // In the same critical section: an outage that begins after it starts probes of its own.
+        // In the same critical section, so that an outage that starts afterwards starts a new probing task.
         self.end_outage(state);
     }
 
-    fn end_outage(&self, mut state: MutexGuard<'_, State>) {
+    fn end_outage(&self, mut state: MutexGuard<'_, SourceState>) {
         let Some(outage) = state.outage.take() else { return };
         state.recovered = Some(Instant::now());
         self.unavailable.store(false, Ordering::Release);
         drop(state);
         let after = outage.since.elapsed().unwrap_or_default();
-        // A log that shows the beginning of an outage shows its end.
+        // The same level as the start of the outage, so that a log shows both or neither.
         tracing::warn!(source = self.name, ?after, "a source is available again");
         self.transitions.all.send_modify(|generation| *generation += 1);
         self.transitions.recoveries.send_modify(|generation| *generation += 1);
     }
 
-    /// Whether an outage has ended after `time`, and none has begun since.
+    /// Whether an outage has ended since `time`, and no other has started.
     pub(crate) fn has_recovered_since(&self, time: Instant) -> bool {
         lock(&self.state).recovered.is_some_and(|recovered| recovered >= time)
     }
 
-    /// Whether to start a task that probes the source: there is none yet, and the source is unavailable or was not
-    /// probed just now.
+    /// Marks the source as being probed. Returns whether the caller must start the probing task: no task runs yet, and
+    /// the source is unavailable or its last probe is at least [`SUSPICION`] ago.
     pub(crate) fn begin_probes(&self) -> bool {
         let mut state = lock(&self.state);
         let is_due =
@@ -301,19 +302,19 @@ impl SourceHealth {
         is_due && !std::mem::replace(&mut state.probing, true)
     }
 
-    /// The task that probed the source has ended without an answer.
+    /// Records that the probing task ended without a result.
     pub(crate) fn abandon_probes(&self) {
         lock(&self.state).probing = false;
     }
 
-    /// How long to wait before the next probe: not at all for a source that is only suspected to be unavailable.
+    /// The pause before the next probe: the backoff during an outage, otherwise zero.
     pub(crate) fn pause(&self) -> Duration {
         let mut state = lock(&self.state);
         if state.outage.is_some() { state.backoff.pause() } else { Duration::ZERO }
     }
 
-    /// Records whether the source can be watched; the error says why not.
-    pub(crate) fn watched(&self, outcome: Result<(), &Fault>) {
+    /// Records whether opening the watch of the source succeeded.
+    pub(crate) fn watched(&self, outcome: Result<(), &SourceFault>) {
         let mut state = lock(&self.state);
         if state.unwatched.is_some() == outcome.is_err() {
             return;
@@ -322,34 +323,29 @@ impl SourceHealth {
         drop(state);
         let source = &self.name;
         match outcome {
-            Ok(()) => tracing::warn!(source, "changes of a source are reported again"),
+            Ok(()) => tracing::warn!(source, "a source can be watched again"),
             Err(fault) => {
                 let (reason, cause) = (fault.reason(), fault.cause());
                 tracing::warn!(
                     source,
                     reason,
                     cause,
-                    "a source cannot be watched; its changes are not reported"
+                    "a source cannot be watched; its changes are not reported; retrying"
                 );
             }
         }
         self.transitions.all.send_modify(|generation| *generation += 1);
     }
 
-    /// What a response says of this outage.
+    /// The entry for this outage in a list response.
     pub(crate) fn unavailable(&self, outage: &Outage, stale: bool) -> Unavailable {
         Unavailable { source: self.name.clone(), since: outage.since, stale }
     }
 }
 
-/// The time as RFC 3339 has it, in whole seconds.
+/// The time in RFC 3339 format, in whole seconds.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     let seconds = |time: jiff::Timestamp| jiff::Timestamp::from_second(time.as_second()).ok();
     let time = jiff::Timestamp::try_from(time).ok().and_then(seconds);
     time.unwrap_or_default().to_string()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Everything we lock is whole between two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

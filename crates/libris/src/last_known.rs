@@ -1,37 +1,39 @@
-//! What sources listed last, to be listed while they are unavailable.
+//! The last known listings of sources, served while a source is unavailable (stale-if-error).
 //!
-//! Only what a source cannot prove is remembered: a source that proves its pages has them at hand, in memory or on a
-//! disk, and would gain little for the cost of a copy of each page.
+//! Pages with a proof are not stored: such a source lists from memory or from disk, so it rarely fails and the copies
+//! would cost more than they gain.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use libris_core::{Annotations, Page, Resource, Template, Uri};
 
-/// How many resources of one source are remembered, and of all sources of a catalog. One with long texts counts as
-/// several: a resource for each [`TEXT`] bytes.
-const MOST: usize = 8_000;
-pub(crate) const MOST_IN_ALL: usize = 12_000;
-pub(crate) const TEXT: usize = 1 << 10;
+use crate::lock::lock;
 
-/// How many templates of one source are remembered.
-const MOST_TEMPLATES: usize = 1_000;
+/// How many resources are stored per source and per catalog. A resource with long texts counts once more for each
+/// [`TEXT_UNIT`] bytes.
+const SOURCE_LIMIT: usize = 8_000;
+pub(crate) const CATALOG_LIMIT: usize = 12_000;
+pub(crate) const TEXT_UNIT: usize = 1 << 10;
 
-/// How much the sources of one catalog remember.
+/// How many templates are stored per source.
+const TEMPLATE_LIMIT: usize = 1_000;
+
+/// The quota for the stored resources of all sources of a catalog.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct LastKnownQuota {
     used: AtomicUsize,
 }
 
-impl Shared {
-    /// Takes as much of `wanted` as there is.
+impl LastKnownQuota {
+    /// Takes up to `wanted` from the quota and returns the amount taken.
     fn take(&self, wanted: usize) -> usize {
         let mut taken = 0;
         let update = |used: usize| {
-            taken = wanted.min(MOST_IN_ALL.saturating_sub(used));
+            taken = wanted.min(CATALOG_LIMIT.saturating_sub(used));
             Some(used + taken)
         };
-        // The closure never refuses.
+        // The closure always returns `Some`.
         let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
         taken
     }
@@ -41,25 +43,25 @@ impl Shared {
     }
 }
 
-/// What one source listed last.
+/// The last known resources and templates of one source.
 pub(crate) struct LastKnown {
-    listing: Mutex<Option<Listing>>,
-    /// Whether there is a listing, so that a page with a proof takes no lock.
+    listing: Mutex<Option<KnownListing>>,
+    /// Whether there is a listing: a fast path without a lock for pages with a proof.
     is_listed: AtomicBool,
     templates: Mutex<Option<Vec<Template>>>,
-    shared: Arc<Shared>,
+    quota: Arc<LastKnownQuota>,
 }
 
-/// The first resources of a source, without a gap.
+/// A prefix of the resources of a source in URI order, without gaps.
 #[derive(Default)]
-struct Listing {
+struct KnownListing {
     resources: Vec<Resource>,
-    /// Whether these are all.
+    /// Whether these are all resources of the source.
     complete: bool,
     weight: usize,
 }
 
-/// How much of a listing is remembered.
+/// The size of a stored listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) resources: usize,
@@ -67,22 +69,22 @@ pub(crate) struct Extent {
 }
 
 impl LastKnown {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(quota: Arc<LastKnownQuota>) -> Self {
         Self {
             listing: Mutex::default(),
             is_listed: AtomicBool::new(false),
             templates: Mutex::default(),
-            shared,
+            quota,
         }
     }
 
-    /// Remembers a page that the source gave, if it continues what is known.
+    /// Stores a page of the source, if it overlaps or continues the stored prefix.
     pub(crate) fn learn(&self, after: Option<&Uri>, page: &Page) {
         if page.freshness.proof.is_some() {
             if self.is_listed.swap(false, Ordering::Relaxed)
                 && let Some(listing) = lock(&self.listing).take()
             {
-                self.shared.give(listing.weight);
+                self.quota.give(listing.weight);
             }
             return;
         }
@@ -91,20 +93,20 @@ impl LastKnown {
             return;
         }
         self.is_listed.store(true, Ordering::Relaxed);
-        listing.get_or_insert_default().learn(after, page, &self.shared);
+        listing.get_or_insert_default().learn(after, page, &self.quota);
     }
 
-    /// The page of what was last known that follows `after`; `None` if nothing was ever known.
+    /// The stored page after `after`; `None` if no page was ever stored.
     pub(crate) fn page(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
         let listing = lock(&self.listing);
-        let Listing { resources, .. } = listing.as_ref()?;
+        let KnownListing { resources, .. } = listing.as_ref()?;
         let start = after.map_or(0, |after| resources.partition_point(|resource| resource.uri <= *after));
         let rest = &resources[start..];
         let page = &rest[..rest.len().min(limit)];
         Some(Page { resources: page.to_vec(), more: page.len() < rest.len(), ..Page::default() })
     }
 
-    /// How much of the listing is known.
+    /// The size of the stored listing.
     pub(crate) fn extent(&self) -> Option<Extent> {
         let listing = lock(&self.listing);
         listing
@@ -112,15 +114,15 @@ impl LastKnown {
             .map(|listing| Extent { resources: listing.resources.len(), complete: listing.complete })
     }
 
-    /// Remembers the templates of the source. There are few, and they are asked for seldom.
+    /// Stores the templates of the source.
     pub(crate) fn learn_templates(&self, templates: &[Template]) {
         let mut known = lock(&self.templates);
         if known.as_deref() != Some(templates) {
-            *known = (templates.len() <= MOST_TEMPLATES).then(|| templates.to_vec());
+            *known = (templates.len() <= TEMPLATE_LIMIT).then(|| templates.to_vec());
         }
     }
 
-    /// The templates as they were last known.
+    /// The stored templates.
     pub(crate) fn templates(&self) -> Option<Vec<Template>> {
         lock(&self.templates).clone()
     }
@@ -129,12 +131,12 @@ impl LastKnown {
 impl Drop for LastKnown {
     fn drop(&mut self) {
         let listing = lock(&self.listing).take();
-        self.shared.give(listing.map_or(0, |listing| listing.weight));
+        self.quota.give(listing.map_or(0, |listing| listing.weight));
     }
 }
 
-impl Listing {
-    fn learn(&mut self, after: Option<&Uri>, page: &Page, shared: &Shared) {
+impl KnownListing {
+    fn learn(&mut self, after: Option<&Uri>, page: &Page, quota: &LastKnownQuota) {
         if page.more && page.resources.is_empty() {
             return;
         }
@@ -162,8 +164,8 @@ impl Listing {
         let added: usize = page.resources.iter().map(weight).sum();
         self.resources.splice(start..end, page.resources.iter().cloned());
         let wanted = self.weight - before + added;
-        let room = self.weight + shared.take(wanted.saturating_sub(self.weight));
-        let (mut now, most) = (wanted, room.min(MOST));
+        let room = self.weight + quota.take(wanted.saturating_sub(self.weight));
+        let (mut now, most) = (wanted, room.min(SOURCE_LIMIT));
         let mut length = self.resources.len();
         while now > most {
             length -= 1;
@@ -171,12 +173,12 @@ impl Listing {
         }
         self.complete = complete && length == self.resources.len();
         self.resources.truncate(length);
-        shared.give(room - now);
+        quota.give(room - now);
         self.weight = now;
     }
 }
 
-/// What a resource counts.
+/// How much of the quota a resource uses.
 fn weight(resource: &Resource) -> usize {
     let Resource { uri, name, title, description, mime, icons, annotations, meta, size: _ } = resource;
     let Annotations { audience, .. } = annotations;
@@ -185,18 +187,14 @@ fn weight(resource: &Resource) -> usize {
         .iter()
         .map(|icon| 128 + icon.src.len() + icon.sizes.iter().map(String::len).sum::<usize>())
         .sum();
-    let meta = meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT, |text| text.len()));
-    1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Everything we lock is whole between two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    let meta =
+        meta.as_ref().map_or(0, |meta| serde_json::to_string(meta).map_or(TEXT_UNIT, |text| text.len()));
+    1 + (uri.as_str().len() + name.len() + texts + icons + audience.len() + meta) / TEXT_UNIT
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, LastKnown, MOST, MOST_IN_ALL, Shared};
+    use super::{CATALOG_LIMIT, Extent, LastKnown, LastKnownQuota, SOURCE_LIMIT};
     use libris_core::{Freshness, Page, Proof, Resource, Uri};
     use proptest::collection::{btree_set, vec};
     use proptest::{prop_assert, prop_assert_eq, proptest};
@@ -218,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_remembered_without_gaps() {
+    fn pages_are_stored_without_gaps() {
         let known = LastKnown::new(Arc::default());
         assert_eq!(known.page(None, 9), None);
         known.learn(Some(&uri(5)), &page([6, 7], false));
-        assert_eq!(known.page(None, 9), None, "what comes before is not known");
+        assert_eq!(known.page(None, 9), None, "the pages before it are missing");
         known.learn(None, &page([1, 3], true));
         known.learn(Some(&uri(5)), &page([6, 7], false));
         assert_eq!(known.extent(), Some(Extent { resources: 2, complete: false }));
@@ -237,46 +235,46 @@ mod tests {
         known.learn(None, &page([], false));
         assert_eq!(known.extent(), Some(Extent { resources: 0, complete: true }));
         known.learn(None, &Page { freshness: Freshness::proven(Proof::always()), ..page([1], false) });
-        assert_eq!(known.extent(), None, "what is proven is at hand");
+        assert_eq!(known.extent(), None, "pages with a proof are not stored");
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let shared = Arc::new(Shared::default());
-        let used = || shared.used.load(Ordering::Relaxed);
-        let sources: Vec<_> = (0..7).map(|_| LastKnown::new(shared.clone())).collect();
+    fn stored_listings_are_bounded() {
+        let quota = Arc::new(LastKnownQuota::default());
+        let used = || quota.used.load(Ordering::Relaxed);
+        let sources: Vec<_> = (0..7).map(|_| LastKnown::new(quota.clone())).collect();
         for (index, source) in sources.iter().enumerate() {
             source.learn(None, &page(0..6_000, true));
             source.learn(Some(&uri(5_999)), &page(6_000..12_000, false));
-            let room = MOST_IN_ALL.saturating_sub(index * MOST).min(MOST);
+            let room = CATALOG_LIMIT.saturating_sub(index * SOURCE_LIMIT).min(SOURCE_LIMIT);
             assert_eq!(source.extent(), Some(Extent { resources: room, complete: false }));
         }
-        assert_eq!(used(), MOST_IN_ALL);
+        assert_eq!(used(), CATALOG_LIMIT);
         drop(sources);
         assert_eq!(used(), 0);
 
-        let source = LastKnown::new(shared.clone());
+        let source = LastKnown::new(quota.clone());
         let mut long = page(0..100, false);
         for resource in &mut long.resources {
             resource.description = Some("d".repeat(1 << 20));
         }
         source.learn(None, &long);
         assert_eq!(source.extent(), Some(Extent { resources: 7, complete: false }));
-        assert!(used() <= MOST);
+        assert!(used() <= SOURCE_LIMIT);
     }
 
     proptest! {
-        /// Whatever pages of a source that changes are seen, what is remembered is in order, has no resource twice,
-        /// is counted right, and ends in a whole pass over a source that does not change.
+        /// Whatever pages of a changing source are stored, the listing is sorted, has no duplicates and is counted
+        /// correctly; a full pass over a source that does not change then stores exactly its resources.
         #[test]
-        fn a_pass_over_a_source_is_remembered(
+        fn a_full_pass_over_a_source_is_stored(
             listings in vec(btree_set(0..40_usize, 0..20), 1..6),
             steps in vec((0..6_usize, 0..41_usize, 1..7_usize), 0..40),
             last in btree_set(0..40_usize, 0..20),
             limit in 1..9_usize,
         ) {
-            let shared = Arc::new(Shared::default());
-            let known = LastKnown::new(shared.clone());
+            let quota = Arc::new(LastKnownQuota::default());
+            let known = LastKnown::new(quota.clone());
             let ask = |listing: &BTreeSet<usize>, after: Option<usize>, limit: usize| {
                 let mut rest = listing.iter().copied().filter(|number| after.is_none_or(|after| *number > after));
                 let first: Vec<_> = rest.by_ref().take(limit).collect();
@@ -290,7 +288,7 @@ mod tests {
                 if let Some(all) = known.page(None, usize::MAX) {
                     let all = numbers(&all);
                     prop_assert!(all.is_sorted_by(|one, other| one < other), "{:?}", all);
-                    prop_assert_eq!(shared.used.load(Ordering::Relaxed), all.len());
+                    prop_assert_eq!(quota.used.load(Ordering::Relaxed), all.len());
                 }
             }
             let mut after = None;

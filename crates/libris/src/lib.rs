@@ -1,6 +1,6 @@
 //! Serve data as MCP resources.
 //!
-//! A function is a resource, and [`serve`] speaks it over MCP:
+//! Functions become resources, and [`serve`] serves them over MCP:
 //!
 //! ```no_run
 //! struct Notes(Vec<String>);
@@ -20,41 +20,41 @@
 //! }
 //! ```
 //!
-//! - [`resources`](macro@resources) makes a [`Source`] of an `impl` block; [`Libris`] makes one of closures, which
-//!   may come and go.
-//! - Whatever is a [`Source`], those of the crate `libris-sources` among them, stands beside others: [`Serve::and`],
-//!   or a [`Catalog`].
-//! - A [`Server`] is a source as a service of the protocol, for those who bring their own transport to [`wire`].
+//! - [`resources`](macro@resources) implements [`Source`] for an `impl` block. [`FunctionSource`] is a source of
+//! closures,   which can be added and removed at run time.
+//! - [`Serve::and`] or a [`Catalog`] combines several sources, for example those of the crate `libris-sources`.
+//! - A [`Server`] implements the MCP service of [`wire`], for programs with their own transport.
 
-/// The guide, so that what it shows is compiled.
+/// The manual page, so that its examples are compiled.
 #[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../../../docs/library.md")]
 struct Guide;
 
-mod answers;
+mod caller_view;
 pub mod catalog;
+mod catalog_watch;
 mod cursor;
 mod encode;
 mod functions;
 mod gate;
 mod health;
-mod kept;
 mod last_known;
-mod live;
-mod loading;
+mod lock;
 mod query;
+mod read_memory;
+mod response_cache;
 mod rights;
 mod serve;
 mod server;
-mod shared;
+mod shared_reads;
 mod status;
+mod subscriptions;
 mod view;
-mod watches;
 
 pub use catalog::Catalog;
 pub use functions::{
-    Described, Handle, Handler, Instance, IntoCompletion, IntoContents, IntoInstances, Json, Libris,
-    Notifier, Request, Variable,
+    Described, FromVariable, FunctionSource, Handle, Handler, Instance, IntoCompletion, IntoContents,
+    IntoInstances, Json, Notifier, Request,
 };
 pub use libris_core::{
     Annotations, Audience, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Icon,
@@ -62,16 +62,16 @@ pub use libris_core::{
     Templates, Theme, Unavailable, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use live::Live;
 pub use rights::{Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
+pub use subscriptions::SubscriptionConfig;
 pub use view::{Snapshot, View};
 
 #[cfg(feature = "macros")]
 pub use libris_macros::{changes, complete, list, resource, resources};
 
-/// What the code that the attributes write needs, and nobody else.
+/// Items for the code that the attribute macros generate; not public API.
 #[doc(hidden)]
 pub mod __private {
     use std::collections::BTreeMap;
@@ -81,9 +81,8 @@ pub mod __private {
 
     pub use crate::functions::Routes;
 
-    /// A variable that may be filled in already, where another one is completed. One that makes no sense yet
-    /// is not known.
-    pub fn known<T: crate::Variable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
+    /// The value of another variable during a completion; `None` if it is missing or does not parse.
+    pub fn known<T: crate::FromVariable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {
         known.get(name).and_then(|text| T::read(name, text).ok())
     }
 }

@@ -1,4 +1,4 @@
-//! Queries of what a source has: within a time limit, and with what was last known of a source that does not answer.
+//! Queries to sources: with a timeout, and with the last known listing as fallback while a source is unavailable.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -15,65 +15,69 @@ use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Config;
 use crate::gate::{Gated, Role, WeakGated};
-use crate::health::{Fault, Outage, SourceHealth, rfc3339};
+use crate::health::{Outage, SourceFault, SourceHealth, rfc3339};
 use crate::status;
 
-/// How many sources are queried at once.
+/// How many sources a list queries concurrently.
 const CONCURRENT: usize = 16;
 
-/// What a query gave.
-pub(crate) enum Answer<T> {
-    /// What the source has.
-    Given(T),
-    /// What the source had when it last answered.
+/// What a list query to one source returned.
+pub(crate) enum SourceResponse<T> {
+    /// The response of the source.
+    Current(T),
+    /// The source is unavailable; this is its last known listing.
     LastKnown(T, Unavailable),
-    /// Nothing is known of what the source has.
+    /// The source is unavailable and has no last known listing.
     Missing { unavailable: Unavailable, reason: Arc<str> },
 }
 
-/// A query that may begin an outage.
-struct Query<'a> {
+/// A list query, whose failure may start an outage of the source.
+struct SourceQuery<'a> {
     context: &'a Context,
     config: Config,
-    /// How many resources to ask for to find out whether the source is available again.
+    /// The page size for the probes that follow a failure.
     limit: usize,
-    /// Whether it asks for what comes first, as everybody does.
+    /// Whether it queries the first page, like every client.
     is_first: bool,
 }
 
 impl Gated {
-    /// A page of what the source has, or had.
+    /// Lists one page, or the last known one if the source is unavailable.
     pub(crate) async fn list(
         &self,
         after: Option<&Uri>,
         limit: usize,
         context: &Context,
         config: Config,
-    ) -> Result<Answer<Page>> {
-        let query = Query { context, config, limit, is_first: after.is_none() };
+    ) -> Result<SourceResponse<Page>> {
+        let query = SourceQuery { context, config, limit, is_first: after.is_none() };
         let page = |context: Context| async move { self.source().list(after, limit, &context).await };
         match self.ask(query, page).await? {
             Ok(page) => {
-                // What was listed for one caller is not for others.
+                // A page that depends on the caller's identity must not be stored for others.
                 if !context.identity_was_used() {
                     self.health().last_known().learn(after, &page);
                 }
-                Ok(Answer::Given(page))
+                Ok(SourceResponse::Current(page))
             }
             Err(outage) => Ok(self.last_known(outage, self.health().last_known().page(after, limit))),
         }
     }
 
-    /// The templates that the source has, or had.
-    pub(crate) async fn templates(&self, context: &Context, config: Config) -> Result<Answer<Templates>> {
-        let query = Query { context, config, limit: 1, is_first: true };
+    /// The templates of the source, or the last known ones if it is unavailable.
+    pub(crate) async fn templates(
+        &self,
+        context: &Context,
+        config: Config,
+    ) -> Result<SourceResponse<Templates>> {
+        let query = SourceQuery { context, config, limit: 1, is_first: true };
         let templates = |context: Context| async move { self.source().templates(&context).await };
         match self.ask(query, templates).await? {
             Ok(given) => {
                 if given.freshness.proof.is_none() && !context.identity_was_used() {
                     self.health().last_known().learn_templates(&given.templates);
                 }
-                Ok(Answer::Given(given))
+                Ok(SourceResponse::Current(given))
             }
             Err(outage) => {
                 let known = self.health().last_known().templates();
@@ -82,18 +86,18 @@ impl Gated {
         }
     }
 
-    fn last_known<T>(&self, outage: Outage, known: Option<T>) -> Answer<T> {
+    fn last_known<T>(&self, outage: Outage, known: Option<T>) -> SourceResponse<T> {
         let unavailable = self.health().unavailable(&outage, known.is_some());
         match known {
-            Some(known) => Answer::LastKnown(known, unavailable),
-            None => Answer::Missing { unavailable, reason: outage.reason },
+            Some(known) => SourceResponse::LastKnown(known, unavailable),
+            None => SourceResponse::Missing { unavailable, reason: outage.reason },
         }
     }
 
-    /// Asks the source, unless it is unavailable.
+    /// Queries the source, unless it is unavailable (open circuit).
     async fn ask<T: Default, F: Future<Output = Result<T>>>(
         &self,
-        query: Query<'_>,
+        query: SourceQuery<'_>,
         answer: impl FnOnce(Context) -> F,
     ) -> Result<Result<T, Outage>> {
         let Config { source_timeout, strict } = query.config;
@@ -101,30 +105,30 @@ impl Gated {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        // Longer than those who have a turn may take: if all of them hang, the source is unavailable by then.
-        let turn = self.listing_turn(query.context, source_timeout.saturating_mul(2)).await;
+        // Longer than the timeout of a query: if all queries with a permit hang, an outage has begun by then.
+        let permit = self.listing_permit(query.context, source_timeout.saturating_mul(2)).await;
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        let answer = caught(source_timeout, answer(turn?)).await;
+        let answer = caught(source_timeout, answer(permit?)).await;
         let fault = match answer {
             Ok(answer) => {
-                // In strict mode a source is asked although it is unavailable.
+                // Strict mode queries a source during an outage too.
                 if strict && self.health().outage().is_some() {
                     self.health().recover();
                 }
                 return Ok(Ok(answer));
             }
-            Err(Fault::Error(error)) => match Fault::of(error) {
+            Err(SourceFault::Error(error)) => match SourceFault::of(error) {
                 Ok(fault) => fault,
-                // What is not for this caller is not there.
+                // A source that denies the caller lists nothing for it.
                 Err(Error::Denied(_)) => return Ok(Ok(T::default())),
                 Err(error) => return Err(error),
             },
             Err(fault) => fault,
         };
-        // A failure may be due to where the caller goes on in the list, or to who the caller is. It must not make the
-        // source unavailable to others then.
+        // A later page, or a page for one identity, may fail because of this caller. Such a failure must not make the
+        // source unavailable for others.
         let outage = match query.is_first && !query.context.identity_was_used() {
             true => self.health().fail(&fault),
             false => self.health().doubt(&fault),
@@ -133,8 +137,9 @@ impl Gated {
         if strict { Err(fault.into_error(self.health().name())) } else { Ok(Err(outage)) }
     }
 
-    /// Waits for the answer to a request about one resource: not for long where the source is known to hang. The error
-    /// of a source that is unavailable says so, and what to do; `sources` are all that there are.
+    /// Awaits the response to a request for one resource, with a timeout if the source is known to hang. The error of
+    /// an unavailable source says since when it is unavailable and what to do. `sources` are all sources of the
+    /// catalog.
     pub(crate) async fn answer<T>(
         &self,
         config: Config,
@@ -144,36 +149,35 @@ impl Gated {
         let hangs = !config.strict && self.health().outage().is_some_and(|outage| outage.hangs);
         let fault = match within(hangs.then_some(config.source_timeout), answer).await {
             Some(Ok(answer)) => return Ok(answer),
-            Some(Err(error)) => Fault::Error(error),
-            None => Fault::TimedOut(config.source_timeout),
+            Some(Err(error)) => SourceFault::Error(error),
+            None => SourceFault::TimedOut(config.source_timeout),
         };
         Err(self.explained(fault, config, sources))
     }
 
-    fn explained(&self, fault: Fault, config: Config, sources: &[Self]) -> Error {
+    fn explained(&self, fault: SourceFault, config: Config, sources: &[Self]) -> Error {
         let Some(outage) = self.health().outage().filter(|_| !config.strict) else {
-            // It may be this resource alone that cannot be had.
-            if let Fault::Error(Error::Unavailable(_)) = fault {
+            // Perhaps only this resource is unavailable; a probe finds out.
+            if let SourceFault::Error(Error::Unavailable(_)) = fault {
                 self.probe(1, config);
             }
             return fault.into_error(self.health().name());
         };
         let why = match fault {
-            Fault::Error(Error::Unavailable(why)) => why,
-            Fault::Error(error @ Error::Failed { .. }) => {
+            SourceFault::Error(Error::Unavailable(why)) => why,
+            SourceFault::Error(error @ Error::Failed { .. }) => {
                 let cause = std::error::Error::source(&error).map(ToString::to_string);
                 tracing::debug!(%error, cause, "a request to an unavailable source failed");
                 outage.reason.to_string()
             }
-            Fault::Error(error) => return error,
+            SourceFault::Error(error) => return error,
             fault => fault.reason(),
         };
         let (name, since, hint) = (self.health().name(), rfc3339(outage.since), hint(sources));
         Error::Unavailable(format!("`{name}` is unavailable since {since}: {why}; hint: {hint}"))
     }
 
-    /// Finds out whether the source is available, and if not, when it is again. Nothing is started where somebody
-    /// finds out already.
+    /// Starts a task that probes the source until it is available, unless one runs already.
     fn probe(&self, limit: usize, config: Config) {
         if self.health().begin_probes() {
             let probes = Probes { health: self.health().clone(), ended: false };
@@ -181,24 +185,24 @@ impl Gated {
         }
     }
 
-    /// Queries the source as a list does; `None` if it has no time for that.
-    async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), Fault>> {
-        let context = self.listing_turn(&Context::default(), config.source_timeout).await.ok()?;
+    /// Probes the source with the queries of a list; `None` if the source is busy.
+    async fn probed(&self, limit: usize, config: Config) -> Option<Result<(), SourceFault>> {
+        let context = self.listing_permit(&Context::default(), config.source_timeout).await.ok()?;
         let source = self.source();
         let queried = async move {
             source.list(None, limit, &context).await?;
             source.templates(&context).await.map(drop)
         };
         match caught(config.source_timeout, queried).await {
-            Err(Fault::Error(Error::Busy(_))) => None,
-            // What is not for everybody is an answer too.
-            Err(Fault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
+            Err(SourceFault::Error(Error::Busy(_))) => None,
+            // A refusal is a response too.
+            Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
             Err(fault) => Some(Err(fault)),
         }
     }
 }
 
-/// The task that probes a source, which holds neither the source nor the catalog.
+/// The task that probes a source. It keeps neither the source nor the catalog alive.
 struct Probes {
     health: Arc<SourceHealth>,
     ended: bool,
@@ -215,7 +219,7 @@ impl Probes {
                     return self.health.recover_by_probe();
                 }
                 Some(Err(fault)) => drop(self.health.fail(&fault)),
-                // A source that is busy is not unavailable for that.
+                // A busy source is not unavailable.
                 None if self.health.outage().is_none() => return,
                 None => {}
             }
@@ -231,17 +235,20 @@ impl Drop for Probes {
     }
 }
 
-/// What the sources answered, and of those that did not what was last known. An error if nothing is known of any.
-pub(crate) fn gathered<T: Listed>(sources: &[Gated], answers: Vec<Answer<T>>) -> Result<Vec<(&Gated, T)>> {
+/// The response or last known listing of each source; an error if no source has either.
+pub(crate) fn gathered<T: ListResponse>(
+    sources: &[Gated],
+    answers: Vec<SourceResponse<T>>,
+) -> Result<Vec<(&Gated, T)>> {
     let mut all = Vec::with_capacity(answers.len());
     let mut missing = Vec::new();
     let mut is_known = false;
     for (gated, answer) in sources.iter().zip(answers) {
-        is_known |= gated.role() == Role::Content && !matches!(answer, Answer::Missing { .. });
+        is_known |= gated.role() == Role::Content && !matches!(answer, SourceResponse::Missing { .. });
         let given = match answer {
-            Answer::Given(given) => given,
-            Answer::LastKnown(known, unavailable) => known.with_unavailable(unavailable),
-            Answer::Missing { unavailable, reason } => {
+            SourceResponse::Current(given) => given,
+            SourceResponse::LastKnown(known, unavailable) => known.with_unavailable(unavailable),
+            SourceResponse::Missing { unavailable, reason } => {
                 missing.push((gated, reason));
                 T::default().with_unavailable(unavailable)
             }
@@ -263,25 +270,25 @@ pub(crate) fn gathered<T: Listed>(sources: &[Gated], answers: Vec<Answer<T>>) ->
     }
 }
 
-/// What a query gives.
-pub(crate) trait Listed: Default {
-    /// The same, naming a source that is unavailable.
+/// A list response that can name unavailable sources.
+pub(crate) trait ListResponse: Default {
+    /// The same response with this unavailable source.
     fn with_unavailable(self, unavailable: Unavailable) -> Self;
 }
 
-impl Listed for Page {
+impl ListResponse for Page {
     fn with_unavailable(self, unavailable: Unavailable) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
 }
 
-impl Listed for Templates {
+impl ListResponse for Templates {
     fn with_unavailable(self, unavailable: Unavailable) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
 }
 
-/// What to do about a source that is unavailable.
+/// The hint in the error of an unavailable source.
 fn hint(sources: &[Gated]) -> &'static str {
     match sources.iter().any(|gated| gated.role() == Role::Status) {
         true => status::HINT,
@@ -289,7 +296,7 @@ fn hint(sources: &[Gated]) -> &'static str {
     }
 }
 
-/// The first few of these names.
+/// The first five names, in backticks.
 pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     const MOST: usize = 5;
     let mut names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
@@ -301,7 +308,7 @@ pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.join(", ")
 }
 
-/// Queries several sources at once; gives what they answered in the order of the queries.
+/// Runs queries concurrently; returns their results in the order of the queries.
 pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     match queries.len() <= CONCURRENT {
         true => try_join_all(queries).await,
@@ -309,16 +316,19 @@ pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Res
     }
 }
 
-/// Waits for an answer for so long, and makes a panic a fault.
-pub(crate) async fn caught<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T, Fault> {
+/// Awaits a response with a timeout, and turns a panic into a fault.
+pub(crate) async fn caught<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<T>>,
+) -> Result<T, SourceFault> {
     match within(Some(limit), AssertUnwindSafe(answer).catch_unwind()).await {
-        Some(Ok(answer)) => answer.map_err(Fault::Error),
-        Some(Err(_)) => Err(Fault::Panicked),
-        None => Err(Fault::TimedOut(limit)),
+        Some(Ok(answer)) => answer.map_err(SourceFault::Error),
+        Some(Err(_)) => Err(SourceFault::Panicked),
+        None => Err(SourceFault::TimedOut(limit)),
     }
 }
 
-/// Waits for a future for so long. One that is ready at once needs no timer.
+/// Awaits a future with an optional timeout. A future that is ready at once needs no timer.
 async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut timer: Option<Pin<Box<Sleep>>> = None;

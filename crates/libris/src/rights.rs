@@ -1,4 +1,4 @@
-//! What callers may see: rights, and the policy that grants them.
+//! Access control: rights, rights classes, and the policy that grants rights to callers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,30 +6,30 @@ use std::sync::{Arc, PoisonError, RwLock};
 use libris_core::{Identity, Uri, UriTemplate};
 use libris_wire::{Caller, Refusal};
 
-/// What is done to a resource.
+/// An operation that rights allow or deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It is shown in a list.
+    /// Show the resource in a list.
     List,
-    /// It is read, completed, or named in the contents of another resource.
+    /// Read the resource, offer it as a completion, or name it in the contents of another resource.
     Read,
-    /// Its changes are reported.
+    /// Send notifications of its changes.
     Subscribe,
 }
 
-/// Decides which resources may be seen.
+/// The rules of a rights class.
 pub trait Rules: Send + Sync + 'static {
-    /// Whether this may be done to the resource at `uri`.
+    /// Whether the rules allow this operation on the resource at `uri`.
     fn allow(&self, operation: Operation, uri: &Uri) -> bool;
 
-    /// Whether a resource may be read whose URI begins with `prefix`. It decides about templates and about completions
-    /// of templates of which some variables are still missing.
+    /// Whether the rules allow reading any resource whose URI begins with `prefix`. Called for templates, and for
+    /// completions while variables of the template have no value.
     fn may_allow_below(&self, _prefix: &str) -> bool {
         true
     }
 }
 
-/// What some callers may see. Cached responses are shared by all callers that have clones of the same rights.
+/// The rights of a caller. Clones belong to one rights class, and callers of one class share cached responses.
 #[derive(Clone)]
 pub struct Rights(Option<Arc<Class>>);
 
@@ -39,44 +39,44 @@ struct Class {
     rules: Box<dyn Rules>,
 }
 
-/// The number of the class of those who may see everything.
+/// The number of the rights class without restrictions.
 const EVERYTHING: u64 = 0;
 
 impl Rights {
-    /// To see everything.
+    /// Rights without restrictions.
     pub const fn everything() -> Self {
         Self(None)
     }
 
-    /// To see what these rules allow: a new class, so make them once for all callers that have them.
+    /// Rights under these rules. Each call creates a rights class: create rights once and clone them.
     pub fn new(rules: impl Rules) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(EVERYTHING);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         Self(Some(Arc::new(Class { number, rules: Box::new(rules) })))
     }
 
-    /// Whether this may be done to the resource at `uri`.
+    /// Whether the rules allow this operation on the resource at `uri`.
     pub fn allow(&self, operation: Operation, uri: &Uri) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.allow(operation, uri))
     }
 
-    /// Whether a resource may be read whose URI begins with `prefix`.
+    /// Whether any resource whose URI begins with `prefix` may be read.
     pub fn may_allow_below(&self, prefix: &str) -> bool {
         self.0.as_ref().is_none_or(|class| class.rules.may_allow_below(prefix))
     }
 
-    /// Whether a template is shown: something that it stands for may be read.
+    /// Whether to list a template: it may match a resource that may be read.
     pub(crate) fn offer(&self, template: &UriTemplate) -> bool {
         let literal = template.as_str().split('{').next().unwrap_or_default();
         self.may_allow_below(literal)
     }
 
-    /// Whether nothing is hidden.
+    /// Whether there are no restrictions.
     pub(crate) fn are_everything(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The number of the class.
+    /// The number of the rights class, which is part of cache keys.
     pub(crate) fn class(&self) -> u64 {
         self.0.as_ref().map_or(EVERYTHING, |class| class.number)
     }
@@ -88,27 +88,27 @@ impl std::fmt::Debug for Rights {
     }
 }
 
-/// Tells callers apart and grants them rights.
+/// Authenticates callers and grants them rights.
 pub trait Policy: Send + Sync + 'static {
-    /// Who the caller is; nobody in particular where it need not say so. By default it is the [`Identity`] that a program
-    /// which embeds the endpoint has put into the extensions of the request.
+    /// Authenticates the caller; `None` is an anonymous caller. By default, returns the [`Identity`] in the extensions
+    /// of the request, which a layer in front of the endpoint may set.
     fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
         Ok(caller.extensions.and_then(|extensions| extensions.get::<Identity>().cloned()))
     }
 
-    /// What a caller may see now. Whose rights have ended gets rights to see nothing.
+    /// The current rights of a caller. For a revoked identity, return rights that allow nothing.
     fn rights(&self, identity: Option<&Identity>) -> Rights;
 
-    /// Whether all callers see the same, so that caches outside may share responses between them.
+    /// Whether all callers have the same rights, so that shared HTTP caches may store responses.
     fn is_open(&self) -> bool {
         false
     }
 }
 
-/// The policy of a server without one: everybody sees everything.
-pub(crate) struct Open;
+/// The default policy: no authentication, and all rights for every caller.
+pub(crate) struct OpenPolicy;
 
-impl Policy for Open {
+impl Policy for OpenPolicy {
     fn rights(&self, _identity: Option<&Identity>) -> Rights {
         Rights::everything()
     }
@@ -118,12 +118,12 @@ impl Policy for Open {
     }
 }
 
-/// The policy of a server, which may be replaced while it runs.
+/// The current policy of a server, which can be replaced at run time.
 pub(crate) struct Access {
     policy: RwLock<Arc<dyn Policy>>,
-    /// Whether everybody sees everything.
+    /// Whether the policy is open.
     open: AtomicBool,
-    /// How many times it was replaced.
+    /// Generation counter: incremented when the policy is replaced.
     generation: AtomicU64,
 }
 
@@ -137,12 +137,12 @@ impl Access {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Who the caller is.
+    /// Authenticates the caller.
     pub(crate) fn identify(&self, caller: &Caller<'_>) -> Result<Option<Identity>, Refusal> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).identify(caller)
     }
 
-    /// Whether everybody sees everything.
+    /// Whether the policy is open.
     pub(crate) fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! Serving sources in one call.
+//! `serve`: sets up and runs a server for sources in one call.
 
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -12,32 +12,32 @@ use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::rights::{Open, Policy};
+use crate::rights::{OpenPolicy, Policy};
 use crate::{Catalog, Config, Server};
 
-/// Serves a source over MCP: over stdio when awaited, or as its methods say.
+/// Serves a source over MCP. Awaiting the result serves stdio; [`Serve::http`] serves HTTP.
 ///
 /// ```no_run
 /// # async fn run() -> libris::Result<()> {
-/// use libris::Libris;
+/// use libris::FunctionSource;
 ///
-/// let library = Libris::new().resource("greeting://hello", || "Hello!");
-/// libris::serve(library).name("greetings").await
+/// let functions = FunctionSource::new().resource("greeting://hello", || "Hello!");
+/// libris::serve(functions).name("greetings").await
 /// # }
 /// ```
 pub fn serve(source: impl Source) -> Serve {
     Serve::from(Arc::new(Catalog::new(vec![Arc::new(source)])))
 }
 
-/// A server being set up; see [`serve`].
-#[must_use = "it serves once it is awaited"]
+/// The builder of a server; see [`serve`].
+#[must_use = "a server runs when it is awaited"]
 pub struct Serve {
     catalog: Arc<Catalog>,
     config: Config,
     http: http::Config,
     policy: Arc<dyn Policy>,
     allow_remote: bool,
-    /// When to stop; nothing where a signal says so.
+    /// When to stop; `None` for the signals of [`interrupted`].
     stop: Option<CancellationToken>,
 }
 
@@ -45,80 +45,79 @@ impl From<Arc<Catalog>> for Serve {
     fn from(catalog: Arc<Catalog>) -> Self {
         let http = http::Config { metrics_prefix: "libris".into(), ..http::Config::default() };
         let config = Config::default();
-        Self { catalog, config, http, policy: Arc::new(Open), allow_remote: false, stop: None }
+        Self { catalog, config, http, policy: Arc::new(OpenPolicy), allow_remote: false, stop: None }
     }
 }
 
 impl Serve {
-    /// With another source beside those it has. Where several have a URI, the one that means it most closely is
-    /// read, and of equals the earlier one.
+    /// Adds a source. If several sources cover a URI, the most specific is read; among equals, the first added.
     pub fn and(self, source: impl Source) -> Self {
         self.catalog.add(Arc::new(source));
         self
     }
 
-    /// With this name to programs.
+    /// Sets the name of the server, for programs.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.config.name = name.into();
         self
     }
 
-    /// With this name to people.
+    /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.config.title = Some(title.into());
         self
     }
 
-    /// With this version of the server.
+    /// Sets the version of the server.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.config.version = version.into();
         self
     }
 
-    /// With what a model should know about using it; a text about the templates where it is not said.
+    /// Sets the instructions for models. Default: a text that lists the templates.
     pub fn instructions(mut self, instructions: impl Into<String>) -> Self {
         self.config.instructions = Some(instructions.into());
         self
     }
 
-    /// To callers that this policy admits, and as much as it shows to each; without one everybody sees everything.
+    /// Sets the policy that authenticates callers and grants them rights. Default: no authentication, all rights.
     pub fn policy(self, policy: impl Policy) -> Self {
         Self { policy: Arc::new(policy), ..self }
     }
 
-    /// With everything that can be said about how sources are served.
+    /// Replaces the whole configuration of the server.
     pub fn config(self, config: Config) -> Self {
         Self { config, ..self }
     }
 
-    /// Over HTTP, with everything that can be said about it.
+    /// Replaces the whole configuration of the HTTP endpoint.
     pub fn http_config(self, http: http::Config) -> Self {
         Self { http, ..self }
     }
 
-    /// Over HTTP, under this host name too, beside `localhost` and IP addresses.
+    /// Allows this host name in HTTP requests, in addition to `localhost` and IP addresses.
     pub fn allow_host(mut self, name: impl Into<String>) -> Self {
         self.http.hosts.push(name.into());
         self
     }
 
-    /// Over HTTP, for pages of this origin too, beside local ones.
+    /// Allows this origin in HTTP requests, in addition to local origins.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.http.origins.push(origin.into());
         self
     }
 
-    /// Over HTTP, for other machines too, although there is no authentication.
+    /// Allows HTTP on addresses that other machines can reach, although there is no authentication.
     pub fn allow_remote(self) -> Self {
         Self { allow_remote: true, ..self }
     }
 
-    /// Until this future ends, and not until the process is told to stop.
+    /// Stops the server when this future completes, instead of on Ctrl-C or SIGTERM.
     pub fn until(self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { stop: Some(cancelled(stop)), ..self }
     }
 
-    /// Speaks over standard input and output until the client leaves or the process is told to stop.
+    /// Serves stdio until the client closes standard input or the process is interrupted.
     pub async fn stdio(self) -> Result<()> {
         let server = Arc::new(self.server().await?);
         let failed = |cause| Error::failed("use standard input and output", cause);
@@ -127,8 +126,8 @@ impl Serve {
         stdio::serve(server, Limits::default(), input, output, stop).await.map_err(failed)
     }
 
-    /// Speaks HTTP on this address, as in `127.0.0.1:8080`, until the process is told to stop. Port 0 takes
-    /// a free one. The endpoint is `/mcp`; where it is, is written to standard error.
+    /// Serves HTTP on an address such as `127.0.0.1:8080` until the process is interrupted. Port 0 selects a free port.
+    /// The endpoint is `/mcp`; its URL is printed to standard error.
     pub async fn http(self, address: impl AsRef<str>) -> Result<()> {
         let address = address.as_ref();
         let local = address.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
@@ -137,8 +136,8 @@ impl Serve {
         })?;
         if !address.ip().is_loopback() && !self.allow_remote {
             return Err(Error::invalid(format!(
-                "`{address}` can be reached from other machines, and anybody could read what is served: serve \
-                 127.0.0.1 instead, or say `allow_remote` if that is what you want"
+                "`{address}` can be reached from other machines, and the server has no authentication: serve \
+                 127.0.0.1 instead, or call `allow_remote` to serve it without authentication"
             )));
         }
         let serve = match self.stop {
@@ -151,7 +150,7 @@ impl Serve {
         serve.listen(listener).await
     }
 
-    /// Speaks HTTP to whoever comes to this listener, until the process is told to stop.
+    /// Serves HTTP on this listener until the process is interrupted.
     pub async fn listen(self, listener: TcpListener) -> Result<()> {
         let endpoint = self.endpoint().await?;
         let failed = |cause| Error::failed("serve HTTP", cause);
@@ -159,19 +158,19 @@ impl Serve {
         http::serve(listener, endpoint, stop).await.map_err(failed)
     }
 
-    /// Everything under `/mcp`, to be merged or nested into the router of an application of yours.
+    /// A router for `/mcp`, to merge or nest into the router of an axum application.
     ///
-    /// Whatever layer stands before it may put an [`Identity`](crate::Identity) into the extensions of a
-    /// request. Functions then see who asks.
+    /// A layer in front of it may authenticate the caller and put an [`Identity`](crate::Identity) into the extensions
+    /// of the request, for functions that take one.
     ///
     /// ```
     /// use axum::Router;
     /// use axum::routing::get;
     ///
-    /// let library = libris::Libris::new().resource("greeting://hello", || "Hello!");
+    /// let functions = libris::FunctionSource::new().resource("greeting://hello", || "Hello!");
     /// let app: Router = Router::new()
     ///     .route("/", get(|| async { "my application" }))
-    ///     .merge(libris::serve(library).router());
+    ///     .merge(libris::serve(functions).router());
     /// ```
     #[cfg(feature = "axum")]
     pub fn router(self) -> axum::Router {
@@ -183,7 +182,7 @@ impl Serve {
             match endpoint.get_or_try_init(|| serve.endpoint()).await {
                 Ok(endpoint) => endpoint.clone().handle(request).await.into_response(),
                 Err(error) => {
-                    tracing::error!(%error, "could not serve");
+                    tracing::error!(%error, "could not set up the server");
                     StatusCode::SERVICE_UNAVAILABLE.into_response()
                 }
             }
@@ -199,12 +198,12 @@ impl Serve {
         let mut config = self.config.clone();
         if config.instructions.is_none() {
             let templates = match self.catalog.templates(&Context::default()).await {
-                // All callers are given the same instructions, which must not name what some may not see.
+                // All callers get the same instructions, which must not name templates that are hidden from some.
                 Ok(_) if !self.policy.is_open() => Vec::new(),
                 Ok(templates) => templates.templates,
-                // The sources may be available by the time that somebody asks for something.
+                // The sources may be available when the first request arrives.
                 Err(error) if !self.catalog.config().strict => {
-                    tracing::warn!(%error, "the instructions do not name any templates");
+                    tracing::warn!(%error, "could not list the templates; the instructions do not name them");
                     Vec::new()
                 }
                 Err(error) => return Err(error),
@@ -225,9 +224,9 @@ impl IntoFuture for Serve {
     }
 }
 
-/// What a model should know: what is here, and how to get at it.
+/// The default instructions for models: what the server offers and how to read it.
 fn instructions(templates: &[Template]) -> String {
-    // Hosts cut instructions at about 2 KB, so only so many templates are named.
+    // Hosts truncate instructions at about 2 KB, so the text lists only the first templates.
     const NAMED: usize = 12;
     let mut text = String::from(
         "This server holds documents and data as resources. Before you answer a question about them, \
@@ -243,8 +242,8 @@ fn instructions(templates: &[Template]) -> String {
     text
 }
 
-/// Ends once the process is told to stop: by Ctrl-C, or on Unix by SIGTERM. From the moment this returns, such a
-/// signal does not end the process by itself any more.
+/// Completes on Ctrl-C, or on Unix on SIGTERM. When this function returns, these signals no longer terminate the
+/// process by default.
 pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
     #[cfg(unix)]
     {
@@ -265,7 +264,7 @@ pub fn interrupted() -> impl Future<Output = ()> + Send + 'static {
     }
 }
 
-/// Cancelled once a future ends.
+/// A token that is cancelled when `stop` completes.
 fn cancelled(stop: impl Future<Output = ()> + Send + 'static) -> CancellationToken {
     let token = CancellationToken::new();
     let stopped = token.clone();

@@ -1,4 +1,4 @@
-//! A source spoken over MCP.
+//! The server: a source as an MCP service.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,32 +7,32 @@ use libris_core::{Error, Identity, Source};
 use libris_wire::{About, Caller, Failure, Refusal, Service};
 
 use crate::Catalog;
-use crate::answers::CallerView;
+use crate::caller_view::CallerView;
 use crate::health::Health;
-use crate::kept::Kept;
-use crate::live::{Hub, Live};
-use crate::rights::{Access, Open, Policy};
+use crate::response_cache::ResponseCache;
+use crate::rights::{Access, OpenPolicy, Policy};
+use crate::subscriptions::{Hub, SubscriptionConfig};
 use crate::view::View;
 
-/// How a source is served.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server's name to programs.
+    /// The name of the server, for programs.
     pub name: String,
-    /// Its name to people.
+    /// The display name.
     pub title: Option<String>,
-    /// Its version.
+    /// The version of the server.
     pub version: String,
-    /// What it is.
+    /// A description of the server.
     pub description: Option<String>,
-    /// What a model should know about using it.
+    /// Instructions for models that use the server.
     pub instructions: Option<String>,
-    /// How many resources or templates one page holds.
+    /// The number of resources or templates per page.
     pub page: usize,
-    /// How many bytes of encoded answers are kept in memory.
-    pub kept: u64,
-    /// How changes are told.
-    pub live: Live,
+    /// The size of the response cache in bytes; 0 disables it.
+    pub cache_bytes: u64,
+    /// Limits and debouncing of subscriptions.
+    pub subscriptions: SubscriptionConfig,
 }
 
 impl Default for Config {
@@ -44,41 +44,41 @@ impl Default for Config {
             description: None,
             instructions: None,
             page: 100,
-            kept: 36 << 20,
-            live: Live::default(),
+            cache_bytes: 36 << 20,
+            subscriptions: SubscriptionConfig::default(),
         }
     }
 }
 
-/// A source spoken over MCP.
+/// A source as an MCP service.
 pub struct Server {
     inner: Arc<Inner>,
-    /// The view of callers that have not shown who they are, as the policy had it when it was last asked for.
+    /// The view of anonymous callers, cached until the policy is replaced.
     anonymous: RwLock<Arc<CallerView>>,
 }
 
-/// What all views of a server share.
+/// The state that all views of a server share.
 pub(crate) struct Inner {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) access: Arc<Access>,
     pub(crate) config: Config,
-    pub(crate) cache: Kept,
+    pub(crate) cache: ResponseCache,
     pub(crate) hub: Hub,
     health: Option<Arc<Health>>,
 }
 
 impl Server {
-    /// Serves this source, which is most often a [`Catalog`](crate::Catalog), to everybody.
+    /// Serves a source, usually a [`Catalog`](crate::Catalog), without access control.
     pub fn new(source: Arc<dyn Source>, config: Config) -> Self {
-        Self::with_policy(source, config, Arc::new(Open))
+        Self::with_policy(source, config, Arc::new(OpenPolicy))
     }
 
-    /// Serves this source to whom the policy admits, and as much of it as the policy shows.
+    /// Serves a source under a policy, which authenticates callers and grants them rights.
     pub fn with_policy(source: Arc<dyn Source>, config: Config, policy: Arc<dyn Policy>) -> Self {
         Self::build(source, config, policy, None)
     }
 
-    /// Serves this catalog to everybody, with the health of its sources in the metrics.
+    /// Serves a catalog under a policy, with the health of its sources in the metrics.
     pub(crate) fn of_catalog(catalog: Arc<Catalog>, config: Config, policy: Arc<dyn Policy>) -> Self {
         let health = catalog.health().clone();
         Self::build(catalog, config, policy, Some(health))
@@ -90,20 +90,26 @@ impl Server {
         policy: Arc<dyn Policy>,
         health: Option<Arc<Health>>,
     ) -> Self {
-        let hub = Hub::new(source.clone(), config.live.clone());
+        let hub = Hub::new(source.clone(), config.subscriptions.clone());
         let access = Arc::new(Access::new(policy));
-        let inner = Arc::new(Inner { source, access, cache: Kept::new(config.kept), config, hub, health });
+        let inner = Arc::new(Inner {
+            source,
+            access,
+            cache: ResponseCache::new(config.cache_bytes),
+            config,
+            hub,
+            health,
+        });
         Self { anonymous: RwLock::new(Arc::new(CallerView::new(inner.clone(), None))), inner }
     }
 
-    /// Replaces the policy. Open sessions and streams keep to the new one from now on, and those whose rights have
-    /// changed are told that their list has.
+    /// Replaces the policy, for open sessions and streams too. Listeners whose rights class changed get `list_changed`.
     pub fn set_policy(&self, policy: Arc<dyn Policy>) {
         self.inner.access.replace(policy);
         self.inner.hub.rights_changed();
     }
 
-    /// What a caller with this identity may see, for those who list and read without the protocol.
+    /// The view of a caller with this identity, for programs that list and read without MCP.
     pub fn view_for(&self, identity: Option<Identity>) -> View {
         View::new(self.inner.source.clone(), self.inner.access.clone(), identity)
     }
@@ -144,13 +150,14 @@ impl Service for Server {
 
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let mut counts = self.inner.hub.counts();
-        counts.push(("kept_bytes", self.inner.cache.bytes()));
+        counts.push(("cache_bytes", self.inner.cache.bytes()));
         counts.extend(self.inner.health.iter().flat_map(|health| health.counts()));
         counts
     }
 }
 
-/// What is sent of an error. Causes are logged: they could name a path, a query or a secret.
+/// Converts an error to its protocol form. The cause is logged and not sent: it could contain a path, a query or a
+/// secret.
 pub(crate) fn explain(error: Error) -> Failure {
     match &error {
         Error::NotFound(uri) | Error::Denied(uri) => Failure::NotFound { uri: uri.to_string() },
@@ -175,7 +182,7 @@ pub(crate) fn explain(error: Error) -> Failure {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             tracing::error!(%error, cause = cause.as_deref(), "a source failed");
             if !tracing::dispatcher::has_been_set() {
-                // Whoever writes a first server has no log yet, and would look for this in vain.
+                // A program without a tracing subscriber would not show the failure anywhere.
                 eprintln!("libris: {error}: {}", cause.unwrap_or_default());
             }
             Failure::Internal { message: error.to_string(), data: None }
@@ -186,26 +193,29 @@ pub(crate) fn explain(error: Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::Config;
-    use crate::live::Live;
-    use crate::{last_known, shared};
+    use crate::subscriptions::SubscriptionConfig;
+    use crate::{last_known, shared_reads};
     use libris_wire::http;
 
     /// Clients can fill all budgets at once, so it is their sum that must fit into the memory of a small machine.
     #[test]
     fn all_memory_budgets_together_are_within_224_mib() {
         let http::Config { heads, arriving, bodies, limits, .. } = http::Config::default();
-        let Config { kept, live: Live { subscription_bytes, client_subscription_bytes, .. }, .. } =
-            Config::default();
+        let Config {
+            cache_bytes,
+            subscriptions: SubscriptionConfig { subscription_bytes, client_subscription_bytes, .. },
+            ..
+        } = Config::default();
         let budgets = [
             heads,
             arriving,
             bodies,
             limits.unsent,
-            kept as usize,
+            cache_bytes as usize,
             subscription_bytes,
-            shared::ROOM as usize,
-            shared::LOADING,
-            last_known::MOST_IN_ALL * last_known::TEXT,
+            shared_reads::CACHE_BYTES as usize,
+            shared_reads::LOADING_BYTES,
+            last_known::CATALOG_LIMIT * last_known::TEXT_UNIT,
         ];
         let sum: usize = budgets.iter().sum();
         assert!(sum <= 224 << 20, "{} MiB: {budgets:?}; docs/protocol.md promises 224 MiB", sum >> 20);
@@ -221,8 +231,8 @@ mod tests {
         // A quarter of each is for what is smaller.
         assert!(share(share(limits.unsent)) >= 2 * content);
         assert!(share(share(bodies)) >= 2 * limits.message);
-        assert!(share(shared::LOADING) >= content);
-        assert!(shared::ROOM as usize / 2 > content);
-        assert!(Config::default().kept as usize / 2 / 10 * 9 > content / 3 * 4);
+        assert!(share(shared_reads::LOADING_BYTES) >= content);
+        assert!(shared_reads::CACHE_BYTES as usize / 2 > content);
+        assert!(Config::default().cache_bytes as usize / 2 / 10 * 9 > content / 3 * 4);
     }
 }

@@ -16,31 +16,31 @@ use serde_json::{Value, json};
 
 use crate::health::{Health, SourceHealth, rfc3339};
 
-/// Where the status is.
+/// The URI of the status resource.
 pub(crate) const URI: &str = "libris://status";
 
-/// The same, parsed.
+/// [`URI`], parsed.
 pub(crate) fn uri() -> Uri {
     Uri::parse(URI).expect("the URI is well-formed")
 }
 
-/// What to do about a source that is unavailable.
+/// The hint in errors of unavailable sources.
 pub(crate) const HINT: &str =
     "read `libris://status` for the state of the sources, and try again once they are available";
 
-/// The forms that the status is written in, the default one first.
-const FORMS: [&str; 2] = ["markdown", "json"];
+/// The output formats; the first is the default.
+const FORMATS: [&str; 2] = ["markdown", "json"];
 
-/// The state of every source of a catalog, as a source.
+/// The source of `libris://status`.
 pub(crate) struct Status {
     health: Arc<Health>,
     uri: Uri,
     template: UriTemplate,
 }
 
-/// A form that the status is written in.
+/// An output format of the status.
 #[derive(Clone, Copy)]
-enum Form {
+enum StatusFormat {
     Markdown,
     Json,
 }
@@ -52,12 +52,12 @@ impl Status {
         Self { health, uri, template }
     }
 
-    fn form(&self, uri: &Uri) -> Result<Form> {
+    fn format(&self, uri: &Uri) -> Result<StatusFormat> {
         let variables = self.template.matches(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         match variables.text("as") {
-            None | Some("" | "markdown") => Ok(Form::Markdown),
-            Some("json") => Ok(Form::Json),
-            Some(_) => Err(Error::invalid("`as` is `markdown` or `json`")),
+            None | Some("" | "markdown") => Ok(StatusFormat::Markdown),
+            Some("json") => Ok(StatusFormat::Json),
+            Some(_) => Err(Error::invalid("`as` must be `markdown` or `json`")),
         }
     }
 }
@@ -93,12 +93,14 @@ impl Source for Status {
     }
 
     async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
-        let form = self.form(uri)?;
+        let format = self.format(uri)?;
         let seen = self.health.transitions();
-        let states: Vec<_> = self.health.sources().iter().map(|source| State::of(source)).collect();
-        let content = match form {
-            Form::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
-            Form::Json => Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states))),
+        let states: Vec<_> = self.health.sources().iter().map(|source| SourceStatus::of(source)).collect();
+        let content = match format {
+            StatusFormat::Markdown => Content::text(uri.clone(), "text/markdown", markdown(&states)),
+            StatusFormat::Json => {
+                Content::text(uri.clone(), "application/json", format!("{:#}\n", json(&states)))
+            }
         };
         let proof = Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed));
         Ok(Contents { freshness: Freshness::proven(proof), ..Contents::from(content) })
@@ -115,7 +117,7 @@ impl Source for Status {
 
     async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
         match asked.variable {
-            "as" => Ok(Completion::of(FORMS, asked.typed, asked.limit)),
+            "as" => Ok(Completion::of(FORMATS, asked.typed, asked.limit)),
             _ => Ok(Completion::default()),
         }
     }
@@ -137,18 +139,18 @@ impl Source for Status {
     }
 }
 
-/// The state of one source.
-struct State {
+/// The status of one source.
+struct SourceStatus {
     name: String,
-    /// Since when it is unavailable, and why.
+    /// The start and the reason of the current outage.
     outage: Option<(SystemTime, Arc<str>)>,
-    /// How many resources of it are listed while it is unavailable, and whether these are all it had.
+    /// During an outage: how many last known resources are listed, and whether these were all.
     last_known: Option<(usize, bool)>,
-    /// Since when its changes are not reported.
+    /// Since when its watch fails.
     unwatched: Option<SystemTime>,
 }
 
-impl State {
+impl SourceStatus {
     fn of(source: &SourceHealth) -> Self {
         let outage = source.outage();
         let extent = outage.as_ref().and_then(|_| source.last_known().extent());
@@ -161,7 +163,7 @@ impl State {
     }
 }
 
-fn markdown(states: &[State]) -> String {
+fn markdown(states: &[SourceStatus]) -> String {
     let mut text = String::from("# Status of the sources\n\n");
     let unavailable = states.iter().filter(|state| state.outage.is_some()).count();
     match (unavailable, states.len()) {
@@ -175,7 +177,7 @@ fn markdown(states: &[State]) -> String {
     if states.is_empty() {
         return text;
     }
-    text.push_str("\n| Source | State | Remarks |\n|---|---|---|\n");
+    text.push_str("\n| Source | SourceStatus | Remarks |\n|---|---|---|\n");
     for state in states {
         let mut remarks = Vec::new();
         let shown = match &state.outage {
@@ -198,12 +200,12 @@ fn markdown(states: &[State]) -> String {
     text
 }
 
-/// Text as it may stand in a cell of a table.
+/// Escapes text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }
 
-fn json(states: &[State]) -> Value {
+fn json(states: &[SourceStatus]) -> Value {
     let sources = states.iter().map(|state| {
         let mut object = json!({ "source": state.name, "available": state.outage.is_none() });
         if let Some((since, reason)) = &state.outage {

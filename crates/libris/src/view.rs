@@ -1,4 +1,4 @@
-//! The catalog as one caller may see it: what is hidden does not exist.
+//! A view: the catalog under the rights of one caller. A hidden resource looks exactly like a missing one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use libris_core::{
 use crate::rights::{Access, Operation, Rights};
 use crate::status;
 
-/// The most values that a source is asked for where some of them may be hidden.
+/// How many completion values a view requests from a source before it filters out hidden ones.
 const MOST_VALUES: usize = 10_000;
 
 /// The catalog under one set of rights.
@@ -20,31 +20,31 @@ pub struct View {
     source: Arc<dyn Source>,
     access: Arc<Access>,
     identity: Option<Identity>,
-    /// What the caller could see at this generation of the policy.
+    /// The rights that the policy granted at `generation`.
     rights: Rights,
     generation: u64,
 }
 
 impl View {
-    /// What a caller with this identity may see of a source.
+    /// The view of a source for a caller with this identity.
     pub(crate) fn new(source: Arc<dyn Source>, access: Arc<Access>, identity: Option<Identity>) -> Self {
-        // Read first: a policy that is replaced meanwhile makes the rights outdated, and not the other way round.
+        // Read the generation first: if the policy is replaced in between, the rights count as outdated.
         let generation = access.generation();
         let rights = access.policy().rights(identity.as_ref());
         Self { source, access, identity, rights, generation }
     }
 
-    /// Whether the policy is still the one that it was made by.
+    /// Whether the policy was not replaced since the view was created.
     pub(crate) fn is_current(&self) -> bool {
         self.access.generation() == self.generation
     }
 
-    /// Whose view it is, where that is known.
+    /// The identity of the caller, if known.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 
-    /// What the caller may see now.
+    /// The view under the caller's current rights.
     pub fn now(&self) -> Snapshot<'_> {
         let rights = match self.is_current() {
             true => Cow::Borrowed(&self.rights),
@@ -54,19 +54,19 @@ impl View {
     }
 }
 
-/// What a caller may see at one time: all of a request is answered under the same rights.
+/// A view with fixed rights, so that one request is answered under the same rights throughout.
 pub struct Snapshot<'v> {
     source: &'v Arc<dyn Source>,
     rights: Cow<'v, Rights>,
 }
 
 impl Snapshot<'_> {
-    /// The rights that it is taken under.
+    /// The rights of the caller.
     pub fn rights(&self) -> &Rights {
         &self.rights
     }
 
-    /// Whether this may be done to the resource at `uri`, and to the resource that it is a part of.
+    /// Whether the caller may perform this operation on `uri`, and on the [subject](Source::subject) of `uri`.
     pub fn allows(&self, operation: Operation, uri: &Uri) -> bool {
         if self.rights.are_everything() {
             return true;
@@ -78,8 +78,8 @@ impl Snapshot<'_> {
         whole == *uri || self.rights.allow(operation, &whole)
     }
 
-    /// Whether there could be something at `uri`. A hidden resource is treated like an absent one: it could be there
-    /// if the source says so of URIs at which nothing is.
+    /// Whether a source covers `uri`. For a hidden resource the result is that of a missing one:
+    /// [`Source::may_appear`].
     pub fn covers(&self, operation: Operation, uri: &Uri) -> bool {
         match self.allows(operation, uri) {
             true => self.source.covers(uri).is_some(),
@@ -87,8 +87,8 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The error as the caller may see it: why a source is unavailable, and its name, are for those who may read the
-    /// status of the sources.
+    /// Removes the name of an unavailable source and the reason from an error, unless the caller may read
+    /// `libris://status`.
     fn redacted(&self, error: Error) -> Error {
         match error {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => {
@@ -98,17 +98,16 @@ impl Snapshot<'_> {
         }
     }
 
-    /// One page of resources in URI order: those after `after`, at most `limit`. Pages are as full as they would be if
-    /// what is hidden were not there.
+    /// One page of at most `limit` resources in URI order after `after`. Hidden resources do not shorten a page.
     pub async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let rights = &*self.rights;
         if rights.are_everything() {
             return self.source.list(after, limit, context).await;
         }
-        self.refilled(after, Listing { below: None, limit, context }).await
+        self.refilled(after, ListRequest { below: None, limit, context }).await
     }
 
-    /// What stands directly below `uri`, as one page in URI order.
+    /// One page of the children of a directory, in URI order.
     pub async fn children(
         &self,
         uri: &Uri,
@@ -123,18 +122,18 @@ impl Snapshot<'_> {
         if !self.allows(Operation::List, uri) {
             return Err(Error::NotFound(uri.clone()));
         }
-        self.refilled(after, Listing { below: Some(uri), limit, context }).await
+        self.refilled(after, ListRequest { below: Some(uri), limit, context }).await
     }
 
-    /// A page of what is visible, refilled from the pages that follow until it is full.
-    async fn refilled(&self, after: Option<&Uri>, listing: Listing<'_>) -> Result<Page> {
+    /// A page of visible resources, refilled from the following pages until it is full.
+    async fn refilled(&self, after: Option<&Uri>, request: ListRequest<'_>) -> Result<Page> {
         let is_visible = |resource: &Resource| self.allows(Operation::List, &resource.uri);
-        let mut page = self.page(after, &listing).await?;
+        let mut page = self.page(after, &request).await?;
         let mut last = page.resources.last().map(|last| last.uri.clone());
         page.resources.retain(is_visible);
-        // One more than fits tells that there is more: the last page must not promise another that is empty.
-        while page.more && page.resources.len() <= listing.limit && last.is_some() {
-            let next = self.page(last.as_ref(), &listing).await?;
+        // Read one resource more than fits, so that `more` is exact and no cursor leads to an empty page.
+        while page.more && page.resources.len() <= request.limit && last.is_some() {
+            let next = self.page(last.as_ref(), &request).await?;
             last = next.resources.last().map(|last| last.uri.clone());
             page.more = next.more;
             page.freshness = page.freshness.and(next.freshness);
@@ -145,14 +144,14 @@ impl Snapshot<'_> {
             }
             page.resources.extend(next.resources.into_iter().filter(is_visible));
         }
-        page.more = page.resources.len() > listing.limit;
-        page.resources.truncate(listing.limit);
+        page.more = page.resources.len() > request.limit;
+        page.resources.truncate(request.limit);
         Ok(page)
     }
 
-    /// A page with what is hidden.
-    async fn page(&self, after: Option<&Uri>, listing: &Listing<'_>) -> Result<Page> {
-        let Listing { below, limit, context } = *listing;
+    /// A page of the source, including hidden resources.
+    async fn page(&self, after: Option<&Uri>, request: &ListRequest<'_>) -> Result<Page> {
+        let ListRequest { below, limit, context } = *request;
         match below {
             None => self.source.list(after, limit, context).await,
             Some(uri) => self.source.children(uri, after, limit, context).await,
@@ -160,7 +159,7 @@ impl Snapshot<'_> {
         .map_err(|error| self.redacted(error))
     }
 
-    /// The templates by which something may be read.
+    /// The templates that may match a resource that the caller may read.
     pub async fn templates(&self, context: &Context) -> Result<Templates> {
         let rights = &*self.rights;
         let mut templates = self.source.templates(context).await.map_err(|error| self.redacted(error))?;
@@ -170,7 +169,7 @@ impl Snapshot<'_> {
         Ok(templates)
     }
 
-    /// What is at `uri`.
+    /// Reads `uri`, without hidden parts.
     pub async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let rights = &*self.rights;
         if rights.are_everything() {
@@ -186,7 +185,7 @@ impl Snapshot<'_> {
         Ok(contents)
     }
 
-    /// Values for the variable that somebody is typing, best first.
+    /// Completes a template variable, without values that lead to hidden resources.
     pub async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
         let rights = &*self.rights;
         if rights.are_everything() {
@@ -195,7 +194,7 @@ impl Snapshot<'_> {
         if !rights.offer(asked.template) {
             return Err(Error::invalid(format!("unknown template `{}`", asked.template)));
         }
-        // All of them, since what is hidden must not take the place of what is not, nor be counted.
+        // Request all values, because hidden ones must neither displace visible ones nor be counted.
         let all = Partial { limit: MOST_VALUES, ..asked };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more } = completion.map_err(|error| self.redacted(error))?;
@@ -206,8 +205,8 @@ impl Snapshot<'_> {
         Ok(Completion { values, total, more })
     }
 
-    /// Whether this value leads to something that may be read. Where a variable before it is missing, nothing tells, and
-    /// the value may be the name of something hidden.
+    /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
+    /// is unknown, and the value is omitted because it may name a hidden resource.
     fn completes(&self, asked: Partial<'_>, value: &str) -> bool {
         let mut variables: Variables =
             asked.known.iter().filter(|(name, _)| *name != asked.variable).collect();
@@ -221,14 +220,14 @@ impl Snapshot<'_> {
     }
 }
 
-/// What is listed: everything, or what stands directly below a directory.
-struct Listing<'a> {
+/// A request for pages of all resources, or of the children of a directory.
+struct ListRequest<'a> {
     below: Option<&'a Uri>,
     limit: usize,
     context: &'a Context,
 }
 
-/// What a caller may see beside the resource that it reads.
+/// The visibility check that a source applies to resources that it names in contents.
 struct Visible {
     source: Arc<dyn Source>,
     rights: Rights,

@@ -1,4 +1,4 @@
-//! What stands in the attributes.
+//! Parses the arguments of the attributes.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Ident, Lit, LitStr, Result, Token};
 
-/// The text of a template, and what it means.
-pub(crate) struct Pattern {
+/// A template literal and its parsed form.
+pub(crate) struct TemplateLiteral {
     pub(crate) text: LitStr,
     pub(crate) template: UriTemplate,
 }
 
-impl Pattern {
+impl TemplateLiteral {
     pub(crate) fn variables(&self) -> Vec<&str> {
         self.template.variables().collect()
     }
 
-    /// What a template is but for the names of its variables and the spelling of its text.
+    /// A normal form without the names of variables, equal for templates that match the same URIs.
     pub(crate) fn shape(&self) -> String {
         let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
         let filled = self.template.expand(&numbered.collect());
@@ -29,11 +29,11 @@ impl Pattern {
         let forms = self
             .template
             .variables()
-            .map(|name| (self.template.may_lack(name), self.template.explodes(name)));
+            .map(|name| (self.template.is_optional(name), self.template.explodes(name)));
         format!("{filled} {:?}", forms.collect::<Vec<_>>())
     }
 
-    /// The variables as they are named in messages.
+    /// The variables, for messages.
     pub(crate) fn named(&self) -> String {
         match &*self.variables() {
             [] => "no variables".to_owned(),
@@ -43,7 +43,7 @@ impl Pattern {
     }
 }
 
-impl Parse for Pattern {
+impl Parse for TemplateLiteral {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if !input.peek(LitStr) {
             let hint = "begin with the URI or template in quotes, as in `\"docs://documents/{id}\"`";
@@ -52,7 +52,7 @@ impl Parse for Pattern {
         let text: LitStr = input.parse()?;
         let wrong = |cause: libris_core::Error| Error::new(text.span(), cause.to_string());
         let template = UriTemplate::parse(&text.value()).map_err(wrong)?;
-        // Whatever is filled in, what comes before the first variable must begin a URI.
+        // The expansion must be an absolute URI, whatever the values.
         let filled = template.expand(&template.variables().map(|name| (name, "x")).collect());
         Uri::parse(&filled).map_err(|_| {
             let hint = "a resource needs an absolute URI with a scheme, as in `docs://documents/{id}`";
@@ -63,8 +63,8 @@ impl Parse for Pattern {
 }
 
 /// `#[resource("…", title = "…", …)]`
-pub(crate) struct Resource {
-    pub(crate) pattern: Pattern,
+pub(crate) struct ResourceAttribute {
+    pub(crate) pattern: TemplateLiteral,
     pub(crate) name: Option<LitStr>,
     pub(crate) title: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
@@ -78,7 +78,7 @@ pub(crate) struct Resource {
 
 const KEYS: [&str; 8] = ["name", "title", "description", "mime", "icon", "audience", "priority", "cache"];
 
-impl Parse for Resource {
+impl Parse for ResourceAttribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut resource = Self {
             pattern: input.parse()?,
@@ -99,10 +99,10 @@ impl Parse for Resource {
             }
             let key: Ident = input.parse()?;
             if seen.contains(&key) {
-                return Err(Error::new(key.span(), format!("`{key}` is said twice")));
+                return Err(Error::new(key.span(), format!("`{key}` appears twice; remove one")));
             }
             input.parse::<Token![=]>().map_err(|error| {
-                Error::new(error.span(), format!("say what `{key}` is, as in `{key} = …`"))
+                Error::new(error.span(), format!("add a value for `{key}`, as in `{key} = …`"))
             })?;
             match key.to_string().as_str() {
                 "name" => resource.name = Some(text(input)?),
@@ -123,12 +123,12 @@ impl Parse for Resource {
 
 fn unknown_key(unknown: &str) -> String {
     match like(unknown, KEYS) {
-        Some(known) => format!("a resource has no `{unknown}`; did you mean `{known}`?"),
-        None => format!("a resource has no `{unknown}`, only `{}`", KEYS.join("`, `")),
+        Some(known) => format!("unknown key `{unknown}`; did you mean `{known}`?"),
+        None => format!("unknown key `{unknown}`; the keys are `{}`", KEYS.join("`, `")),
     }
 }
 
-/// The known word that an unknown one is most like.
+/// The known word that is most similar to an unknown one.
 pub(crate) fn like<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -139,7 +139,7 @@ pub(crate) fn like<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 fn text(input: ParseStream<'_>) -> Result<LitStr> {
-    input.parse().map_err(|error| Error::new(error.span(), "this must be text in quotes"))
+    input.parse().map_err(|error| Error::new(error.span(), "expected a string literal"))
 }
 
 fn mime(input: ParseStream<'_>) -> Result<LitStr> {
@@ -186,21 +186,21 @@ fn duration(input: ParseStream<'_>) -> Result<(Duration, Span)> {
     let literal = text(input)?;
     match humantime::parse_duration(&literal.value()) {
         Ok(time) if !time.is_zero() => Ok((time, literal.span())),
-        _ => Err(Error::new(literal.span(), "this is no length of time such as \"300s\" or \"5m\"")),
+        _ => Err(Error::new(literal.span(), "expected a duration such as \"300s\" or \"5m\"")),
     }
 }
 
 /// `#[complete("…", variable)]`
-pub(crate) struct Complete {
-    pub(crate) pattern: Pattern,
+pub(crate) struct CompleteAttribute {
+    pub(crate) pattern: TemplateLiteral,
     pub(crate) variable: Ident,
 }
 
-impl Parse for Complete {
+impl Parse for CompleteAttribute {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let pattern: Pattern = input.parse()?;
+        let pattern: TemplateLiteral = input.parse()?;
         let hint = format!(
-            "say which variable is completed, as in `#[complete(\"{}\", {})]`",
+            "add the variable to complete, as in `#[complete(\"{}\", {})]`",
             pattern.text.value(),
             pattern.variables().first().unwrap_or(&"id")
         );

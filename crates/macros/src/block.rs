@@ -1,20 +1,20 @@
-//! Reading an `impl` block: which of its functions are asked for what.
+//! Parses an `impl` block: the attributes of its functions.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, Expr, ExprLit, ImplItem, ImplItemFn, ItemImpl, Lit, Meta, Result};
 
-use crate::attribute::{Complete, Pattern, Resource, like};
+use crate::attribute::{CompleteAttribute, ResourceAttribute, TemplateLiteral, like};
 use crate::function::Function;
 use crate::generate;
 
-/// What the functions of a block are asked for.
+/// The functions of a block by attribute.
 #[derive(Default)]
 pub(crate) struct Block {
-    pub(crate) resources: Vec<(Resource, Option<String>, Function)>,
-    pub(crate) completions: Vec<(Complete, Function)>,
-    pub(crate) lists: Vec<(Pattern, Function)>,
+    pub(crate) resources: Vec<(ResourceAttribute, Option<String>, Function)>,
+    pub(crate) completions: Vec<(CompleteAttribute, Function)>,
+    pub(crate) lists: Vec<(TemplateLiteral, Function)>,
     pub(crate) changes: Option<Function>,
 }
 
@@ -22,8 +22,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let mut implementation: ItemImpl = match syn::parse2(item.clone()) {
         Ok(implementation) => implementation,
         Err(_) => {
-            let message =
-                "`#[resources]` belongs on an `impl` block, as in `#[libris::resources] impl Docs { … }`";
+            let message = "`#[resources]` is only valid on an `impl` block, as in `#[libris::resources] impl Docs { … }`";
             return quote!(::core::compile_error!(#message); #item);
         }
     };
@@ -39,7 +38,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     quote!(#implementation #source)
 }
 
-/// Takes the attributes off the functions of a block, and reads them. All that is wrong is told at once.
+/// Removes the attributes from the functions of a block and parses them. Reports all errors at once.
 fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> {
     let mut block = Block::default();
     let mut wrong: Option<Error> = None;
@@ -54,11 +53,11 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
     if !arguments.is_empty() {
         note(Err(Error::new_spanned(
             arguments,
-            "`#[resources]` takes nothing; each `#[resource]` says its own",
+            "`#[resources]` takes no arguments; put them on each `#[resource]`",
         )));
     }
     if let Some((name, _)) = &implementation.trait_ {
-        let message = "`#[resources]` makes the functions of a type resources; here are those of a trait";
+        let message = "`#[resources]` does not support trait implementations; use an inherent `impl` block";
         note(Err(Error::new_spanned(name, message)));
     }
     for item in &mut implementation.items {
@@ -78,7 +77,7 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
     }
     note(block.check());
     if block.resources.is_empty() {
-        let message = "there is no `#[resource(\"…\")]` function in this block, so nothing would be served";
+        let message = "this block has no `#[resource(\"…\")]` function; add one";
         let here = implementation.self_ty.to_token_stream();
         wrong = Some(wrong.unwrap_or_else(|| Error::new_spanned(here, message)));
     }
@@ -86,54 +85,54 @@ fn read(arguments: TokenStream, implementation: &mut ItemImpl) -> Result<Block> 
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum AttributeKind {
     Resource,
     Complete,
     List,
     Changes,
 }
 
-fn kind(attribute: &Attribute) -> Option<Kind> {
+fn kind(attribute: &Attribute) -> Option<AttributeKind> {
     let path = &attribute.path().segments;
     let last = path.last()?;
     if path.len() > 2 || (path.len() == 2 && path[0].ident != "libris") {
         return None;
     }
     match last.ident.to_string().as_str() {
-        "resource" => Some(Kind::Resource),
-        "complete" => Some(Kind::Complete),
-        "list" => Some(Kind::List),
-        "changes" => Some(Kind::Changes),
+        "resource" => Some(AttributeKind::Resource),
+        "complete" => Some(AttributeKind::Complete),
+        "list" => Some(AttributeKind::List),
+        "changes" => Some(AttributeKind::Changes),
         _ => None,
     }
 }
 
 impl Block {
-    fn add(&mut self, kind: Kind, attribute: &Attribute, function: &ImplItemFn) -> Result<()> {
+    fn add(&mut self, kind: AttributeKind, attribute: &Attribute, function: &ImplItemFn) -> Result<()> {
         match kind {
-            Kind::Resource => {
-                let resource: Resource = arguments(attribute)?;
+            AttributeKind::Resource => {
+                let resource: ResourceAttribute = arguments(attribute)?;
                 let made = Function::of_resource(function, &resource.pattern)?;
-                if let Some((_, span)) = resource.cache.filter(|_| made.knows_who_asks()) {
-                    let message = "an answer that depends on who asks cannot be kept for others: leave out `cache`, \
+                if let Some((_, span)) = resource.cache.filter(|_| made.depends_on_caller()) {
+                    let message = "a result that depends on the caller cannot be cached for others: remove `cache` \
                                    or the `Identity`";
                     return Err(Error::new(span, message));
                 }
                 self.resources.push((resource, description(&function.attrs), made));
             }
-            Kind::Complete => {
-                let complete: Complete = arguments(attribute)?;
+            AttributeKind::Complete => {
+                let complete: CompleteAttribute = arguments(attribute)?;
                 let made = Function::of_completion(function, &complete)?;
                 self.completions.push((complete, made));
             }
-            Kind::List => {
-                let pattern: Pattern = arguments(attribute)?;
+            AttributeKind::List => {
+                let pattern: TemplateLiteral = arguments(attribute)?;
                 self.lists.push((pattern, Function::of_list(function)?));
             }
-            Kind::Changes => {
+            AttributeKind::Changes => {
                 let made = Function::of_changes(function)?;
                 if made.is_async || self.changes.is_some() {
-                    let message = "there is one `#[changes]` function, and it is not `async`";
+                    let message = "a block has at most one `#[changes]` function, which must not be `async`";
                     return Err(Error::new_spanned(&function.sig.ident, message));
                 }
                 self.changes = Some(made);
@@ -142,15 +141,15 @@ impl Block {
         Ok(())
     }
 
-    /// Looks at what only shows once everything is read.
+    /// Checks the functions against each other.
     fn check(&self) -> Result<()> {
         for (at, (resource, _, function)) in self.resources.iter().enumerate() {
-            // Of those that depend on a `cfg`, it may be that only one is there.
-            let same = |(other, _, made): &(Resource, _, Function)| {
+            // Functions with a `cfg` attribute may exclude each other.
+            let same = |(other, _, made): &(ResourceAttribute, _, Function)| {
                 made.cfg.is_empty() && other.pattern.shape() == resource.pattern.shape()
             };
             if function.cfg.is_empty() && self.resources[..at].iter().any(same) {
-                let message = "another function has this URI already";
+                let message = "another function already has this URI";
                 return Err(Error::new(resource.pattern.text.span(), message));
             }
         }
@@ -161,13 +160,13 @@ impl Block {
                 let message = format!("the template has {}", complete.pattern.named());
                 return Err(Error::new(complete.variable.span(), message));
             }
-            let same = |(other, made): &(Complete, Function)| {
+            let same = |(other, made): &(CompleteAttribute, Function)| {
                 made.cfg.is_empty()
                     && other.pattern.template == complete.pattern.template
                     && other.variable.unraw() == variable
             };
             if function.cfg.is_empty() && self.completions[..at].iter().any(same) {
-                let message = "another function completes this variable already";
+                let message = "another function already completes this variable";
                 return Err(Error::new(complete.variable.span(), message));
             }
         }
@@ -175,14 +174,14 @@ impl Block {
             self.known(pattern)?;
             if pattern.variables().is_empty() {
                 let message =
-                    "this is one resource, which is listed anyway; only those of a template need it";
+                    "a resource without variables is listed anyway; use `#[list]` for templates only";
                 return Err(Error::new(pattern.text.span(), message));
             }
         }
         Ok(())
     }
 
-    fn known(&self, pattern: &Pattern) -> Result<()> {
+    fn known(&self, pattern: &TemplateLiteral) -> Result<()> {
         let all = || self.resources.iter().map(|(resource, ..)| resource.pattern.template.as_str());
         if all().any(|template| template == pattern.template.as_str()) {
             return Ok(());
@@ -200,13 +199,13 @@ fn arguments<T: syn::parse::Parse>(attribute: &Attribute) -> Result<T> {
         Meta::List(list) => list.parse_args(),
         _ => {
             let name = attribute.path().to_token_stream();
-            let message = format!("say for which URI, as in `#[{name}(\"docs://documents/{{id}}\")]`");
+            let message = format!("add the URI, as in `#[{name}(\"docs://documents/{{id}}\")]`");
             Err(Error::new_spanned(attribute, message))
         }
     }
 }
 
-/// The documentation of a function.
+/// The doc comment of a function.
 fn description(attributes: &[Attribute]) -> Option<String> {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

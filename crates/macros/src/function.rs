@@ -1,4 +1,4 @@
-//! The functions of a block, and whether their parameters are what a template gives.
+//! The functions of a block: checks their parameters against the template.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt as _;
@@ -8,60 +8,60 @@ use syn::{
     ReceiverKind, Result, ReturnType, Type,
 };
 
-use crate::attribute::{Complete, Pattern, like};
+use crate::attribute::{CompleteAttribute, TemplateLiteral, like};
 
-/// A function that is asked for something.
+/// A function with one of the attributes.
 pub(crate) struct Function {
     pub(crate) name: Ident,
     pub(crate) is_async: bool,
-    pub(crate) arguments: Vec<Argument>,
-    /// Where what it returns is said.
+    pub(crate) arguments: Vec<FunctionArgument>,
+    /// The span of the return type.
     pub(crate) output: Span,
-    /// On what it depends whether it is there.
+    /// The `cfg` attributes.
     pub(crate) cfg: Vec<Attribute>,
 }
 
-/// What a function is given for a parameter.
-pub(crate) enum Argument {
+/// The argument that the generated code passes for a parameter.
+pub(crate) enum FunctionArgument {
     Variable {
         name: String,
         ty: Type,
-        form: Form,
+        multiplicity: Multiplicity,
     },
-    /// Another variable that may be filled in already, where one is completed.
+    /// The value of another variable during a completion, if known.
     Known {
         name: String,
         ty: Type,
     },
-    /// What has been typed of a variable.
+    /// The typed text of a completion.
     Typed,
     Context,
     Uri,
     Identity {
         borrowed: bool,
     },
-    MaybeIdentity {
+    OptionalIdentity {
         borrowed: bool,
     },
 }
 
-/// How often a variable is there.
+/// How many values a variable can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    Once,
-    Maybe,
-    Many,
+pub(crate) enum Multiplicity {
+    One,
+    Optional,
+    List,
 }
 
-/// A parameter as it is written.
-struct Parameter<'a> {
+/// A parameter of a function.
+struct FunctionParameter<'a> {
     name: &'a Ident,
     ty: &'a Type,
 }
 
 impl Function {
-    /// A function that makes the resources of a template.
-    pub(crate) fn of_resource(item: &ImplItemFn, pattern: &Pattern) -> Result<Self> {
+    /// Parses a `#[resource]` function.
+    pub(crate) fn of_resource(item: &ImplItemFn, pattern: &TemplateLiteral) -> Result<Self> {
         let parameters = parameters(item)?;
         let template = &pattern.template;
         let mut arguments = Vec::new();
@@ -73,19 +73,19 @@ impl Function {
             }
             let Some(name) = variable(parameter.name, pattern) else {
                 let unknown = parameter.name.unraw().to_string();
-                return Err(Error::new(pattern.text.span(), not_there(&unknown, item, pattern)));
+                return Err(Error::new(pattern.text.span(), unknown_parameter(&unknown, item, pattern)));
             };
-            let (form, ty) = form(parameter.ty);
-            let wanted = match (template.explodes(&name), template.may_lack(&name)) {
-                (true, _) => Form::Many,
-                (false, true) => Form::Maybe,
-                (false, false) => Form::Once,
+            let (multiplicity, ty) = multiplicity(parameter.ty);
+            let wanted = match (template.explodes(&name), template.is_optional(&name)) {
+                (true, _) => Multiplicity::List,
+                (false, true) => Multiplicity::Optional,
+                (false, false) => Multiplicity::One,
             };
-            if form != wanted {
-                return Err(Error::new(parameter.ty.span(), misfit(&name, wanted, ty)));
+            if multiplicity != wanted {
+                return Err(Error::new(parameter.ty.span(), wrong_multiplicity(&name, wanted, ty)));
             }
             missing.retain(|variable| *variable != name);
-            arguments.push(Argument::Variable { name, ty: ty.clone(), form });
+            arguments.push(FunctionArgument::Variable { name, ty: ty.clone(), multiplicity });
         }
         if let Some(variable) = missing.first() {
             let message = match syn::parse_str::<Ident>(variable) {
@@ -102,8 +102,8 @@ impl Function {
         Self::new(item, arguments)
     }
 
-    /// A function that offers values for a variable of a template.
-    pub(crate) fn of_completion(item: &ImplItemFn, complete: &Complete) -> Result<Self> {
+    /// Parses a `#[complete]` function.
+    pub(crate) fn of_completion(item: &ImplItemFn, complete: &CompleteAttribute) -> Result<Self> {
         let pattern = &complete.pattern;
         let parameters = parameters(item)?;
         let mut arguments = Vec::new();
@@ -111,36 +111,36 @@ impl Function {
             let other =
                 variable(parameter.name, pattern).is_some_and(|name| complete.variable.unraw() != name);
             if at == 0 && is_str(parameter.ty) && !other {
-                arguments.push(Argument::Typed);
+                arguments.push(FunctionArgument::Typed);
                 continue;
             }
             if let Some(argument) = of_caller(parameter.ty) {
                 arguments.push(argument);
                 continue;
             }
-            let hint = "a completion takes what was typed, as `typed: &str`, and then other variables of the \
-                        template, as `Option`s, or a `&Context`";
+            let hint = "a `#[complete]` function takes the typed text as `typed: &str`, then other variables of the \
+                        template as `Option`s, or a `&Context`";
             let Some(name) = variable(parameter.name, pattern) else {
                 return Err(Error::new(parameter.name.span(), hint));
             };
-            let (Form::Maybe, ty) = form(parameter.ty) else {
+            let (Multiplicity::Optional, ty) = multiplicity(parameter.ty) else {
                 return Err(Error::new(parameter.ty.span(), hint));
             };
-            arguments.push(Argument::Known { name, ty: ty.clone() });
+            arguments.push(FunctionArgument::Known { name, ty: ty.clone() });
         }
         Self::new(item, arguments)
     }
 
-    /// A function that lists what there is of a template.
+    /// Parses a `#[list]` function.
     pub(crate) fn of_list(item: &ImplItemFn) -> Result<Self> {
-        let argument = |parameter: &Parameter<'_>| {
+        let argument = |parameter: &FunctionParameter<'_>| {
             let hint = "`#[list]` functions take `&self`, and a `&Context` or an `Option<&Identity>`";
             of_caller(parameter.ty).ok_or_else(|| Error::new(parameter.name.span(), hint))
         };
         Self::new(item, parameters(item)?.iter().map(argument).collect::<Result<_>>()?)
     }
 
-    /// A function that gives what changes are told by.
+    /// Parses a `#[changes]` function.
     pub(crate) fn of_changes(item: &ImplItemFn) -> Result<Self> {
         match parameters(item)?.first() {
             Some(parameter) => {
@@ -151,12 +151,11 @@ impl Function {
         }
     }
 
-    fn new(item: &ImplItemFn, arguments: Vec<Argument>) -> Result<Self> {
+    fn new(item: &ImplItemFn, arguments: Vec<FunctionArgument>) -> Result<Self> {
         let output = match &item.sig.output {
             ReturnType::Type(_, ty) => ty.span(),
             ReturnType::Default => {
-                let message =
-                    format!("`{}` returns nothing, so there would be nothing to give", item.sig.ident);
+                let message = format!("`{}` has no return type; return the contents", item.sig.ident);
                 return Err(Error::new(item.sig.ident.span(), message));
             }
         };
@@ -165,24 +164,24 @@ impl Function {
         Ok(Self { name, is_async, arguments, output, cfg })
     }
 
-    /// Whether what it returns depends on who asks.
-    pub(crate) fn knows_who_asks(&self) -> bool {
-        let told = |argument: &Argument| {
-            matches!(argument, Argument::Identity { .. } | Argument::MaybeIdentity { .. })
+    /// Whether the result depends on the caller.
+    pub(crate) fn depends_on_caller(&self) -> bool {
+        let is_identity = |argument: &FunctionArgument| {
+            matches!(argument, FunctionArgument::Identity { .. } | FunctionArgument::OptionalIdentity { .. })
         };
-        self.arguments.iter().any(told)
+        self.arguments.iter().any(is_identity)
     }
 
-    pub(crate) fn knows_what_was_typed(&self) -> bool {
-        self.arguments.iter().any(|argument| matches!(argument, Argument::Typed))
+    pub(crate) fn filters_values(&self) -> bool {
+        self.arguments.iter().any(|argument| matches!(argument, FunctionArgument::Typed))
     }
 }
 
-fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
+fn parameters(item: &ImplItemFn) -> Result<Vec<FunctionParameter<'_>>> {
     let signature = &item.sig;
     let mut generics = signature.generics.params.iter();
     if let Some(parameter) = generics.find(|parameter| !matches!(parameter, GenericParam::Lifetime(_))) {
-        let message = "this function cannot be generic: nobody could say for what";
+        let message = "a resource function cannot be generic; use concrete types";
         return Err(Error::new(parameter.span(), message));
     }
     let mut inputs = signature.inputs.iter();
@@ -190,35 +189,34 @@ fn parameters(item: &ImplItemFn) -> Result<Vec<Parameter<'_>>> {
     match inputs.next() {
         Some(FnArg::Receiver(receiver)) if by_reference(receiver) => {}
         _ => {
-            let message =
-                format!("`{}` must take `&self`: it is called any number of times", signature.ident);
+            let message = format!("`{}` must take `&self`, because it is called many times", signature.ident);
             return Err(Error::new(signature.ident.span(), message));
         }
     }
     inputs
         .map(|input| match input {
             FnArg::Typed(typed) => match &*typed.pat {
-                Pat::Ident(name) => Ok(Parameter { name: &name.ident, ty: &typed.ty }),
-                other => Err(Error::new(other.span(), "give the parameter the name of a variable")),
+                Pat::Ident(name) => Ok(FunctionParameter { name: &name.ident, ty: &typed.ty }),
+                other => Err(Error::new(other.span(), "name the parameter like a variable of the template")),
             },
-            FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` comes first")),
+            FnArg::Receiver(other) => Err(Error::new(other.span(), "`self` must be the first parameter")),
         })
         .collect()
 }
 
-/// The variable that a parameter stands for. One that is not used may begin with `_`.
-fn variable(parameter: &Ident, pattern: &Pattern) -> Option<String> {
+/// The variable of a parameter. The name of an unused parameter may begin with `_`.
+fn variable(parameter: &Ident, pattern: &TemplateLiteral) -> Option<String> {
     let name = parameter.unraw().to_string();
     let variables = pattern.variables();
     let unused = name.trim_start_matches('_');
     [name.as_str(), unused].into_iter().find(|name| variables.contains(name)).map(str::to_owned)
 }
 
-fn not_there(unknown: &str, item: &ImplItemFn, pattern: &Pattern) -> String {
+fn unknown_parameter(unknown: &str, item: &ImplItemFn, pattern: &TemplateLiteral) -> String {
     let function = &item.sig.ident;
     match like(unknown, pattern.variables()) {
         Some(known) => format!(
-            "the function `{function}` has a parameter `{unknown}`, which is no variable of this template; did you \
+            "the function `{function}` has a parameter `{unknown}`, which is not a variable of this template; did you \
              mean `{known}`?"
         ),
         None => format!(
@@ -228,12 +226,12 @@ fn not_there(unknown: &str, item: &ImplItemFn, pattern: &Pattern) -> String {
     }
 }
 
-fn misfit(name: &str, wanted: Form, ty: &Type) -> String {
+fn wrong_multiplicity(name: &str, wanted: Multiplicity, ty: &Type) -> String {
     let ty = shown(ty);
     match wanted {
-        Form::Once => format!("`{name}` always has one value: write `{ty}`"),
-        Form::Maybe => format!("`{name}` may be left out of the URI: write `Option<{ty}>`"),
-        Form::Many => format!("`{name}` has a `*` and so any number of values: write `Vec<{ty}>`"),
+        Multiplicity::One => format!("`{name}` always has one value: use `{ty}`"),
+        Multiplicity::Optional => format!("`{name}` is optional in the template: use `Option<{ty}>`"),
+        Multiplicity::List => format!("`{name}` has a `*` and thus any number of values: use `Vec<{ty}>`"),
     }
 }
 
@@ -248,22 +246,24 @@ fn shown(ty: &Type) -> String {
         .replace(" ,", ",")
 }
 
-/// What a parameter of this type is given that is no variable.
-fn special(ty: &Type) -> Option<Argument> {
+/// The argument for a parameter of a special type, which is not a variable.
+fn special(ty: &Type) -> Option<FunctionArgument> {
     match ty {
         Type::Group(group) => special(&group.elem),
         Type::Reference(reference) => match last(&reference.elem)?.0.to_string().as_str() {
-            "Context" => Some(Argument::Context),
-            "Uri" => Some(Argument::Uri),
-            "Identity" => Some(Argument::Identity { borrowed: true }),
+            "Context" => Some(FunctionArgument::Context),
+            "Uri" => Some(FunctionArgument::Uri),
+            "Identity" => Some(FunctionArgument::Identity { borrowed: true }),
             _ => None,
         },
         ty => {
             let (name, inner) = last(ty)?;
             match (name.to_string().as_str(), inner) {
-                ("Identity", _) => Some(Argument::Identity { borrowed: false }),
+                ("Identity", _) => Some(FunctionArgument::Identity { borrowed: false }),
                 ("Option", Some(inner)) => match special(inner)? {
-                    Argument::Identity { borrowed } => Some(Argument::MaybeIdentity { borrowed }),
+                    FunctionArgument::Identity { borrowed } => {
+                        Some(FunctionArgument::OptionalIdentity { borrowed })
+                    }
                     _ => None,
                 },
                 _ => None,
@@ -272,24 +272,26 @@ fn special(ty: &Type) -> Option<Argument> {
     }
 }
 
-/// What a parameter of this type is given where nothing is read: the caller, who may be anybody.
-fn of_caller(ty: &Type) -> Option<Argument> {
-    special(ty).filter(|argument| matches!(argument, Argument::Context | Argument::MaybeIdentity { .. }))
+/// The argument for a caller parameter of a `#[complete]` or `#[list]` function.
+fn of_caller(ty: &Type) -> Option<FunctionArgument> {
+    special(ty).filter(|argument| {
+        matches!(argument, FunctionArgument::Context | FunctionArgument::OptionalIdentity { .. })
+    })
 }
 
-/// How often a parameter of this type is there, and the type of what is there.
-fn form(ty: &Type) -> (Form, &Type) {
+/// The multiplicity of a parameter type, and the type of one value.
+fn multiplicity(ty: &Type) -> (Multiplicity, &Type) {
     match last(ty) {
-        Some((name, Some(inner))) if name == "Option" => (Form::Maybe, inner),
-        Some((name, Some(inner))) if name == "Vec" => (Form::Many, inner),
-        _ => (Form::Once, ty),
+        Some((name, Some(inner))) if name == "Option" => (Multiplicity::Optional, inner),
+        Some((name, Some(inner))) if name == "Vec" => (Multiplicity::List, inner),
+        _ => (Multiplicity::One, ty),
     }
 }
 
-/// The last name of a type's path, and the one type in its angle brackets.
+/// The last segment of a type path, and its only type argument.
 fn last(ty: &Type) -> Option<(&Ident, Option<&Type>)> {
     let path = match ty {
-        // What a macro of the user's filled in.
+        // A type from a user macro is in an invisible group.
         Type::Group(group) => return last(&group.elem),
         Type::Path(path) => path,
         _ => return None,

@@ -1,4 +1,4 @@
-//! Writing the `Source` of a block.
+//! Generates the `Source` implementation of a block.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -6,11 +6,11 @@ use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
 use syn::{ItemImpl, Result, Type};
 
-use crate::attribute::Resource;
+use crate::attribute::ResourceAttribute;
 use crate::block::Block;
-use crate::function::{Argument, Form, Function, is_str};
+use crate::function::{Function, FunctionArgument, Multiplicity, is_str};
 
-/// An implementation that does nothing, so that a mistake is told once and not for every use of the type.
+/// A stub implementation after an error, so that uses of the type do not cause more errors.
 pub(crate) fn stub(implementation: &ItemImpl) -> TokenStream {
     let (generics, _, bounds) = implementation.generics.split_for_impl();
     let this = &implementation.self_ty;
@@ -68,7 +68,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         let (before, call) = call(function);
         let value = value(function);
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
-        let typed = match function.knows_what_was_typed() {
+        let typed = match function.filters_values() {
             true => quote!(::core::option::Option::None),
             false => quote!(::core::option::Option::Some(asked.typed)),
         };
@@ -92,7 +92,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             }
         }
     });
-    // What functions list may be something else at any time.
+    // The results of `#[list]` functions can change at any time, so such pages have no proof.
     let proof = match block.lists.is_empty() {
         true => quote!(page.freshness = ::libris::Freshness::proven(::libris::Proof::always());),
         false => quote!(),
@@ -106,7 +106,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
             fn routes() -> &'static ::libris::__private::Routes<usize> {
                 static ROUTES: ::std::sync::LazyLock<::libris::__private::Routes<usize>> =
                     ::std::sync::LazyLock::new(|| {
-                        ::libris::__private::Routes::of([#(#routes),*]).expect("was checked by the compiler")
+                        ::libris::__private::Routes::of([#(#routes),*]).expect("the macro has checked the templates")
                     });
                 &ROUTES
             }
@@ -145,7 +145,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Contents> {
                     #before
-                    let (route, request, mime) = routes().ask(uri, context)?;
+                    let (route, request, mime) = routes().request(uri, context)?;
                     #[allow(unused_mut)]
                     let mut contents = match route {
                         #(#reads,)*
@@ -176,7 +176,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                 }
 
                 fn is_shared(&self, uri: &::libris::Uri) -> bool {
-                    routes().kept_for(uri).is_some()
+                    routes().cache_ttl(uri).is_some()
                 }
 
                 #watch
@@ -190,7 +190,7 @@ fn route(block: &Block, template: &str) -> usize {
     all.position(|(resource, ..)| resource.pattern.template.as_str() == template).unwrap_or(usize::MAX)
 }
 
-/// What makes contents fresh that are shared: for so long, unless a change is told before.
+/// The code that sets TTL and proof of cached contents: they expire after the TTL, or at the next reported change.
 fn proving(block: &Block) -> (TokenStream, TokenStream) {
     if block.resources.iter().all(|(resource, ..)| resource.cache.is_none()) {
         return (quote!(), quote!());
@@ -204,7 +204,7 @@ fn proving(block: &Block) -> (TokenStream, TokenStream) {
         None => (quote!(), quote!()),
     };
     let after = quote! {
-        if let ::core::option::Option::Some(time) = routes().kept_for(uri) {
+        if let ::core::option::Option::Some(time) = routes().cache_ttl(uri) {
             contents.freshness.ttl = time;
             #proof
         }
@@ -226,7 +226,7 @@ fn watch(block: &Block) -> Option<TokenStream> {
     })
 }
 
-fn described(resource: &Resource, description: Option<&str>, function: &Function) -> TokenStream {
+fn described(resource: &ResourceAttribute, description: Option<&str>, function: &Function) -> TokenStream {
     let uri = &resource.pattern.text;
     let function = function.name.to_string();
     let function = function.strip_prefix("r#").unwrap_or(&function);
@@ -238,8 +238,8 @@ fn described(resource: &Resource, description: Option<&str>, function: &Function
     if let Some(title) = &resource.title {
         described = quote!(#described.title(#title));
     }
-    if let Some(said) = &resource.description {
-        described = quote!(#described.description(#said));
+    if let Some(explicit) = &resource.description {
+        described = quote!(#described.description(#explicit));
     } else if let Some(description) = description {
         described = quote!(#described.description(#description));
     }
@@ -263,12 +263,12 @@ fn described(resource: &Resource, description: Option<&str>, function: &Function
     described
 }
 
-/// What a function returned, so that what is wrong with its type is told where the type stands.
+/// The variable of a result, with the span of the return type, so that type errors point there.
 fn value(function: &Function) -> Ident {
     Ident::new("value", function.output.resolved_at(Span::call_site()))
 }
 
-/// What must come before a function is called with what it asks for, and the call.
+/// The statements that prepare the arguments of a function, and the call.
 fn call(function: &Function) -> (TokenStream, TokenStream) {
     let name = &function.name;
     let mut before = Vec::new();
@@ -276,30 +276,30 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     for (at, argument) in function.arguments.iter().enumerate() {
         let place = format_ident!("argument_{at}", span = Span::mixed_site());
         given.push(match argument {
-            Argument::Typed => quote!(asked.typed),
-            Argument::Context => quote!(context),
-            Argument::Uri => quote!(request.uri()),
-            Argument::Identity { borrowed: true } => quote!(request.identity()?),
-            Argument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
-            Argument::MaybeIdentity { borrowed: true } => quote!(context.identity()),
-            Argument::MaybeIdentity { borrowed: false } => quote!(context.identity().cloned()),
-            Argument::Known { name, ty } => {
+            FunctionArgument::Typed => quote!(asked.typed),
+            FunctionArgument::Context => quote!(context),
+            FunctionArgument::Uri => quote!(request.uri()),
+            FunctionArgument::Identity { borrowed: true } => quote!(request.identity()?),
+            FunctionArgument::Identity { borrowed: false } => quote!(request.identity()?.clone()),
+            FunctionArgument::OptionalIdentity { borrowed: true } => quote!(context.identity()),
+            FunctionArgument::OptionalIdentity { borrowed: false } => quote!(context.identity().cloned()),
+            FunctionArgument::Known { name, ty } => {
                 let read = owned(ty);
                 before.push(quote_spanned! {ty.span()=>
                     let #place = ::libris::__private::known::<#read>(asked.known, #name);
                 });
-                passed(&place, ty, Form::Maybe)
+                passed(&place, ty, Multiplicity::Optional)
             }
-            Argument::Variable { name, ty, form } => {
+            FunctionArgument::Variable { name, ty, multiplicity } => {
                 let read = owned(ty);
-                let method = match form {
-                    Form::Once => quote_spanned!(ty.span()=> variable),
-                    Form::Maybe => quote_spanned!(ty.span()=> optional),
-                    Form::Many => quote_spanned!(ty.span()=> list),
+                let method = match multiplicity {
+                    Multiplicity::One => quote_spanned!(ty.span()=> variable),
+                    Multiplicity::Optional => quote_spanned!(ty.span()=> optional),
+                    Multiplicity::List => quote_spanned!(ty.span()=> list),
                 };
-                // What is wrong with a type is told where it stands.
+                // The span makes type errors point at the parameter type.
                 before.push(quote_spanned!(ty.span()=> let #place = request.#method::<#read>(#name)?;));
-                passed(&place, ty, *form)
+                passed(&place, ty, *multiplicity)
             }
         });
     }
@@ -307,7 +307,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     (quote!(#(#before)*), quote!(Self::#name(self #(, #given)*)#wait))
 }
 
-/// The type that a variable is read as: text that is borrowed must first be owned.
+/// The type to parse a variable as: `String` for `&str`.
 fn owned(ty: &Type) -> TokenStream {
     match is_str(ty) {
         true => quote!(::std::string::String),
@@ -315,12 +315,12 @@ fn owned(ty: &Type) -> TokenStream {
     }
 }
 
-/// A value as a function takes it.
-fn passed(place: &Ident, ty: &Type, form: Form) -> TokenStream {
-    match (is_str(ty), form) {
+/// The expression that passes a parsed value to the function.
+fn passed(place: &Ident, ty: &Type, multiplicity: Multiplicity) -> TokenStream {
+    match (is_str(ty), multiplicity) {
         (false, _) => quote!(#place),
-        (true, Form::Once) => quote!(&*#place),
-        (true, Form::Maybe) => quote!(#place.as_deref()),
-        (true, Form::Many) => quote!(#place.iter().map(|text| &**text).collect()),
+        (true, Multiplicity::One) => quote!(&*#place),
+        (true, Multiplicity::Optional) => quote!(#place.as_deref()),
+        (true, Multiplicity::List) => quote!(#place.iter().map(|text| &**text).collect()),
     }
 }

@@ -1,4 +1,4 @@
-//! The attributes of Libris, to be used through the crate `libris`.
+//! The attribute macros of the crate `libris`.
 
 mod attribute;
 mod block;
@@ -8,7 +8,7 @@ mod generate;
 use proc_macro::TokenStream;
 use quote::quote;
 
-/// Makes a [`Source`](https://docs.rs/libris) of an `impl` block whose functions are resources.
+/// Implements [`Source`](https://docs.rs/libris) for the type of an `impl` block whose functions are resources.
 ///
 /// ```
 /// struct Notes(Vec<String>);
@@ -41,14 +41,14 @@ use quote::quote;
 /// let serve = libris::serve(Notes(vec!["# Milk".into()]));
 /// ```
 ///
-/// Functions may be `async` or not, and take `&self`. Those without an attribute are left alone, and all can be
-/// called as before.
+/// Functions may be `async` or not, and take `&self`. Functions without an attribute are not resources. All functions
+/// can still be called directly.
 #[proc_macro_attribute]
 pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
     block::expand(arguments.into(), item.into()).into()
 }
 
-/// Makes a function a resource, or many by a URI template, in a block with [`macro@resources`].
+/// Makes a function a resource, or with a URI template many resources, in a block with [`macro@resources`].
 ///
 /// ```
 /// # struct Docs;
@@ -71,27 +71,27 @@ pub fn resources(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The parameters are the variables of the template, by name, of any type with `FromStr`:
+/// The parameters are the variables of the template, by name, of any type that implements `FromStr`:
 ///
 /// | in the template | parameter |
 /// |---|---|
 /// | `{id}`, `{+path}` | `T` or `&str` |
-/// | `{?version}`, `{&page}`, `{/rest}`, `{.ext}`, `{#part}`, `{;a}`: may be left out | `Option<T>` |
+/// | `{?version}`, `{&page}`, `{/rest}`, `{.ext}`, `{#part}`, `{;a}`: optional | `Option<T>` |
 /// | `{?tag*}` | `Vec<T>` |
 ///
-/// A function may also ask for
-/// - `&Context`, to tell how far a long read has come;
-/// - `Identity`, who asks, or `Option<Identity>` where it serves strangers too;
-/// - `&Uri`, the URI that is read.
+/// A function may also take
+/// - `&Context`, to report the progress of a long read;
+/// - `Identity`, the authenticated caller, or `Option<Identity>` to accept anonymous callers too;
+/// - `&Uri`, the requested URI.
 ///
-/// With `cache`, what it returned is given again for that long, and it runs once for all who ask at the same
-/// time. What it may return, see `IntoContents`.
+/// With `cache`, the result is cached for that long, and concurrent reads share one call (single-flight). See
+/// `IntoContents` for the return types.
 #[proc_macro_attribute]
 pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("resource", item)
 }
 
-/// Offers values for a variable of a template, in a block with [`macro@resources`]. Where they depend on who asks, the
+/// Completes a variable of a template, in a block with [`macro@resources`]. If the values depend on the caller, the
 /// function takes `&Context` or `Option<Identity>` too.
 ///
 /// ```
@@ -103,13 +103,13 @@ pub fn resource(_: TokenStream, item: TokenStream) -> TokenStream {
 ///         format!("sun in {city}, {country}")
 ///     }
 ///
-///     /// Those that begin with what was typed are picked out.
+///     /// Returns all values; the library selects those that begin with the typed text.
 ///     #[complete("weather://{country}/{city}", country)]
 ///     fn countries(&self) -> Vec<&'static str> {
 ///         vec!["France", "Norway"]
 ///     }
 ///
-///     /// Given what was typed, and other variables that may be known already.
+///     /// Gets the typed text, and the values of other variables if known.
 ///     #[complete("weather://{country}/{city}", city)]
 ///     async fn cities(&self, typed: &str, country: Option<String>) -> Vec<String> {
 ///         let all = if country.as_deref() == Some("Norway") { ["Oslo"] } else { ["Paris"] };
@@ -122,7 +122,7 @@ pub fn complete(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("complete", item)
 }
 
-/// Lists the resources of a template, in a block with [`macro@resources`]. Where they depend on who asks, the function
+/// Lists the resources of a template, in a block with [`macro@resources`]. If they depend on the caller, the function
 /// takes `&Context` or `Option<Identity>`.
 ///
 /// ```
@@ -147,7 +147,7 @@ pub fn list(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("list", item)
 }
 
-/// Says what tells of changes, in a block with [`macro@resources`].
+/// Returns the `Notifier` that reports changes, in a block with [`macro@resources`].
 ///
 /// ```
 /// use libris::Notifier;
@@ -176,9 +176,10 @@ pub fn changes(_: TokenStream, item: TokenStream) -> TokenStream {
     misplaced("changes", item)
 }
 
-/// These are taken away by `#[resources]`; where they are expanded, it is not there.
+/// `#[resources]` removes these attributes, so their expansion means that it is missing.
 fn misplaced(name: &str, item: TokenStream) -> TokenStream {
-    let message = format!("`#[{name}]` belongs on a function of an `impl` block with `#[libris::resources]`");
+    let message =
+        format!("`#[{name}]` is only valid on a function of an `impl` block with `#[libris::resources]`");
     let item = proc_macro2::TokenStream::from(item);
     quote!(::core::compile_error!(#message); #item).into()
 }

@@ -125,7 +125,7 @@ impl Unsent {
     /// Takes memory, waiting for it for a while.
     pub(crate) async fn take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
         let budget = self.budget(bytes);
-        let lease = match budget.take_in_turn(client, bytes) {
+        let lease = match budget.try_take_fairly(client, bytes) {
             Some(lease) => lease,
             // Boxed, or every response would make room for waiting.
             None => {
@@ -138,7 +138,7 @@ impl Unsent {
 
     /// Room for a response that is in memory already although there is none for it.
     pub(crate) fn uncounted(self: &Arc<Self>) -> Room {
-        Room { unsent: self.clone(), lease: self.small.nothing(), number: OnceLock::new() }
+        Room { unsent: self.clone(), lease: self.small.empty_lease(), number: OnceLock::new() }
     }
 
     /// How many bytes are in use.

@@ -1,4 +1,4 @@
-//! Laws of directories.
+//! Laws about directories.
 
 use super::{Fixture, Law, is_directory};
 use crate::{Context, Error, Uri};
@@ -25,7 +25,7 @@ pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
     }
 }
 
-/// Nothing stands below what is not a directory, and asking says so.
+/// `children` of a resource that is not a directory is an error.
 pub async fn only_directories_have_children(fixture: &dyn Fixture) {
     let law = Law::new("only_directories_have_children", fixture);
     let listed = law.listed().await;
@@ -43,7 +43,7 @@ async fn all(law: &Law<'_>, directory: &Uri, limit: usize) -> Vec<Uri> {
     loop {
         let after = all.last();
         let page = law.source.children(directory, after, limit, &Context::default()).await;
-        let page = law.had(format_args!("asking for the children of `{directory}`"), page);
+        let page = law.had(format_args!("listing the children of `{directory}`"), page);
         law.well_formed(&page, after, limit);
         all.extend(page.resources.into_iter().map(|resource| resource.uri));
         if !page.more {

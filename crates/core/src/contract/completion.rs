@@ -1,4 +1,4 @@
-//! Laws of templates and of filling them in.
+//! Laws about templates and completion.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,14 @@ use crate::{Completion, Context, Error, Partial, Uri, UriTemplate};
 /// Every template has a name.
 pub async fn templates_have_names(fixture: &dyn Fixture) {
     let law = Law::new("templates_have_names", fixture);
-    for template in law.had("asking for templates", law.source.templates(&Context::default()).await).templates
-    {
+    for template in law.had("listing templates", law.source.templates(&Context::default()).await).templates {
         if template.name.is_empty() {
             law.broken(format_args!("`{}` has no name", template.uri));
         }
     }
 }
 
-/// A completion holds no more values than allowed, and what it says about the rest is true.
+/// A completion respects the limit, and its `total` and `more` are consistent.
 pub async fn completions_are_bounded(fixture: &dyn Fixture) {
     let law = Law::new("completions_are_bounded", fixture);
     for template in law.templates().await {
@@ -32,7 +31,7 @@ pub async fn completions_are_bounded(fixture: &dyn Fixture) {
                 && (total < count as u64 || completion.more != (total > count as u64))
             {
                 law.broken(format_args!(
-                    "{what} gave {count} values of {total}, and says {} about more",
+                    "{what} gave {count} values of {total}, and `more` is {}",
                     completion.more
                 ));
             }
@@ -40,9 +39,9 @@ pub async fn completions_are_bounded(fixture: &dyn Fixture) {
     }
 }
 
-/// A template filled in with completed values is covered and reads.
+/// A template expanded with completed values is covered and can be read.
 pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
-    /// Of how many values of each variable this is checked.
+    /// How many values of each variable are checked.
     const TRIED: usize = 5;
     let law = Law::new("completed_variables_lead_somewhere", fixture);
     for template in law.templates().await {
@@ -95,7 +94,7 @@ pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
     }
 }
 
-/// Each variable of a template in its turn, with those before it filled in by their first values.
+/// Each variable of a template, with the preceding variables set to their first completion values.
 async fn turns(law: &Law<'_>, template: &UriTemplate) -> Vec<(String, BTreeMap<String, String>)> {
     let mut turns = Vec::new();
     let mut known = BTreeMap::new();
@@ -107,7 +106,7 @@ async fn turns(law: &Law<'_>, template: &UriTemplate) -> Vec<(String, BTreeMap<S
     turns
 }
 
-/// Fills in the rest by first values; `None` if a variable that must be filled in has none.
+/// Sets the remaining variables to their first completion values; `None` if a required variable has none.
 async fn fill(
     law: &Law<'_>,
     template: &UriTemplate,
@@ -121,7 +120,7 @@ async fn fill(
             Some(value) => {
                 known.insert(variable.to_owned(), value);
             }
-            None if template.may_lack(variable) => {}
+            None if template.is_optional(variable) => {}
             None => return None,
         }
     }
@@ -137,6 +136,6 @@ async fn reads(law: &Law<'_>, template: &UriTemplate, known: &BTreeMap<String, S
     }
     match law.source.read(&uri, &Context::default()).await {
         Ok(_) | Err(Error::TooLarge { .. }) => {}
-        Err(error) => law.broken(format_args!("{what} does not read: {error} ({error:?})")),
+        Err(error) => law.broken(format_args!("{what} cannot be read: {error} ({error:?})")),
     }
 }

@@ -1,8 +1,8 @@
-//! Laws of subjects, and of following them.
+//! Laws about subjects, `follow` and `unfollow`.
 
 use std::collections::BTreeSet;
 
-use super::watching::Watched;
+use super::watching::WatchCheck;
 use super::{Fixture, Law};
 use crate::uri_template::Variables;
 use crate::{Change, Client, Context, Uri};
@@ -14,7 +14,7 @@ pub async fn subjects_are_settled_and_covered(fixture: &dyn Fixture) {
     uris.insert(fixture.unknown());
     uris.extend(fixture.invalid());
     for template in law.templates().await {
-        // Whatever the values, a URI of a template has a subject.
+        // Every URI of a template has a subject, whatever its values.
         for value in ["1", "1-2", "a", "a/b", "main", "json", ""] {
             let variables: Variables = template.variables().map(|name| (name, value)).collect();
             uris.extend(Uri::parse(&template.expand(&variables)));
@@ -32,28 +32,28 @@ pub async fn subjects_are_settled_and_covered(fixture: &dyn Fixture) {
     }
 }
 
-/// Whoever follows the subject of a resource hears of changes of the resource, under a URI with that subject.
+/// A watch reports changes of a resource whose subject is followed, under a URI with that subject.
 pub async fn changes_are_reported_to_followers_of_the_subject(fixture: &dyn Fixture) {
     let law = Law::new("changes_are_reported_to_followers_of_the_subject", fixture);
     let watch = law.source.watch().await;
     let Some(mut changes) = law.had("watching", watch) else { return };
     let Some(uri) = fixture.add(3_000).await else { return };
     let subject = law.source.subject(&uri);
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| touches(&law, &subject, change)).await;
     watched.follows(&uri, &subject).await;
 }
 
-/// A subject that nobody follows may be unfollowed without any effect, and one that was unfollowed may be followed again.
+/// Unfollowing a subject that is not followed has no effect, and an unfollowed subject can be followed again.
 pub async fn what_was_unfollowed_can_be_followed_again(fixture: &dyn Fixture) {
     let law = Law::new("what_was_unfollowed_can_be_followed_again", fixture);
     let watch = law.source.watch().await;
     let Some(mut changes) = law.had("watching", watch) else { return };
     let Some(uri) = fixture.add(4_000).await else { return };
     let subject = law.source.subject(&uri);
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| touches(&law, &subject, change)).await;
-    // Once without being followed, once after, and twice in a row.
+    // Unfollow without and after a follow, and twice in a row.
     for followed in [false, true, false] {
         if followed {
             law.source.follow(&subject, Client::default());
@@ -64,12 +64,12 @@ pub async fn what_was_unfollowed_can_be_followed_again(fixture: &dyn Fixture) {
     watched.follows(&uri, &subject).await;
 }
 
-impl Watched<'_> {
-    /// Follows a subject, and changes a resource that has it.
+impl WatchCheck<'_> {
+    /// Follows a subject, changes a resource with that subject, and expects a report.
     async fn follows(&mut self, uri: &Uri, subject: &Uri) {
         let law = self.law;
         law.source.follow(subject, Client::default());
-        // A source that can only compare compares with what it gave.
+        // A source that polls compares with the contents that it returned last.
         let _ = law.source.read(uri, &Context::default()).await;
         if self.fixture.change(uri).await {
             self.reports(uri, "changed", |change| touches(law, subject, change)).await;
@@ -79,7 +79,7 @@ impl Watched<'_> {
     }
 }
 
-/// Whether a change is one of this subject.
+/// Whether a change affects this subject.
 fn touches(law: &Law<'_>, subject: &Uri, change: &Change) -> bool {
     match change {
         Change::Added(uri) | Change::Updated(uri) | Change::Removed(uri) => {

@@ -1,16 +1,16 @@
-//! Laws of freshness.
+//! Laws about freshness and proofs.
 
 use super::{Fixture, Law};
 use crate::{Context, Freshness, Identity, Proof, Scope};
 
-/// How many times a response is made until its proof holds. A proof may be cautious: what changed a moment ago may
-/// change once more without a trace.
+/// How many responses are requested until a proof holds. A proof may be conservative: data that changed a moment ago
+/// may change again within the same timestamp.
 const TRIES: usize = 20;
 
-/// Of how many listed resources contents are compared.
+/// How many listed resources are read and compared.
 const COMPARED: usize = 20;
 
-/// Where a source proves a response, the proof holds while nothing changes.
+/// A proof holds while nothing changes.
 pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
     let law = Law::new("proofs_hold_while_nothing_changes", fixture);
     let context = Context::default();
@@ -21,7 +21,7 @@ pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
     for resource in law.listed().await.iter().take(COMPARED) {
         let read = async || match law.source.read(&resource.uri, &context).await {
             Ok(contents) => contents.freshness,
-            // What cannot be read is the business of other laws.
+            // Other laws check that resources can be read.
             Err(_) => Freshness::unproven(),
         };
         held(&law, &format!("what was read at `{}`", resource.uri), read).await;
@@ -37,17 +37,16 @@ async fn held(law: &Law<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
     law.broken(format_args!("{what} has a proof that does not hold, though nothing changed"));
 }
 
-/// Where a source proves a response, the proof ends with what it proves: no later than the change that would make
-/// another response.
+/// A proof no longer holds after a change that changes the response.
 pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
     let law = Law::new("proofs_end_with_what_they_prove", fixture);
     let fails = |what: &str, proof: Option<Proof>| {
         if proof.is_some_and(|proof| proof.holds()) {
-            law.broken(format_args!("{what} is still proven after it changed"));
+            law.broken(format_args!("{what} has a proof that still holds after a change"));
         }
     };
     let before = law.page(None, 1000).await.freshness.proof;
-    // A number that no other law uses, so that this is not a resource that was there before.
+    // A number that no other law uses, so that the resource is new.
     let Some(uri) = fixture.add(2_000).await else { return };
     fails("the list without what was added", before);
     let read = async || law.had("reading what was added", law.source.read(&uri, &Context::default()).await);
@@ -62,8 +61,8 @@ pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
     }
 }
 
-/// A response that may be given to other callers is the one that they would get: one that is public, one that is proven
-/// and was made without using the identity of the caller, and shared contents.
+/// Responses that may be cached for other callers are equal for all callers: public responses, responses with a proof
+/// that did not use the identity of the caller, and shared contents.
 pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
     let law = Law::new("shared_responses_are_the_same_for_all", fixture);
     let callers = || {
@@ -77,11 +76,11 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
     for (caller, context) in callers() {
         let page = law.had("a listing", law.source.list(None, 1000, &context).await);
         let reusable = is_reusable(&page.freshness, &context);
-        lists.push(Response { caller: caller.clone(), reusable, body: page.resources });
+        lists.push(CallerResponse { caller: caller.clone(), reusable, body: page.resources });
         let context = context.clone();
         let all = law.had("listing templates", law.source.templates(&context).await);
         let reusable = is_reusable(&all.freshness, &context);
-        templates.push(Response { caller, reusable, body: all.templates });
+        templates.push(CallerResponse { caller, reusable, body: all.templates });
     }
     compare(&law, "the list", &lists);
     compare(&law, "the list of templates", &templates);
@@ -92,16 +91,16 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
             let read = law.source.read(&uri, &context).await;
             let shared = law.source.is_shared(&uri) && context.identity_was_used();
             let reusable = shared || read.as_ref().is_ok_and(|read| is_reusable(&read.freshness, &context));
-            reads.push(Response { caller, reusable, body: read.ok().map(|contents| contents.parts) });
+            reads.push(CallerResponse { caller, reusable, body: read.ok().map(|contents| contents.parts) });
         }
         compare(&law, &format!("what was read at `{uri}`"), &reads);
     }
 }
 
 /// A response to one of several callers.
-struct Response<T> {
+struct CallerResponse<T> {
     caller: String,
-    /// Whether it may be given to others.
+    /// Whether it may be cached for other callers.
     reusable: bool,
     body: T,
 }
@@ -112,7 +111,7 @@ fn is_reusable(freshness: &Freshness, context: &Context) -> bool {
     public || (proven && !context.identity_was_used())
 }
 
-fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[Response<T>]) {
+fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[CallerResponse<T>]) {
     for response in responses.iter().filter(|response| response.reusable) {
         if let Some(other) = responses.iter().find(|other| other.body != response.body) {
             law.broken(format_args!(

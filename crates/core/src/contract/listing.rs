@@ -1,11 +1,11 @@
-//! Laws of listing.
+//! Laws about lists and pagination.
 
 use std::collections::BTreeSet;
 
 use super::{Fixture, Law};
 use crate::{Resource, Uri};
 
-/// Pages are strictly in URI order, none is larger than asked, and pages of every size give the same.
+/// Pages are strictly in URI order and within the limit, and pages of every size list the same resources.
 pub async fn pages_are_ordered_and_agree(fixture: &dyn Fixture) {
     let law = Law::new("pages_are_ordered_and_agree", fixture);
     let whole = uris(&law.all(None, 1000).await);
@@ -20,7 +20,7 @@ pub async fn pages_are_ordered_and_agree(fixture: &dyn Fixture) {
     }
 }
 
-/// A page that says there is no more is the last: nothing comes after it.
+/// A page without `more` is the last.
 pub async fn a_listing_ends(fixture: &dyn Fixture) {
     let law = Law::new("a_listing_ends", fixture);
     for limit in [1, 2, 1000] {
@@ -29,16 +29,19 @@ pub async fn a_listing_ends(fixture: &dyn Fixture) {
         let page = law.page(Some(&last.uri), limit).await;
         law.well_formed(&page, Some(&last.uri), limit);
         if let Some(next) = page.resources.first() {
-            law.broken(format_args!("no more was said after `{}`, but `{}` follows", last.uri, next.uri));
+            law.broken(format_args!(
+                "the page that ends with `{}` has no `more`, but `{}` follows",
+                last.uri, next.uri
+            ));
         }
     }
 }
 
-/// A listing may begin after any URI, also one that is not there.
+/// A list can start after any URI, even one of no resource.
 pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
     let law = Law::new("a_listing_goes_on_after_any_uri", fixture);
     let whole = uris(&law.listed().await);
-    // Enough to meet every neighbour in a small source, and not to take all day in a large one.
+    // Enough for every neighbour in a small source; bounded for a large one.
     let some = whole.iter().take(30).chain(whole.last());
     let mut probes = vec![fixture.unknown(), uri("a:"), uri("zzzz:zzzz")];
     for listed in some {
@@ -60,7 +63,7 @@ pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
     }
 }
 
-/// What is there all the time is listed exactly once, whatever else comes and goes between pages.
+/// A resource that exists throughout a paginated list is listed exactly once, whatever is added or removed meanwhile.
 pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
     let law = Law::new("a_listing_survives_changes", fixture);
     let mut added = Vec::new();
@@ -81,7 +84,7 @@ pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
         if !page.more {
             break;
         }
-        // What goes behind the reader's back moves whatever is counted instead of compared.
+        // Removing listed resources shifts offsets, which breaks sources that paginate by offset.
         match doomed.iter().position(|uri| seen.contains(uri)) {
             Some(passed) => {
                 let uri = doomed.swap_remove(passed);
@@ -96,7 +99,7 @@ pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
         fixture.remove(&uri).await;
     }
     if let Some(lost) = before.iter().find(|uri| !gone.contains(*uri) && !seen.contains(uri)) {
-        law.broken(format_args!("`{lost}` was there all the time and was not listed"));
+        law.broken(format_args!("`{lost}` existed throughout and was not listed"));
     }
 }
 

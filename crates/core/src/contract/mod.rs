@@ -1,7 +1,7 @@
-//! What every [`Source`] must keep, as a suite that a source's own tests run.
+//! The contract suite: tests that every [`Source`] must pass.
 //!
-//! Implement [`Fixture`] and call [`check`]. Each law is a function of its own, and a failure names it.
-//! Nothing here needs a particular runtime.
+//! Implement [`Fixture`] and call [`check`]. Each law is a function, and a failure names it. The suite does not depend
+//! on a particular runtime.
 
 mod children;
 mod completion;
@@ -40,35 +40,35 @@ pub use watching::changes_are_reported;
 use crate::{Completion, Context, Page, Partial, Resource, Source, UriTemplate};
 use crate::{Result, Uri};
 
-/// A source under test, and what its tests know about it.
+/// A source under test.
 ///
-/// A few resources are enough, but there should be more than three, and at least one of everything that
-/// the source has: directories, templates, text, bytes.
+/// It should have more than three resources, and at least one of each kind that the source supports: directories,
+/// templates, text, bytes.
 #[async_trait]
 pub trait Fixture: Send + Sync {
     /// The source.
     fn source(&self) -> &dyn Source;
 
-    /// A well-formed URI in the source's own space at which nothing is.
+    /// A well-formed URI of the source at which there is no resource.
     fn unknown(&self) -> Uri;
 
-    /// URIs that the source must refuse as invalid or not found, such as attempts to break out.
+    /// URIs that the source must reject as invalid or not found, such as path traversal attempts.
     fn invalid(&self) -> Vec<Uri> {
         Vec::new()
     }
 
-    /// Makes a resource that is listed, a different one for each number, and says where it is; `None`
-    /// if the source is read-only.
+    /// Adds a listed resource, a different one for each number, and returns its URI; `None` if the fixture is
+    /// read-only.
     async fn add(&self, _number: usize) -> Option<Uri> {
         None
     }
 
-    /// Changes the content of a resource that was added; `false` if that cannot be done.
+    /// Changes the contents of an added resource; `false` if that is impossible.
     async fn change(&self, _uri: &Uri) -> bool {
         false
     }
 
-    /// Removes a resource that was added; `false` if that cannot be done.
+    /// Removes an added resource; `false` if that is impossible.
     async fn remove(&self, _uri: &Uri) -> bool {
         false
     }
@@ -77,7 +77,7 @@ pub trait Fixture: Send + Sync {
     async fn deadline(&self);
 }
 
-/// Checks every law, and panics with the name of the first that is broken.
+/// Checks every law, and panics with the name of the first broken one.
 pub async fn check(fixture: &dyn Fixture) {
     pages_are_ordered_and_agree(fixture).await;
     a_listing_ends(fixture).await;
@@ -111,7 +111,7 @@ fn is_directory(resource: &Resource) -> bool {
     resource.mime.as_deref() == Some(DIRECTORY)
 }
 
-/// A law being checked, and whom it is checked on.
+/// A law and the source to check.
 struct Law<'a> {
     name: &'static str,
     source: &'a dyn Source,
@@ -127,7 +127,7 @@ impl<'a> Law<'a> {
         panic!("the source breaks the law `{}`: {how}", self.name)
     }
 
-    /// What was to be had, or a broken law.
+    /// The value of a result; an error breaks the law.
     #[track_caller]
     fn had<T>(&self, what: impl Display, result: Result<T>) -> T {
         result.unwrap_or_else(|error| self.broken(format_args!("{what} failed: {error} ({error:?})")))
@@ -137,7 +137,7 @@ impl<'a> Law<'a> {
         self.had("a listing", self.source.list(after, limit, &Context::default()).await)
     }
 
-    /// Everything listed after `after`, page by page.
+    /// All resources after `after`, read page by page.
     async fn all(&self, after: Option<&Uri>, limit: usize) -> Vec<Resource> {
         let mut all = Vec::new();
         let mut after = after.cloned();
@@ -152,13 +152,13 @@ impl<'a> Law<'a> {
         }
     }
 
-    /// A page that is not would make whoever follows it miss resources or never come to an end.
+    /// Checks size and order of a page: a reader of pages would otherwise miss resources or loop for ever.
     fn well_formed(&self, page: &Page, after: Option<&Uri>, limit: usize) {
         if page.resources.len() > limit {
             self.broken(format_args!("a page of at most {limit} has {}", page.resources.len()));
         }
         if page.resources.is_empty() && page.more {
-            self.broken("an empty page says that there is more");
+            self.broken("an empty page has `more` set");
         }
         let mut last = after;
         for resource in &page.resources {
@@ -176,7 +176,7 @@ impl<'a> Law<'a> {
     }
 
     async fn templates(&self) -> Vec<UriTemplate> {
-        let templates = self.had("asking for templates", self.source.templates(&Context::default()).await);
+        let templates = self.had("listing templates", self.source.templates(&Context::default()).await);
         templates.templates.into_iter().map(|template| template.uri).collect()
     }
 

@@ -1,9 +1,9 @@
-//! Laws of reading.
+//! Laws about reads.
 
 use super::{Fixture, Law, is_directory};
 use crate::{Body, Context, Error, Uri};
 
-/// What is listed is covered.
+/// Listed resources are covered.
 pub async fn listed_resources_are_covered(fixture: &dyn Fixture) {
     let law = Law::new("listed_resources_are_covered", fixture);
     for resource in law.listed().await {
@@ -13,7 +13,7 @@ pub async fn listed_resources_are_covered(fixture: &dyn Fixture) {
     }
 }
 
-/// What is listed can be read, unless it is too large, and is what the listing says it is.
+/// Listed resources can be read, unless they are too large, and match their metadata.
 pub async fn listed_resources_read(fixture: &dyn Fixture) {
     let law = Law::new("listed_resources_read", fixture);
     for resource in law.listed().await {
@@ -37,7 +37,7 @@ pub async fn listed_resources_read(fixture: &dyn Fixture) {
         {
             law.broken(format_args!("`{uri}` is listed as `{listed}` and reads as `{read}`"));
         }
-        // Text may have been converted from another encoding, so only bytes must agree.
+        // Text may have been transcoded, so only the size of binary contents must agree.
         if let (Some(listed), Body::Bytes(bytes)) = (resource.size, &part.body)
             && listed != bytes.len() as u64
         {
@@ -46,7 +46,7 @@ pub async fn listed_resources_read(fixture: &dyn Fixture) {
     }
 }
 
-/// Where nothing is, reading says so.
+/// Reading a missing resource returns `NotFound`.
 pub async fn what_is_unknown_is_not_found(fixture: &dyn Fixture) {
     let law = Law::new("what_is_unknown_is_not_found", fixture);
     let uri = fixture.unknown();
@@ -56,7 +56,7 @@ pub async fn what_is_unknown_is_not_found(fixture: &dyn Fixture) {
     }
 }
 
-/// What the source must refuse is invalid or not found, and nothing else: no failure, no content.
+/// Reading a URI that the source must reject returns `Invalid` or `NotFound`.
 pub async fn what_is_invalid_is_refused(fixture: &dyn Fixture) {
     let law = Law::new("what_is_invalid_is_refused", fixture);
     for uri in fixture.invalid() {
@@ -64,7 +64,7 @@ pub async fn what_is_invalid_is_refused(fixture: &dyn Fixture) {
     }
 }
 
-/// What the source does not cover it does not read.
+/// Reading a URI that the source does not cover fails.
 pub async fn what_is_not_covered_is_not_found(fixture: &dyn Fixture) {
     let law = Law::new("what_is_not_covered_is_not_found", fixture);
     let mut uris = fixture.invalid();

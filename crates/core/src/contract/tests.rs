@@ -1,4 +1,4 @@
-//! The suite passes a sound source, and catches each flaw by the law that forbids it.
+//! The suite accepts a correct source, and detects each flaw by its law.
 
 mod memory;
 
@@ -8,10 +8,10 @@ use async_trait::async_trait;
 
 use super::{Fixture, check};
 use crate::{Source, Uri};
-use memory::{Flaw, Memory};
+use memory::{Flaw, MemorySource};
 
 #[async_trait]
-impl Fixture for Memory {
+impl Fixture for MemorySource {
     fn source(&self) -> &dyn Source {
         self
     }
@@ -40,15 +40,15 @@ impl Fixture for Memory {
     }
 
     async fn deadline(&self) {
-        // A change of this source is in its channel before the call that made it returns.
+        // This source sends a change to its channel before the changing call returns.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// The message of the panic, if the suite finds a flaw.
-fn verdict(source: &Memory) -> Result<(), String> {
+/// The panic message of the suite, if it finds a flaw.
+fn verdict(source: &MemorySource) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     catch_unwind(AssertUnwindSafe(|| runtime.block_on(check(source)))).map_err(|panic| {
         panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".into())
@@ -57,7 +57,7 @@ fn verdict(source: &Memory) -> Result<(), String> {
 
 #[test]
 fn a_sound_source_passes() {
-    assert_eq!(verdict(&Memory::new(None)), Ok(()));
+    assert_eq!(verdict(&MemorySource::new(None)), Ok(()));
 }
 
 #[test]
@@ -104,12 +104,12 @@ fn each_flaw_is_caught_by_its_law() {
         (Flaw::SilentRemove, "changes_are_reported"),
         (Flaw::WatchEnds, "changes_are_reported"),
     ] {
-        let found = verdict(&Memory::new(Some(flaw))).expect_err(&format!("{flaw:?} was not caught"));
+        let found = verdict(&MemorySource::new(Some(flaw))).expect_err(&format!("{flaw:?} was not caught"));
         assert!(found.contains(&format!("`{law}`")), "{flaw:?} was caught otherwise: {found}");
     }
 }
 
 #[test]
 fn a_source_that_only_says_it_lost_track_passes() {
-    assert_eq!(verdict(&Memory::new(Some(Flaw::OnlyLost))), Ok(()));
+    assert_eq!(verdict(&MemorySource::new(Some(Flaw::OnlyLost))), Ok(()));
 }

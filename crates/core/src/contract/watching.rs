@@ -1,4 +1,4 @@
-//! Laws of watching.
+//! Laws about watches.
 
 use std::pin::pin;
 
@@ -9,20 +9,20 @@ use futures_util::future::{Either, select};
 use super::{Fixture, Law};
 use crate::{Change, Client, Context, Uri};
 
-/// A source that can be watched reports what is added, changed and removed.
+/// A watch reports added, changed and removed resources.
 pub async fn changes_are_reported(fixture: &dyn Fixture) {
     let law = Law::new("changes_are_reported", fixture);
     let watch = law.source.watch().await;
     let Some(mut changes) = law.had("watching", watch) else { return };
-    // A number that no other law uses, so that this is not a resource that was there before.
+    // A number that no other law uses, so that the resource is new.
     let Some(uri) = fixture.add(1_000).await else { return };
-    let mut watched = Watched { law: &law, fixture, changes: &mut changes };
+    let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
     law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
     law.source.follow(&uri, Client::default());
     if fixture.change(&uri).await {
-        // Some replace a resource instead of writing to it.
+        // Some fixtures replace a resource instead of changing it.
         let updated =
             |change: &Change| matches!(change, Change::Updated(at) | Change::Added(at) if *at == uri);
         watched.reports(&uri, "changed", updated).await;
@@ -32,14 +32,14 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
     }
 }
 
-/// A watch, and the law that wants to hear of changes from it.
-pub(super) struct Watched<'a> {
+/// A watch under test.
+pub(super) struct WatchCheck<'a> {
     pub(super) law: &'a Law<'a>,
     pub(super) fixture: &'a dyn Fixture,
     pub(super) changes: &'a mut BoxStream<'static, Change>,
 }
 
-impl Watched<'_> {
+impl WatchCheck<'_> {
     pub(super) async fn reports(&mut self, uri: &Uri, what: &str, wanted: impl Fn(&Change) -> bool) {
         let mut others = Vec::new();
         let found = async {

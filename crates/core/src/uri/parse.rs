@@ -5,19 +5,19 @@ use std::net::Ipv6Addr;
 use super::percent::{self, hex, segment};
 use crate::{Error, Result, Uri};
 
-/// Checks the whole text against the grammar and gives its normal form.
+/// Checks the text against the grammar and returns its normal form.
 pub(super) fn normalise(text: &str) -> Result<String> {
     if text.len() > Uri::LIMIT {
         return Err(Error::Invalid(format!(
-            "a URI of {} bytes is longer than the {} that are accepted",
+            "a URI of {} bytes exceeds the limit of {} bytes",
             text.len(),
             Uri::LIMIT
         )));
     }
-    Parser { text }.normalise().map_err(|wrong| wrong.of(text))
+    UriParser { text }.normalise().map_err(|wrong| wrong.of(text))
 }
 
-/// Whether a path is its own normal form wherever it stands, as far as a glance tells.
+/// Whether a path is certainly in normal form: a cheap check that may return `false` for other normal paths too.
 pub(super) fn is_plain(path: &str) -> bool {
     let mut before = b'/';
     for &byte in path.as_bytes() {
@@ -33,13 +33,13 @@ pub(super) fn is_plain(path: &str) -> bool {
     true
 }
 
-/// What is wrong with a text, and at which byte.
-struct Wrong {
+/// A syntax error and its byte offset.
+struct SyntaxError {
     what: String,
     at: usize,
 }
 
-impl Wrong {
+impl SyntaxError {
     fn new(what: impl Into<String>, at: usize) -> Self {
         Self { what: what.into(), at }
     }
@@ -49,12 +49,12 @@ impl Wrong {
     }
 }
 
-/// The beginning of a text from outside, short and without control characters.
+/// The beginning of untrusted text for a message: short and without control characters.
 pub(crate) fn excerpt(text: &str) -> String {
     const LIMIT: usize = 60;
     let mut out = String::new();
     for (count, character) in text.chars().enumerate() {
-        // One character can escape to ten, so the length of the output counts too.
+        // One character can become ten when escaped, so the length of the output is limited too.
         if count == LIMIT || out.len() > LIMIT + 20 {
             out.push('…');
             break;
@@ -64,12 +64,12 @@ pub(crate) fn excerpt(text: &str) -> String {
     out
 }
 
-struct Parser<'a> {
+struct UriParser<'a> {
     text: &'a str,
 }
 
-impl Parser<'_> {
-    fn normalise(&self) -> Result<String, Wrong> {
+impl UriParser<'_> {
+    fn normalise(&self) -> Result<String, SyntaxError> {
         let text = self.text;
         let colon = self.scheme()?;
         let mut out = String::with_capacity(text.len() + 1);
@@ -87,7 +87,7 @@ impl Parser<'_> {
             path = text[start..query].find('/').map_or(query, |slash| start + slash);
             out.push_str("//");
             self.authority(start, path, host, &mut out)?;
-            // RFC 8089: the local host may be named or not.
+            // RFC 8089: `localhost` and no host are the same.
             if out == "file://localhost" {
                 out.truncate("file://".len());
             }
@@ -98,7 +98,7 @@ impl Parser<'_> {
         if segments.is_empty() && rooted && web {
             out.push('/');
         } else if !rooted && segments.starts_with("//") {
-            // Without the dot, the path would read as an authority.
+            // Without the dot, the path would parse as an authority.
             out.push_str("/.");
         }
         out.push_str(&segments);
@@ -115,20 +115,20 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    fn scheme(&self) -> Result<usize, Wrong> {
+    fn scheme(&self) -> Result<usize, SyntaxError> {
         for (at, byte) in self.text.bytes().enumerate() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' => {}
                 b'0'..=b'9' | b'+' | b'-' | b'.' if at > 0 => {}
                 b':' if at > 0 => return Ok(at),
-                b':' | b'/' | b'?' | b'#' => return Err(Wrong::new("no scheme", at)),
+                b':' | b'/' | b'?' | b'#' => return Err(SyntaxError::new("no scheme", at)),
                 _ => return Err(self.unexpected(at, "a scheme")),
             }
         }
-        Err(Wrong::new("no scheme", self.text.len()))
+        Err(SyntaxError::new("no scheme", self.text.len()))
     }
 
-    fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), Wrong> {
+    fn authority(&self, start: usize, end: usize, host: bool, out: &mut String) -> Result<(), SyntaxError> {
         let text = self.text;
         let mut at = start;
         if let Some(sign) = text[start..end].find('@') {
@@ -139,11 +139,11 @@ impl Parser<'_> {
         }
         let host_end = if text[at..end].starts_with('[') {
             let Some(bracket) = text[at..end].find(']') else {
-                return Err(Wrong::new("a `[` that is not closed", at));
+                return Err(SyntaxError::new("a `[` that is not closed", at));
             };
             let literal = &text[at + 1..at + bracket];
             if literal.parse::<Ipv6Addr>().is_err() && !authority::is_future(literal) {
-                return Err(Wrong::new("a malformed IP address", at + 1));
+                return Err(SyntaxError::new("a malformed IP address", at + 1));
             }
             out.push_str(&cased(&text[at..=at + bracket], host));
             at + bracket + 1
@@ -172,20 +172,20 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Checks every byte of a component and gives it with its escapes in normal form.
+    /// Checks every byte of a component and returns it with its escapes in normal form.
     fn component(
         &self,
         start: usize,
         end: usize,
         allowed: impl Fn(u8) -> bool,
         place: &str,
-    ) -> Result<String, Wrong> {
+    ) -> Result<String, SyntaxError> {
         let bytes = self.text.as_bytes();
         let mut at = start;
         while at < end {
             if bytes[at] == b'%' {
                 if at + 2 >= end || hex(bytes[at + 1]).is_none() || hex(bytes[at + 2]).is_none() {
-                    return Err(Wrong::new("`%` without two hexadecimal digits", at));
+                    return Err(SyntaxError::new("`%` without two hexadecimal digits", at));
                 }
                 at += 3;
             } else if allowed(bytes[at]) {
@@ -197,7 +197,7 @@ impl Parser<'_> {
         Ok(percent::normalise(&self.text[start..end], false))
     }
 
-    fn unexpected(&self, at: usize, place: &str) -> Wrong {
+    fn unexpected(&self, at: usize, place: &str) -> SyntaxError {
         let what = match self.text[at..].chars().next() {
             Some(' ') => "a space".into(),
             Some(control) if control.is_control() => {
@@ -206,7 +206,7 @@ impl Parser<'_> {
             Some(other) => format!("`{}`", other.escape_debug()),
             None => "the end".into(),
         };
-        Wrong::new(format!("{what} cannot be in {place}:"), at)
+        SyntaxError::new(format!("{what} cannot be in {place}:"), at)
     }
 }
 
@@ -214,21 +214,21 @@ fn cased(text: &str, lower: bool) -> String {
     if lower { text.to_ascii_lowercase() } else { text.into() }
 }
 
-/// Authorities.
+/// Rules for authorities by scheme.
 pub(crate) mod authority {
     use crate::uri::percent::segment;
 
-    /// Whether the authority of this scheme is a host, whose case means nothing.
+    /// Whether the authority of this scheme is a host, which is case-insensitive.
     pub(crate) fn is_host(scheme: &str) -> bool {
         matches!(scheme, "http" | "https" | "ws" | "wss" | "ftp" | "file")
     }
 
-    /// Whether an empty path of this scheme is the same as `/`.
+    /// Whether an empty path equals `/` in this scheme.
     pub(crate) fn is_web(scheme: &str) -> bool {
         matches!(scheme, "http" | "https")
     }
 
-    /// Whether leaving this port out changes nothing.
+    /// Whether this is the default port of the scheme.
     pub(crate) fn is_default_port(scheme: &str, port: &str) -> bool {
         matches!((scheme, port), ("http", "80" | "") | ("https", "443" | ""))
     }
@@ -246,13 +246,13 @@ pub(crate) mod authority {
     }
 }
 
-/// Paths.
+/// Normalisation of paths.
 pub(crate) mod path {
     /// The path without its `.` and `..` segments (RFC 3986, 5.2.4).
     pub(crate) fn remove_dots(path: &str) -> String {
         let mut out = String::with_capacity(path.len());
         let mut rest = path;
-        // A leading `./` or `../` names nothing.
+        // RFC 3986, 5.2.4 step A: remove a leading `./` or `../`.
         loop {
             match rest.strip_prefix("../").or_else(|| rest.strip_prefix("./")) {
                 Some(after) => rest = after,

@@ -1,16 +1,16 @@
 //! Percent-encoding.
 
-/// What may stand unescaped in a path segment.
+/// Whether a byte may be unescaped in a path segment (`pchar`).
 pub(crate) fn segment(byte: u8) -> bool {
     unreserved(byte) || matches!(byte, b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@')
 }
 
-/// What is the same escaped or not.
+/// Whether a byte is an unreserved character, which means the same escaped or not.
 pub(crate) fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Writes a byte as an escape.
+/// Appends the percent escape of a byte.
 pub(crate) fn escape(byte: u8, out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     out.push('%');
@@ -23,17 +23,17 @@ pub(crate) fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The byte that two hexadecimal digits, already checked, stand for.
+/// The byte of two valid hexadecimal digits.
 pub(crate) fn byte(high: u8, low: u8) -> u8 {
     hex(high).unwrap_or(0) << 4 | hex(low).unwrap_or(0)
 }
 
-/// Whether two hexadecimal digits follow a `%` here.
+/// Whether the bytes begin with a valid percent escape.
 pub(crate) fn is_escape(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', high, low, ..] if hex(*high).is_some() && hex(*low).is_some())
 }
 
-/// Escapes in upper case, those of unreserved characters decoded, and letters in lower case if asked.
+/// Normalises escapes: upper-case digits, unreserved characters decoded; with `lower`, letters in lower case.
 pub(crate) fn normalise(text: &str, lower: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -54,7 +54,7 @@ pub(crate) fn normalise(text: &str, lower: bool) -> String {
     out
 }
 
-/// What has a meaning of its own somewhere in a URI.
+/// Whether a byte is a reserved character of RFC 3986.
 pub(crate) fn reserved(byte: u8) -> bool {
     matches!(
         byte,
@@ -62,7 +62,7 @@ pub(crate) fn reserved(byte: u8) -> bool {
     )
 }
 
-/// The text that percent-encoded text stands for; `None` if it is not UTF-8 or an escape is malformed.
+/// Decodes percent-encoded text; `None` if it is not UTF-8 or an escape is malformed.
 pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(crate::Uri::decode_segment(text)?).ok()
 }

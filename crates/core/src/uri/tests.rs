@@ -87,7 +87,7 @@ fn refusals_say_what_and_where() {
         assert_eq!(refused(text), expected);
     }
     let long = format!("a:{}", "x".repeat(Uri::LIMIT));
-    assert_eq!(refused(&long), "a URI of 8194 bytes is longer than the 8192 that are accepted");
+    assert_eq!(refused(&long), "a URI of 8194 bytes exceeds the limit of 8192 bytes");
     assert!(Uri::parse(&long[..Uri::LIMIT]).is_ok());
     assert!(refused(&"\u{200b}".repeat(2000)).len() < 250);
 }

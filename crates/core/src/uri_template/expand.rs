@@ -1,16 +1,16 @@
-//! From a template and variables to a URI.
+//! Expansion of templates.
 
-use super::parse::{Expression, Modifier, Operator, Part, Variable};
+use super::parse::{Expression, Modifier, Operator, TemplatePart, VariableSpec};
 use super::variables::{Value, Variables};
 use crate::uri::percent;
 
 /// The expansion of RFC 6570, section 3.
-pub(super) fn expand(parts: &[Part], variables: &Variables) -> String {
+pub(super) fn expand(parts: &[TemplatePart], variables: &Variables) -> String {
     let mut out = String::new();
     for part in parts {
         match part {
-            Part::Literal(literal) => out.push_str(literal),
-            Part::Expression(expression) => expand_expression(expression, variables, &mut out),
+            TemplatePart::Literal(literal) => out.push_str(literal),
+            TemplatePart::Expression(expression) => expand_expression(expression, variables, &mut out),
         }
     }
     out
@@ -25,28 +25,27 @@ fn expand_expression(expression: &Expression, variables: &Variables, out: &mut S
         };
         out.extend(mark.map(char::from));
         mark = Some(operator.separator());
-        Place { operator, variable }.expand(value, out);
+        VariableExpansion { operator, variable }.expand(value, out);
     }
 }
 
-fn defined(value: &Value, variable: &Variable) -> bool {
+fn defined(value: &Value, variable: &VariableSpec) -> bool {
     let composite = match value {
         Value::Text(_) => return true,
         Value::List(list) => !list.is_empty(),
         Value::Map(map) => !map.is_empty(),
     };
-    // The RFC says no more than that a prefix does not apply to these. Cutting through a list would
-    // make something that nobody meant.
+    // The RFC only says that a prefix does not apply to lists and maps. Such a variable counts as undefined.
     composite && !matches!(variable.modifier, Modifier::Prefix(_))
 }
 
-/// A variable where it stands.
-struct Place<'a> {
+/// The expansion of one variable in its expression.
+struct VariableExpansion<'a> {
     operator: Operator,
-    variable: &'a Variable,
+    variable: &'a VariableSpec,
 }
 
-impl Place<'_> {
+impl VariableExpansion<'_> {
     fn expand(&self, value: &Value, out: &mut String) {
         let name = &self.variable.name;
         match (value, self.variable.modifier) {
@@ -116,9 +115,9 @@ impl Place<'_> {
     fn encode(&self, text: &str, out: &mut String) {
         let bytes = text.as_bytes();
         for (at, &byte) in bytes.iter().enumerate() {
-            let kept = percent::unreserved(byte)
+            let unescaped = percent::unreserved(byte)
                 || self.operator.reserved() && (percent::reserved(byte) || percent::is_escape(&bytes[at..]));
-            if kept {
+            if unescaped {
                 out.push(char::from(byte));
             } else {
                 percent::escape(byte, out);

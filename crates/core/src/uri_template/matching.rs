@@ -1,38 +1,37 @@
-//! From a URI back to variables, in time linear in the URI.
+//! Matching: from a URI to the values of variables, in linear time (dynamic programming, no backtracking).
 //!
-//! A pass from the end works out, for every step of the pattern and every position, how many places can
-//! be filled from there to the end. A walk from the start then takes, at each choice, the first option
-//! that keeps to the best number. Nothing is ever tried twice.
+//! A backward pass computes, for every part of the pattern and every position, the maximum number of variables that can
+//! be bound from there to the end. A forward pass then takes, at each choice, the first option with that maximum.
 
 mod binding;
 mod named;
 mod positional;
 mod text;
 
-use super::pattern::{Pattern, Step};
+use super::pattern::{Pattern, PatternPart};
 use super::variables::Variables;
 use binding::Bindings;
-use named::Named;
-use positional::Positional;
-use text::Text;
+use named::NamedPlan;
+use positional::PositionalPlan;
+use text::UriText;
 
-/// For each position, one more than the most places that can be filled from there on, or zero if the
-/// end cannot be reached.
+/// The score of each position: one plus the maximum number of variables that can be bound from there on, or zero if no
+/// match reaches the end.
 type Row = Vec<u16>;
 
-/// The variables with which the pattern stands for the URI.
+/// Matches the URI against the pattern.
 pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
-    // Most URIs are refused here, by the scheme or the authority.
-    let (uri, steps) = match pattern.steps.split_first() {
-        Some((Step::Literal(literal), steps)) => (uri.strip_prefix(literal.as_str())?, steps),
-        _ => (uri, &*pattern.steps),
+    // Most URIs fail here, by scheme or authority.
+    let (uri, parts) = match pattern.parts.split_first() {
+        Some((PatternPart::Literal(literal), parts)) => (uri.strip_prefix(literal.as_str())?, parts),
+        _ => (uri, &*pattern.parts),
     };
-    let text = Text::new(uri);
+    let text = UriText::new(uri);
     let mut end = vec![0; uri.len() + 1];
     end[uri.len()] = 1;
 
-    let mut plans: Vec<Plan<'_>> = Vec::with_capacity(steps.len());
-    for step in steps.iter().rev() {
+    let mut plans: Vec<Plan<'_>> = Vec::with_capacity(parts.len());
+    for step in parts.iter().rev() {
         let plan = Plan::new(step, &text, plans.last().map_or(&end, Plan::entry));
         plans.push(plan);
     }
@@ -53,17 +52,17 @@ pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
     Some(bindings.into_variables())
 }
 
-/// What a step can do at each position.
+/// The scores of one part of the pattern at each position.
 enum Plan<'a> {
     Literal { length: usize, entry: Row },
-    Positional(Positional<'a>),
-    Named(Named<'a>),
+    Positional(PositionalPlan<'a>),
+    Named(NamedPlan<'a>),
 }
 
 impl<'a> Plan<'a> {
-    fn new(step: &'a Step, text: &Text<'_>, next: &Row) -> Self {
+    fn new(step: &'a PatternPart, text: &UriText<'_>, next: &Row) -> Self {
         match step {
-            Step::Literal(literal) => {
+            PatternPart::Literal(literal) => {
                 let mut entry = vec![0; next.len()];
                 for at in text.boundaries() {
                     work::count(literal.len());
@@ -73,10 +72,10 @@ impl<'a> Plan<'a> {
                 }
                 Self::Literal { length: literal.len(), entry }
             }
-            Step::Expression(places) if places.operator.named() => {
-                Self::Named(Named::new(places, text, next))
+            PatternPart::Expression(slots) if slots.operator.named() => {
+                Self::Named(NamedPlan::new(slots, text, next))
             }
-            Step::Expression(places) => Self::Positional(Positional::new(places, text, next)),
+            PatternPart::Expression(slots) => Self::Positional(PositionalPlan::new(slots, text, next)),
         }
     }
 
@@ -89,12 +88,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// One more place filled, if the end can be reached at all.
+/// The score with one more bound variable; zero stays zero.
 fn filled(score: u16) -> u16 {
     if score == 0 { 0 } else { score.saturating_add(1) }
 }
 
-/// Counts what a match does, so that a test can prove it linear without a clock.
+/// Counts operations of a match, so that a test can prove linear time without a clock.
 pub(super) mod work {
     #[cfg(test)]
     thread_local!(static DONE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) });
@@ -104,7 +103,7 @@ pub(super) mod work {
         DONE.set(DONE.get() + _units);
     }
 
-    /// What was counted in this thread since the last call.
+    /// The operations counted in this thread since the last call.
     #[cfg(test)]
     pub(in crate::uri_template) fn take() -> usize {
         DONE.replace(0)

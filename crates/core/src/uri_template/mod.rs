@@ -1,7 +1,7 @@
-//! URI templates (RFC 6570, level 4) that can also be matched back.
+//! URI templates (RFC 6570, level 4): expansion, and matching of a URI back to variables.
 //!
-//! Written by hand because no crate matches back in linear time: those that match at all go through a
-//! backtracking regular expression, and a URI comes from anybody.
+//! Hand-written because no crate matches in linear time: existing ones use backtracking regular expressions, and URIs
+//! are untrusted input.
 
 mod expand;
 mod matching;
@@ -22,7 +22,7 @@ pub use specificity::Specificity;
 pub use variables::{Value, Variables};
 
 use crate::{Error, Result, Uri};
-use parse::{Modifier, Part};
+use parse::{Modifier, TemplatePart};
 use pattern::Pattern;
 
 /// A URI template, cheap to clone.
@@ -33,18 +33,18 @@ pub struct UriTemplate(Arc<Inner>);
 
 struct Inner {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     pattern: Pattern,
 }
 
 impl UriTemplate {
-    /// The longest template that is accepted, in bytes.
+    /// The maximum length of a template in bytes.
     pub const LIMIT: usize = Uri::LIMIT;
 
-    /// The most places for a variable that a template may have, which bounds what a match costs.
-    pub const PLACES: usize = 100;
+    /// The maximum number of variable occurrences in a template, which bounds the cost of a match.
+    pub const VARIABLE_LIMIT: usize = 100;
 
-    /// Parses a template; [`Error::Invalid`] says what is wrong and where.
+    /// Parses a template; [`Error::Invalid`] describes the syntax error and its position.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = parse::parts(text)?;
         let pattern = Pattern::new(&parts);
@@ -56,46 +56,45 @@ impl UriTemplate {
         &self.0.text
     }
 
-    /// The names of the variables in the order they stand, each once.
+    /// The distinct names of the variables, in order of first occurrence.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
-        let places = || self.0.parts.iter().flat_map(Part::variables).map(|variable| variable.name.as_str());
-        places()
+        let names =
+            || self.0.parts.iter().flat_map(TemplatePart::variables).map(|variable| variable.name.as_str());
+        names()
             .enumerate()
-            .filter(move |&(at, name)| !places().take(at).any(|earlier| earlier == name))
+            .filter(move |&(at, name)| !names().take(at).any(|earlier| earlier == name))
             .map(|(_, name)| name)
     }
 
-    /// Whether the template usually makes sense without this variable: its operator leaves nothing
-    /// behind where there is no value.
-    pub fn may_lack(&self, name: &str) -> bool {
+    /// Whether this variable is optional: its operator expands to nothing if the variable has no value.
+    pub fn is_optional(&self, name: &str) -> bool {
         self.0.parts.iter().all(|part| match part {
-            Part::Literal(_) => true,
-            Part::Expression(expression) => {
+            TemplatePart::Literal(_) => true,
+            TemplatePart::Expression(expression) => {
                 expression.operator.first().is_some()
                     || expression.variables.iter().all(|variable| variable.name != name)
             }
         })
     }
 
-    /// Whether this variable has a `*`, so that its value is a list.
+    /// Whether this variable has the explode modifier `*`, so that its value is a list.
     pub fn explodes(&self, name: &str) -> bool {
-        let mut places = self.0.parts.iter().flat_map(Part::variables);
-        places.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
+        let mut variables = self.0.parts.iter().flat_map(TemplatePart::variables);
+        variables.any(|variable| variable.name == name && variable.modifier == Modifier::Explode)
     }
 
-    /// The text that the template stands for with these variables. Those it does not name are ignored,
-    /// and those it names but are not given leave nothing behind.
+    /// Expands the template. Variables without a value expand to nothing; values of other variables are ignored.
     pub fn expand(&self, variables: &Variables) -> String {
         expand::expand(&self.0.parts, variables)
     }
 
-    /// What every URI begins with that the template stands for with these variables and any values for the others:
-    /// the expansion up to the first variable that must have a value and has none.
+    /// The common prefix of all URIs that the template expands to with these values and any values for the other
+    /// variables: the expansion up to the first required variable without a value.
     pub fn prefix(&self, variables: &Variables) -> Prefix {
-        let lacks = |part: &Part| {
-            part.variables()
-                .iter()
-                .any(|variable| variables.value(&variable.name).is_none() && !self.may_lack(&variable.name))
+        let lacks = |part: &TemplatePart| {
+            part.variables().iter().any(|variable| {
+                variables.value(&variable.name).is_none() && !self.is_optional(&variable.name)
+            })
         };
         match self.0.parts.iter().position(lacks) {
             Some(at) => Prefix::Open(expand::expand(&self.0.parts[..at], variables)),
@@ -103,51 +102,47 @@ impl UriTemplate {
         }
     }
 
-    /// The variables with which this template stands for `uri`; `None` if there are none.
+    /// Matches `uri` against the template and returns the values of its variables; `None` if it does not match.
     ///
-    /// Takes time in proportion to the length of the URI times the size of the template, whatever
-    /// they hold.
+    /// The time is linear in the length of the URI times the size of the template.
     ///
-    /// Values are percent-decoded. So a value may hold a `/` even where the template allows none, and
-    /// one that names a file must still be checked. Values that are not UTF-8 do not match.
+    /// Values are percent-decoded, so a value may contain a `/` even if the template does not allow one: validate it
+    /// before you use it as a path. Values that are not UTF-8 do not match.
     ///
     /// - The literal parts are compared in the normal form of [`Uri`].
     /// - `{var}` matches no `/`, `?` or `#`, and no `&` within a query. `{+var}` matches anything, but
     ///   does not run into a query or a fragment that the template itself has.
     /// - `{?a,b}`, `{&a,b}` and `{;a,b}` match in any order and any subset. Other names do not match.
     /// - `{var:3}` matches up to three characters.
-    /// - `{var}` and `{+var}` may be empty, and are then the empty text. With the other operators, what
-    ///   is not there is not defined.
-    /// - A variable with `*` gives a list; one that stands for parameters of other names than its own
-    ///   gives a map. One without gives a text, even if it holds commas: the template alone
-    ///   decides, so that whoever reads the value knows what to expect.
-    /// - A variable that stands in several places must have the same value in all of them.
+    /// - `{var}` and `{+var}` may match the empty string. With the other operators, a missing variable is undefined.
+    /// - A variable with `*` is a list, or a map if it matches parameters of other names. A variable without `*` is a
+    ///   string, even if it contains commas: the type depends on the template alone.
+    /// - A variable that occurs several times must have the same value each time.
     ///
-    /// Where several readings are possible, the one with most places filled is taken, and among those
-    /// the one where earlier variables take as much as they can: `{name}{.ext}` reads `a.b.c` as `a.b`
-    /// and `c`, and `{+a}/{+b}` reads `x/y/z` as `x/y` and `z`.
+    /// An ambiguous match binds the most variables, and among such matches earlier variables match greedily:
+    /// `{name}{.ext}` matches `a.b.c` as `a.b` and `c`, and `{+a}/{+b}` matches `x/y/z` as `x/y` and `z`.
     ///
-    /// A URI that came from [`expand`](Self::expand) matches, unless
-    /// - normalising it changed more than its spelling: a value of `..` is a dot segment;
-    /// - a reserved value held a `?` or `#` that the template has too, or escapes that are not UTF-8;
-    /// - a variable that stands in several places, or a parameter whose name begins with that of another,
-    ///   can be read in several ways, and the one taken contradicts itself.
+    /// A URI from [`expand`](Self::expand) matches, unless
+    /// - normalisation changed its meaning: a value of `..` is a dot segment;
+    /// - a reserved value contains a `?` or `#` that the template has too, or escapes that are not UTF-8;
+    /// - a variable occurs several times, or the name of a parameter begins with that of another, and the chosen match
+    ///   is inconsistent.
     pub fn matches(&self, uri: &Uri) -> Option<Variables> {
         matching::matches(&self.0.pattern, uri.as_str())
     }
 
-    /// How closely this template describes what it matches.
+    /// The specificity of this template.
     pub fn specificity(&self) -> Specificity {
         Specificity::of(&self.0.text, &self.0.pattern)
     }
 }
 
-/// What a template stands for when some of its variables have values; see [`UriTemplate::prefix`].
+/// The expansion of a template with some of its variables; see [`UriTemplate::prefix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prefix {
-    /// A whole URI.
+    /// A complete URI: all required variables have values.
     Whole(String),
-    /// What a URI begins with.
+    /// A prefix of URIs: a required variable has no value.
     Open(String),
 }
 

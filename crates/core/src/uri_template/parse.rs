@@ -3,16 +3,16 @@
 use crate::uri::{excerpt, percent};
 use crate::{Error, Result, UriTemplate};
 
-/// A piece of a template.
+/// A literal or an expression of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// Text that stands for itself, percent-encoded as it is in an expansion.
+pub(super) enum TemplatePart {
+    /// Literal text, percent-encoded as in an expansion.
     Literal(String),
     Expression(Expression),
 }
 
-impl Part {
-    pub(super) fn variables(&self) -> &[Variable] {
+impl TemplatePart {
+    pub(super) fn variables(&self) -> &[VariableSpec] {
         match self {
             Self::Literal(_) => &[],
             Self::Expression(expression) => &expression.variables,
@@ -20,16 +20,16 @@ impl Part {
     }
 }
 
-/// What stands between braces.
+/// An expression in braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expression {
     pub(super) operator: Operator,
-    pub(super) variables: Vec<Variable>,
+    pub(super) variables: Vec<VariableSpec>,
 }
 
-/// One variable of an expression.
+/// One variable of an expression (`varspec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Variable {
+pub(super) struct VariableSpec {
     pub(super) name: String,
     pub(super) modifier: Modifier,
 }
@@ -56,7 +56,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// What stands before the first defined variable.
+    /// The character before the first defined variable.
     pub(super) fn first(self) -> Option<u8> {
         match self {
             Self::Simple | Self::Reserved => None,
@@ -69,7 +69,7 @@ impl Operator {
         }
     }
 
-    /// What stands between defined variables.
+    /// The separator between defined variables.
     pub(super) fn separator(self) -> u8 {
         match self {
             Self::Simple | Self::Reserved | Self::Fragment => b',',
@@ -80,32 +80,32 @@ impl Operator {
         }
     }
 
-    /// Whether each value has its name before it.
+    /// Whether each value is preceded by its name.
     pub(super) fn named(self) -> bool {
         matches!(self, Self::Parameter | Self::Query | Self::Continuation)
     }
 
-    /// Whether reserved characters and escapes in a value stay as they are.
+    /// Whether reserved characters and escapes in a value are not escaped.
     pub(super) fn reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }
 }
 
-/// The parts of a template.
-pub(super) fn parts(text: &str) -> Result<Vec<Part>> {
+/// Parses a template into its parts.
+pub(super) fn parts(text: &str) -> Result<Vec<TemplatePart>> {
     let wrong = |what: String, at: usize| {
         Error::Invalid(format!("not a URI template: {what} at byte {at} of `{}`", excerpt(text)))
     };
     if text.len() > UriTemplate::LIMIT {
         return Err(Error::Invalid(format!(
-            "a URI template of {} bytes is longer than the {} that are accepted",
+            "a URI template of {} bytes exceeds the limit of {} bytes",
             text.len(),
             UriTemplate::LIMIT
         )));
     }
     let mut parts = Vec::new();
     let mut literal = String::new();
-    let mut places = 0;
+    let mut variables = 0;
     let mut at = 0;
     while let Some(character) = text[at..].chars().next() {
         if character != '{' {
@@ -117,23 +117,23 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>> {
         };
         let expression =
             expression(&text[at + 1..at + length]).map_err(|(what, offset)| wrong(what, at + 1 + offset))?;
-        places += expression.variables.len();
-        if places > UriTemplate::PLACES {
-            return Err(wrong(format!("more than {} variables", UriTemplate::PLACES), at));
+        variables += expression.variables.len();
+        if variables > UriTemplate::VARIABLE_LIMIT {
+            return Err(wrong(format!("more than {} variables", UriTemplate::VARIABLE_LIMIT), at));
         }
         if !literal.is_empty() {
-            parts.push(Part::Literal(std::mem::take(&mut literal)));
+            parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));
         }
-        parts.push(Part::Expression(expression));
+        parts.push(TemplatePart::Expression(expression));
         at += length + 1;
     }
     if !literal.is_empty() {
-        parts.push(Part::Literal(literal));
+        parts.push(TemplatePart::Literal(literal));
     }
     Ok(parts)
 }
 
-/// Takes one literal character, or one escape, and says how long it is.
+/// Parses one literal character or escape and returns its length.
 fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, String> {
     match character {
         '%' if percent::is_escape(rest.as_bytes()) => {
@@ -142,7 +142,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
         }
         '%' => return Err("`%` without two hexadecimal digits".into()),
         '}' => return Err("a `}` that closes nothing".into()),
-        // The grammar of the RFC leaves `'` out too, but its own examples use it, and URIs may hold it.
+        // The grammar of the RFC excludes `'` too, but its examples use it, and URIs may contain it.
         ' ' | '"' | '<' | '>' | '\\' | '^' | '`' | '|' => {
             return Err(format!("`{character}`, which cannot be in a literal,"));
         }
@@ -155,7 +155,7 @@ fn literal(rest: &str, character: char, out: &mut String) -> Result<usize, Strin
     Ok(character.len_utf8())
 }
 
-/// What stands between two braces; an error has its offset from the opening one.
+/// Parses the text between two braces. An error has its offset from the opening brace.
 fn expression(text: &str) -> Result<Expression, (String, usize)> {
     let (operator, start) = match text.chars().next() {
         None => return Err(("an empty expression".into(), 0)),
@@ -180,13 +180,13 @@ fn expression(text: &str) -> Result<Expression, (String, usize)> {
     Ok(Expression { operator, variables })
 }
 
-fn variable(text: &str) -> Result<Variable, (String, usize)> {
+fn variable(text: &str) -> Result<VariableSpec, (String, usize)> {
     let (name, modifier) = match text.find([':', '*']) {
         None => (text, Modifier::None),
         Some(end) if &text[end..] == "*" => (&text[..end], Modifier::Explode),
         Some(end) => {
             let digits = &text[end + 1..];
-            // The grammar: one to four digits, of which the first is not zero.
+            // The grammar: one to four digits, the first not zero.
             let length = match digits.as_bytes() {
                 [b'1'..=b'9', rest @ ..] if rest.len() <= 3 && text.as_bytes()[end] == b':' => {
                     digits.parse().ok()
@@ -202,10 +202,10 @@ fn variable(text: &str) -> Result<Variable, (String, usize)> {
     if let Some((offset, what)) = misnamed(name) {
         return Err((what, offset));
     }
-    Ok(Variable { name: name.into(), modifier })
+    Ok(VariableSpec { name: name.into(), modifier })
 }
 
-/// What keeps a text from being the name of a variable, and where.
+/// The syntax error in the name of a variable, with its offset.
 fn misnamed(name: &str) -> Option<(usize, String)> {
     if name.is_empty() {
         return Some((0, "a variable without a name".into()));

@@ -1,40 +1,40 @@
-//! A template made ready to be matched: its literals are in normal form, and each place knows what it takes.
+//! Compiled templates for matching: literals in normal form, and for each variable the characters that it may match.
 
-use super::parse::{Expression, Modifier, Operator, Part};
+use super::parse::{Expression, Modifier, Operator, TemplatePart};
 use crate::uri::{authority, path, percent};
 
-/// What a URI is matched against, step by step.
+/// A compiled template.
 pub(super) struct Pattern {
-    pub(super) steps: Vec<Step>,
+    pub(super) parts: Vec<PatternPart>,
 }
 
-pub(super) enum Step {
+pub(super) enum PatternPart {
     Literal(String),
-    Expression(Places),
+    Expression(ExpressionSlots),
 }
 
-/// The places for variables that one expression has.
-pub(super) struct Places {
+/// The variables of one expression.
+pub(super) struct ExpressionSlots {
     pub(super) operator: Operator,
-    pub(super) places: Vec<Place>,
+    pub(super) slots: Vec<VariableSlot>,
 }
 
-/// A place for one variable.
-pub(super) struct Place {
+/// One occurrence of a variable.
+pub(super) struct VariableSlot {
     pub(super) name: String,
-    /// The name as it stands in a normal URI.
+    /// The name as it appears in a URI in normal form.
     pub(super) key: String,
-    /// The most characters that are taken.
+    /// The maximum number of characters (prefix modifier).
     pub(super) limit: Option<usize>,
     pub(super) explode: bool,
-    pub(super) span: Span,
+    pub(super) allowed: AllowedBytes,
 }
 
-/// Which unescaped characters a value may hold: a bit for each that it may not.
+/// The unescaped ASCII characters that a value may contain, as a bit set of the excluded ones.
 #[derive(Clone, Copy)]
-pub(super) struct Span(u128);
+pub(super) struct AllowedBytes(u128);
 
-impl Span {
+impl AllowedBytes {
     fn without(bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(0, |bits, byte| bits | 1 << byte))
     }
@@ -45,25 +45,25 @@ impl Span {
 }
 
 impl Pattern {
-    pub(super) fn new(parts: &[Part]) -> Self {
+    pub(super) fn new(parts: &[TemplatePart]) -> Self {
         let expressions: Vec<_> = parts
             .iter()
             .filter_map(|part| match part {
-                Part::Literal(_) => None,
-                Part::Expression(expression) => Some(expression),
+                TemplatePart::Literal(_) => None,
+                TemplatePart::Expression(expression) => Some(expression),
             })
             .collect();
         let skeleton: String = parts
             .iter()
             .map(|part| match part {
-                Part::Literal(literal) => literal.as_str(),
-                Part::Expression(_) => HOLE,
+                TemplatePart::Literal(literal) => literal.as_str(),
+                TemplatePart::Expression(_) => HOLE,
             })
             .collect();
         let operators: Vec<_> = expressions.iter().map(|expression| expression.operator).collect();
         let skeleton = normalise(&skeleton, &operators);
 
-        let mut steps = Vec::new();
+        let mut parts = Vec::new();
         let mut expressions = expressions.into_iter();
         let mut rest = skeleton.as_str();
         let mut queried = false;
@@ -72,19 +72,19 @@ impl Pattern {
             let (literal, after) = rest.split_at(end);
             if !literal.is_empty() {
                 queried |= literal.contains('?');
-                steps.push(Step::Literal(literal.into()));
+                parts.push(PatternPart::Literal(literal.into()));
             }
             if let Some(expression) = expressions.next().filter(|_| !after.is_empty()) {
-                let later = Later {
+                let later = Remainder {
                     query: after.contains('?') || has(expressions.as_slice(), Operator::Query),
                     fragment: after.contains('#') || has(expressions.as_slice(), Operator::Fragment),
                 };
-                steps.push(Step::Expression(places(expression, queried, later)));
+                parts.push(PatternPart::Expression(slots(expression, queried, later)));
                 queried |= expression.operator == Operator::Query;
             }
             rest = after.strip_prefix(HOLE).unwrap_or(after);
         }
-        Self { steps }
+        Self { parts }
     }
 }
 
@@ -92,25 +92,25 @@ fn has(expressions: &[&Expression], operator: Operator) -> bool {
     expressions.iter().any(|expression| expression.operator == operator)
 }
 
-/// What the template begins after some place.
-struct Later {
+/// Whether the rest of the template has a query or a fragment.
+struct Remainder {
     query: bool,
     fragment: bool,
 }
 
-fn places(expression: &Expression, queried: bool, later: Later) -> Places {
+fn slots(expression: &Expression, queried: bool, later: Remainder) -> ExpressionSlots {
     let operator = expression.operator;
-    let places = expression
+    let slots = expression
         .variables
         .iter()
         .map(|variable| {
             let explode = variable.modifier == Modifier::Explode;
             let stops: &[u8] = match operator {
                 Operator::Reserved | Operator::Fragment => match later {
-                    Later { query: true, fragment: true } => b"?#",
-                    Later { query: true, fragment: false } => b"?",
-                    Later { query: false, fragment: true } => b"#",
-                    Later { query: false, fragment: false } => b"",
+                    Remainder { query: true, fragment: true } => b"?#",
+                    Remainder { query: true, fragment: false } => b"?",
+                    Remainder { query: false, fragment: true } => b"#",
+                    Remainder { query: false, fragment: false } => b"",
                 },
                 Operator::Path if explode => b"?#",
                 Operator::Simple | Operator::Label if queried => b"/?#&",
@@ -118,7 +118,7 @@ fn places(expression: &Expression, queried: bool, later: Later) -> Places {
                 Operator::Parameter => b"/?#;",
                 Operator::Query | Operator::Continuation => b"#&",
             };
-            Place {
+            VariableSlot {
                 name: variable.name.clone(),
                 key: percent::normalise(&variable.name, false),
                 limit: match variable.modifier {
@@ -126,18 +126,17 @@ fn places(expression: &Expression, queried: bool, later: Later) -> Places {
                     Modifier::None | Modifier::Explode => None,
                 },
                 explode,
-                span: Span::without(stops),
+                allowed: AllowedBytes::without(stops),
             }
         })
         .collect();
-    Places { operator, places }
+    ExpressionSlots { operator, slots }
 }
 
-/// Stands for an expression. The parser lets no such character into a literal.
+/// The placeholder of an expression. The parser rejects this character in literals.
 const HOLE: &str = "\0";
 
-/// Does to the literals of a template what parsing does to a [`Uri`](crate::Uri), as far as that can be
-/// known before the holes are filled.
+/// Normalises the literals of a template like [`Uri`](crate::Uri), as far as possible without values for the holes.
 fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     let Some(colon) = skeleton.find([':', '/', '?', '#', '\0']).filter(|&at| skeleton[at..].starts_with(':'))
     else {
@@ -184,7 +183,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
     out
 }
 
-/// Whether what stands before this place is complete, however the holes from here on are filled.
+/// Whether the component before `at` ends there, whatever the values of the following holes.
 fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
     let before = skeleton[..at].matches(HOLE).count();
@@ -195,7 +194,7 @@ fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
         || rest.chars().all(|character| character == '\0') && operators[before..].iter().all(tail)
 }
 
-/// `open` says that what follows may still belong to it.
+/// Normalises an authority. `open` means that it may continue after a hole.
 fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     let (user, host) = text.rsplit_once('@').map_or(("", text), |(user, _)| text.split_at(user.len() + 1));
     let host = match host.rsplit_once(':') {
@@ -205,7 +204,7 @@ fn normal_authority(scheme: &str, text: &str, open: bool) -> String {
     percent::normalise(user, false) + &percent::normalise(host, authority::is_host(scheme))
 }
 
-/// Where the first byte or hole stands, from `start` on, that `stops`.
+/// The position of the first byte or hole after `start` for which `stops` returns `true`.
 fn end(
     skeleton: &str,
     start: usize,
@@ -218,7 +217,7 @@ fn end(
         .unwrap_or(bytes.len())
 }
 
-/// The operator of the hole that stands here.
+/// The operator of the hole at `at`.
 fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
     if !skeleton[at..].starts_with(HOLE) {
         return None;

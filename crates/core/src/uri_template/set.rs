@@ -1,44 +1,43 @@
-//! Many templates, of which those that match are found without trying them all.
+//! A set of templates, indexed by literal prefix.
 
-use super::pattern::Step;
+use super::pattern::PatternPart;
 use super::{UriTemplate, Variables};
 use crate::Uri;
 
-/// Templates with something that belongs to each.
+/// A map from templates to values, sorted by the literal prefix of the templates.
 ///
-/// The templates are in the order of the literal text that they begin with. A URI is only matched against
-/// those whose text it begins with, which are found in steps that grow with the logarithm of their number.
+/// A lookup matches a URI only against templates whose prefix it begins with, found by binary search.
 pub struct TemplateSet<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<TemplateEntry<T>>,
 }
 
-struct Entry<T> {
-    begins: String,
-    /// The entry nearest before it whose text its own begins with.
+struct TemplateEntry<T> {
+    prefix: String,
+    /// The nearest preceding entry whose prefix is a prefix of this one.
     shorter: Option<usize>,
     template: UriTemplate,
     value: T,
 }
 
 impl<T> TemplateSet<T> {
-    /// A set of these. Where templates describe a URI equally closely, the one that comes first counts.
+    /// Builds a set. Among equally specific templates, the first takes precedence.
     pub fn new(templates: impl IntoIterator<Item = (UriTemplate, T)>) -> Self {
         let mut entries: Vec<_> = templates
             .into_iter()
             .map(|(template, value)| {
-                let begins = match template.0.pattern.steps.first() {
-                    Some(Step::Literal(literal)) => literal.clone(),
+                let prefix = match template.0.pattern.parts.first() {
+                    Some(PatternPart::Literal(literal)) => literal.clone(),
                     _ => String::new(),
                 };
-                Entry { begins, shorter: None, template, value }
+                TemplateEntry { prefix, shorter: None, template, value }
             })
             .collect();
-        entries.sort_by(|one, other| one.begins.cmp(&other.begins));
+        entries.sort_by(|one, other| one.prefix.cmp(&other.prefix));
         for at in 1..entries.len() {
-            // Whatever begins the text of this one also begins that of the one before, or is it.
+            // A proper prefix of this entry is also a prefix of the preceding entry, or equal to it.
             let mut before = Some(at - 1);
             while let Some(other) = before
-                && !entries[at].begins.starts_with(&entries[other].begins)
+                && !entries[at].prefix.starts_with(&entries[other].prefix)
             {
                 before = entries[other].shorter;
             }
@@ -47,16 +46,16 @@ impl<T> TemplateSet<T> {
         Self { entries }
     }
 
-    /// The template that describes a URI most closely, with its variables.
+    /// The most specific template that matches a URI, with its variables.
     pub fn closest(&self, uri: &Uri) -> Option<(&UriTemplate, &T, Variables)> {
         let text = uri.as_str();
-        let mut next = self.entries.partition_point(|entry| *entry.begins <= *text).checked_sub(1);
-        let mut found: Option<(&Entry<T>, Variables)> = None;
+        let mut next = self.entries.partition_point(|entry| *entry.prefix <= *text).checked_sub(1);
+        let mut found: Option<(&TemplateEntry<T>, Variables)> = None;
         while let Some(at) = next {
             let entry = &self.entries[at];
             next = entry.shorter;
-            // Entries with the same text are met last first, and of equals the first counts.
-            if text.starts_with(&entry.begins)
+            // Entries with the same prefix are visited in reverse order, and among equals the first takes precedence.
+            if text.starts_with(&entry.prefix)
                 && found
                     .as_ref()
                     .is_none_or(|(best, _)| entry.template.specificity() >= best.template.specificity())
@@ -68,18 +67,18 @@ impl<T> TemplateSet<T> {
         found.map(|(entry, variables)| (&entry.template, &entry.value, variables))
     }
 
-    /// What belongs to the template with this text.
+    /// The value of this template.
     pub fn get(&self, template: &UriTemplate) -> Option<&T> {
-        let begins = match template.0.pattern.steps.first() {
-            Some(Step::Literal(literal)) => literal.as_str(),
+        let prefix = match template.0.pattern.parts.first() {
+            Some(PatternPart::Literal(literal)) => literal.as_str(),
             _ => "",
         };
-        let first = self.entries.partition_point(|entry| *entry.begins < *begins);
-        let same = self.entries[first..].iter().take_while(|entry| entry.begins == begins);
+        let first = self.entries.partition_point(|entry| *entry.prefix < *prefix);
+        let same = self.entries[first..].iter().take_while(|entry| entry.prefix == prefix);
         same.into_iter().find(|entry| entry.template == *template).map(|entry| &entry.value)
     }
 
-    /// All of them, in the order of the text that they begin with.
+    /// All templates and values, sorted by literal prefix.
     pub fn iter(&self) -> impl Iterator<Item = (&UriTemplate, &T)> {
         self.entries.iter().map(|entry| (&entry.template, &entry.value))
     }
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_trying_all_would_find() {
+    fn finds_the_same_template_as_a_linear_search() {
         let texts = [
             "db://{table}",
             "db://users/{id}",
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_few_of_many() {
+    fn matches_few_of_many_templates() {
         let texts: Vec<_> = (0..1000).map(|number| format!("db://table{number:04}/{{id}}")).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
         let set = set(&texts);

@@ -1,14 +1,13 @@
-//! Which of several answers to the same URI is meant most closely.
+//! Specificity: which of several patterns for the same URI takes precedence.
 
 use std::cmp::Reverse;
 
-use super::pattern::{Pattern, Step};
+use super::pattern::{Pattern, PatternPart};
 
-/// How closely a URI is described by what covers it; the closer is the greater.
+/// How specific a pattern for a URI is; the greater takes precedence.
 ///
-/// More literal characters win, then fewer variables, then fewer of those that match across slashes.
-/// What is still equal is ordered by a hash of the template, so that the order in which sources are
-/// named never decides.
+/// Compared by more literal characters, then by fewer variables, then by fewer variables that match across slashes.
+/// Ties are broken by a hash of the template, so that the order of the sources does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Specificity {
     literals: usize,
@@ -18,7 +17,7 @@ pub struct Specificity {
 }
 
 impl Specificity {
-    /// That of a resource which is there by itself: it beats every template.
+    /// The specificity of a resource with a fixed URI, greater than that of every template.
     pub const EXACT: Self =
         Self { literals: usize::MAX, variables: Reverse(0), reserved: Reverse(0), hash: u64::MAX };
 
@@ -26,13 +25,13 @@ impl Specificity {
         let mut literals = 0;
         let mut variables = 0;
         let mut reserved = 0;
-        for step in &pattern.steps {
+        for step in &pattern.parts {
             match step {
-                Step::Literal(literal) => literals += literal.len(),
-                Step::Expression(expression) => {
-                    variables += expression.places.len();
+                PatternPart::Literal(literal) => literals += literal.len(),
+                PatternPart::Expression(expression) => {
+                    variables += expression.slots.len();
                     if expression.operator.reserved() {
-                        reserved += expression.places.len();
+                        reserved += expression.slots.len();
                     }
                 }
             }
@@ -41,7 +40,7 @@ impl Specificity {
     }
 }
 
-/// FNV-1a, because the hashes of the standard library may differ from one release to the next.
+/// FNV-1a, because the hash functions of the standard library may change between releases.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -54,8 +54,8 @@ fn refusals_say_what_and_where() {
             "{text:?} was refused otherwise"
         );
     }
-    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::PLACES)).is_ok());
-    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::PLACES + 1)).is_err());
+    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::VARIABLE_LIMIT)).is_ok());
+    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::VARIABLE_LIMIT + 1)).is_err());
     assert!(UriTemplate::parse(&"a".repeat(UriTemplate::LIMIT + 1)).is_err());
 }
 

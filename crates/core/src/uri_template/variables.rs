@@ -1,8 +1,8 @@
-//! The values that fill a template in.
+//! The values of template variables.
 
 use std::collections::BTreeMap;
 
-/// The values that fill a template in, by name.
+/// The values of template variables, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables(BTreeMap<String, Value>);
 
@@ -12,7 +12,7 @@ impl Variables {
         Self::default()
     }
 
-    /// The value of this name, if it is a text.
+    /// The value of a variable, if it is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.value(name)? {
             Value::Text(text) => Some(text),
@@ -20,17 +20,17 @@ impl Variables {
         }
     }
 
-    /// The value of this name.
+    /// The value of a variable.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// Sets a value, and gives back the one it replaces.
+    /// Sets a value; returns the replaced one.
     pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         self.0.insert(name.into(), value.into())
     }
 
-    /// The names and values in the order of the names.
+    /// The names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -70,11 +70,11 @@ impl IntoIterator for Variables {
 /// The value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// One text.
+    /// A string.
     Text(String),
-    /// Several texts. An empty list counts as not defined.
+    /// A list of strings. An empty list counts as undefined.
     List(Vec<String>),
-    /// Pairs, in their order. An empty map counts as not defined.
+    /// A map, in insertion order. An empty map counts as undefined.
     Map(Vec<(String, String)>),
 }
 

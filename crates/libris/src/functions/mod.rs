@@ -1,13 +1,23 @@
-//! Resources that functions make: what stands behind `#[resources]`, and the builder that does without.
+//! Resources from functions: the runtime of `#[resources]`, and `FunctionSource` for closures.
 
-mod answer;
-mod library;
+/// Defines builder methods that set an optional string field.
+macro_rules! text_setters {
+    ($($(#[$doc:meta])* $field:ident)*) => { $(
+        $(#[$doc])*
+        pub fn $field(self, $field: impl Into<String>) -> Self {
+            Self { $field: Some($field.into()), ..self }
+        }
+    )* };
+}
+
 mod notifier;
 mod request;
+mod return_types;
 mod routes;
+mod source;
 
-pub use answer::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
-pub use library::{Handle, Handler, Libris};
 pub use notifier::Notifier;
-pub use request::{Request, Variable};
+pub use request::{FromVariable, Request};
+pub use return_types::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
 pub use routes::{Described, Routes};
+pub use source::{FunctionSource, Handle, Handler};

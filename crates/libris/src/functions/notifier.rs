@@ -1,4 +1,4 @@
-//! Telling what changed.
+//! Reports changes of resources from functions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +8,10 @@ use futures_util::stream::{self, BoxStream};
 use libris_core::{Change, Proof, Result, Uri};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// How many changes may wait to be taken. Whoever falls behind is told to look again.
-const WAITING: usize = 1024;
+/// The capacity of the change queue. A watcher that falls behind receives [`Change::Lost`].
+const QUEUE_CAPACITY: usize = 1024;
 
-/// Tells those who listen what changed. Cheap to clone; all clones are one.
+/// Reports changes to the watchers of a source. Cheap to clone; clones share their watchers.
 ///
 /// ```
 /// # fn main() -> libris::Result<()> {
@@ -27,55 +27,58 @@ pub struct Notifier(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     changes: broadcast::Sender<Change>,
-    /// How many changes there have been.
-    count: AtomicU64,
+    /// Generation counter: incremented by each change.
+    generation: AtomicU64,
 }
 
 impl Default for Notifier {
     fn default() -> Self {
-        Self(Arc::new(Inner { changes: broadcast::Sender::new(WAITING), count: AtomicU64::new(0) }))
+        Self(Arc::new(Inner {
+            changes: broadcast::Sender::new(QUEUE_CAPACITY),
+            generation: AtomicU64::new(0),
+        }))
     }
 }
 
 impl Notifier {
-    /// A notifier that nobody listens to yet.
+    /// A notifier without watchers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What reading this resource gives is different now.
+    /// Reports that the contents of this resource changed.
     pub fn updated(&self, uri: impl AsRef<str>) -> Result<()> {
-        self.tell(Change::Updated(Uri::parse(uri.as_ref())?));
+        self.report(Change::Updated(Uri::parse(uri.as_ref())?));
         Ok(())
     }
 
-    /// This resource is listed now.
+    /// Reports that this resource was added to the list.
     pub fn added(&self, uri: impl AsRef<str>) -> Result<()> {
-        self.tell(Change::Added(Uri::parse(uri.as_ref())?));
+        self.report(Change::Added(Uri::parse(uri.as_ref())?));
         Ok(())
     }
 
-    /// This resource is gone.
+    /// Reports that this resource was removed.
     pub fn removed(&self, uri: impl AsRef<str>) -> Result<()> {
-        self.tell(Change::Removed(Uri::parse(uri.as_ref())?));
+        self.report(Change::Removed(Uri::parse(uri.as_ref())?));
         Ok(())
     }
 
-    /// Anything may have changed.
+    /// Reports that any resource may have changed.
     pub fn everything(&self) {
-        self.tell(Change::Lost);
+        self.report(Change::Lost);
     }
 
-    /// Tells of a change.
-    pub fn tell(&self, change: Change) {
-        self.0.count.fetch_add(1, Ordering::Release);
-        // Nobody may listen.
+    /// Reports a change.
+    pub fn report(&self, change: Change) {
+        self.0.generation.fetch_add(1, Ordering::Release);
+        // It fails only if there are no watchers.
         let _ = self.0.changes.send(change);
     }
 
-    /// Changes from now on, as a [`Source`](crate::Source) gives them.
+    /// A stream of the changes from now on, for [`Source::watch`](crate::Source::watch).
     pub fn watch(&self) -> BoxStream<'static, Change> {
-        // It has no sender, which would keep the stream open for ever.
+        // The stream must not own a sender, which would keep it open for ever.
         let changes = self.0.changes.subscribe();
         stream::unfold(changes, async |mut changes| {
             let change = match changes.recv().await {
@@ -90,7 +93,7 @@ impl Notifier {
 
     /// A proof that holds until the next change.
     pub fn proof(&self) -> Proof {
-        let (inner, count) = (self.0.clone(), self.0.count.load(Ordering::Acquire));
-        Proof::new(move || inner.count.load(Ordering::Acquire) == count)
+        let (inner, generation) = (self.0.clone(), self.0.generation.load(Ordering::Acquire));
+        Proof::new(move || inner.generation.load(Ordering::Acquire) == generation)
     }
 }

@@ -1,4 +1,4 @@
-//! What a function is asked for.
+//! The request that a function receives.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use libris_core::uri_template::{Value, Variables};
 use libris_core::{Context, Error, Identity, Result, Uri};
 
-/// What a function is asked for: the URI, the variables of its template, and who asks.
+/// The request that a function receives: the URI, the variables of its template, and the caller.
 #[derive(Clone, Debug)]
 pub struct Request {
     uri: Uri,
@@ -19,38 +19,38 @@ impl Request {
         Self { uri, variables, context }
     }
 
-    /// The URI that is read.
+    /// The requested URI.
     pub fn uri(&self) -> &Uri {
         &self.uri
     }
 
-    /// The variables of the template, as they stand in the URI.
+    /// The variables of the template, with their values in the URI.
     pub fn variables(&self) -> &Variables {
         &self.variables
     }
 
-    /// Who asks and wants to hear how far it has come.
+    /// The context: the caller, and progress reporting.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Who asks; [`Error::Denied`] where nobody knows.
+    /// The authenticated caller; [`Error::Denied`] for an anonymous one.
     pub fn identity(&self) -> Result<&Identity> {
         self.context.identity().ok_or_else(|| Error::Denied(self.uri.clone()))
     }
 
-    /// A variable; [`Error::Invalid`] names it where it is not there or does not parse.
-    pub fn variable<T: Variable>(&self, name: &str) -> Result<T> {
+    /// The value of a variable; [`Error::Invalid`] if it is missing or does not parse.
+    pub fn variable<T: FromVariable>(&self, name: &str) -> Result<T> {
         self.optional(name)?.ok_or_else(|| Error::invalid(format!("`{name}` is missing")))
     }
 
-    /// A variable that may be left out.
-    pub fn optional<T: Variable>(&self, name: &str) -> Result<Option<T>> {
+    /// The value of an optional variable.
+    pub fn optional<T: FromVariable>(&self, name: &str) -> Result<Option<T>> {
         parse(&self.variables, name)
     }
 
-    /// A variable with a `*`: all its values.
-    pub fn list<T: Variable>(&self, name: &str) -> Result<Vec<T>> {
+    /// All values of a variable with the `*` modifier.
+    pub fn list<T: FromVariable>(&self, name: &str) -> Result<Vec<T>> {
         match self.variables.value(name) {
             None => Ok(Vec::new()),
             Some(Value::Text(text)) => Ok(vec![T::read(name, text)?]),
@@ -60,8 +60,8 @@ impl Request {
     }
 }
 
-/// A variable of a template, where it has a value.
-pub(crate) fn parse<T: Variable>(variables: &Variables, name: &str) -> Result<Option<T>> {
+/// The value of a variable, if it has one.
+pub(crate) fn parse<T: FromVariable>(variables: &Variables, name: &str) -> Result<Option<T>> {
     match variables.value(name) {
         None => Ok(None),
         Some(Value::Text(text)) => T::read(name, text).map(Some),
@@ -69,20 +69,20 @@ pub(crate) fn parse<T: Variable>(variables: &Variables, name: &str) -> Result<Op
     }
 }
 
-/// What a variable of a URI template can be read as: anything with [`FromStr`].
+/// A type that the value of a template variable can be parsed as: any type that implements [`FromStr`].
 #[diagnostic::on_unimplemented(
-    message = "a variable of a URI template cannot be read as `{Self}`",
+    message = "a variable of a URI template cannot be parsed as `{Self}`",
     label = "`{Self}` does not implement `std::str::FromStr`, or its error does not implement `Display`",
     note = "variables are text: use `String`, a number, or a type of yours that implements `FromStr`"
 )]
-pub trait Variable: Sized {
-    /// Reads the value of the variable `name`; [`Error::Invalid`] says what is wrong with it.
+pub trait FromVariable: Sized {
+    /// Parses the value of the variable `name`; [`Error::Invalid`] explains why it does not parse.
     fn read(name: &str, text: &str) -> Result<Self>;
 }
 
-impl<T: FromStr<Err: Display>> Variable for T {
+impl<T: FromStr<Err: Display>> FromVariable for T {
     fn read(name: &str, text: &str) -> Result<Self> {
-        /// How much is quoted of a value, and of what its type says about it.
+        /// How many characters of the value and of the parse error the message quotes.
         const QUOTED: usize = 100;
         text.parse().map_err(|cause: T::Err| {
             let value = plain(text, QUOTED);
@@ -92,7 +92,7 @@ impl<T: FromStr<Err: Display>> Variable for T {
     }
 }
 
-/// The beginning of a text, with what a terminal would act on written out.
+/// The first `length` characters, with control and bidirectional formatting characters escaped.
 fn plain(text: &str, length: usize) -> String {
     let acts = |letter: char| {
         letter.is_control()

@@ -1,4 +1,4 @@
-//! Which function makes which resource.
+//! Routes: which function serves which URI.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use libris_core::{
 
 use super::{Instance, Request};
 
-/// What is said of a resource or a template that a function makes.
+/// The metadata of a resource or template from a function, and how long to cache its contents.
 ///
 /// ```
 /// use libris::{Audience, Described};
@@ -33,56 +33,47 @@ pub struct Described {
     mime: Option<String>,
     icons: Vec<Icon>,
     annotations: Annotations,
-    kept: Option<Duration>,
+    cache_ttl: Option<Duration>,
 }
 
 impl Described {
-    /// The one with this URI or template.
+    /// Metadata for this URI or template.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), ..Self::default() }
     }
 
-    /// With this short name; the last part of the URI where it is not said.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
+    text_setters! {
+        /// Sets the short name. Default: the last path segment of the URI.
+        name
+        /// Sets the display name.
+        title
+        /// Sets the description.
+        description
+        /// Sets the media type. Default: that of the returned contents.
+        mime
     }
 
-    /// With this name for people.
-    pub fn title(self, title: impl Into<String>) -> Self {
-        Self { title: Some(title.into()), ..self }
-    }
-
-    /// With what it is about.
-    pub fn description(self, description: impl Into<String>) -> Self {
-        Self { description: Some(description.into()), ..self }
-    }
-
-    /// With this media type; that of the content where it is not said.
-    pub fn mime(self, mime: impl Into<String>) -> Self {
-        Self { mime: Some(mime.into()), ..self }
-    }
-
-    /// With this picture to show beside it: an `https:` or `data:` URI.
+    /// Adds an icon: an `https:` or `data:` URI.
     pub fn icon(mut self, src: impl Into<String>) -> Self {
         self.icons.push(Icon { src: src.into(), mime: None, sizes: Vec::new(), theme: None });
         self
     }
 
-    /// Meant for these.
+    /// Sets the intended audience.
     pub fn audience(mut self, audience: impl IntoIterator<Item = Audience>) -> Self {
         self.annotations.audience = audience.into_iter().collect();
         self
     }
 
-    /// As important as this, from 0 to 1.
+    /// Sets the importance, from 0 to 1.
     pub fn priority(mut self, priority: f64) -> Self {
         self.annotations.priority = Some(priority);
         self
     }
 
-    /// With answers that are given again for this long, and made once for all who ask at the same time.
-    pub fn cache(self, time: Duration) -> Self {
-        Self { kept: Some(time), ..self }
+    /// Caches contents for this long, and shares one call between concurrent reads (single-flight).
+    pub fn cache(self, ttl: Duration) -> Self {
+        Self { cache_ttl: Some(ttl), ..self }
     }
 
     fn resource(&self, uri: Uri) -> Resource {
@@ -114,7 +105,7 @@ impl Described {
 
     fn check(&self) -> Result<()> {
         if self.mime.as_ref().is_some_and(|mime| mime.contains(char::is_control)) {
-            return Err(Error::invalid("a media type has no control characters"));
+            return Err(Error::invalid("a media type must not contain control characters"));
         }
         match self.annotations.priority {
             Some(priority) if !(0.0..=1.0).contains(&priority) => {
@@ -137,7 +128,7 @@ impl From<String> for Described {
     }
 }
 
-/// The last part of a URI or template that is neither empty nor a variable.
+/// The last non-empty path segment of a URI, or of a template before its first variable.
 fn last_part(text: &str) -> String {
     let path = text.split_once(':').map_or(text, |(_, path)| path);
     let plain = path.split('{').next().unwrap_or_default();
@@ -145,14 +136,14 @@ fn last_part(text: &str) -> String {
     part.unwrap_or(text).to_owned()
 }
 
-/// Which function makes which resource.
+/// The functions of a source, by URI and by template.
 pub struct Routes<T> {
-    direct: BTreeMap<Uri, Route<T>>,
-    templates: TemplateSet<Route<T>>,
+    direct: BTreeMap<Uri, FunctionRoute<T>>,
+    templates: TemplateSet<FunctionRoute<T>>,
 }
 
 #[derive(Clone)]
-struct Route<T> {
+struct FunctionRoute<T> {
     described: Described,
     function: T,
 }
@@ -164,7 +155,7 @@ impl<T> Default for Routes<T> {
 }
 
 impl<T: Clone> Routes<T> {
-    /// All of these.
+    /// Builds the routes.
     pub fn of(routes: impl IntoIterator<Item = (Described, T)>) -> Result<Self> {
         let mut all = Self::default();
         let mut templates = Vec::new();
@@ -173,36 +164,41 @@ impl<T: Clone> Routes<T> {
             if template.variables().next().is_none() {
                 all.add_resource(described, function)?;
             } else {
-                templates.push((template, Route { described, function }));
+                templates.push((template, FunctionRoute { described, function }));
             }
         }
         all.templates = TemplateSet::new(templates);
         Ok(all)
     }
 
-    /// Adds a resource, in the place of the one with its URI. Tells where it is, and whether there was one.
+    /// Adds or replaces a resource. Returns its URI, and whether it replaced another.
     pub(super) fn add_resource(&mut self, described: Described, function: T) -> Result<(Uri, bool)> {
         described.check()?;
         if UriTemplate::parse(&described.uri).is_ok_and(|template| template.variables().next().is_some()) {
             let uri = &described.uri;
-            return Err(Error::invalid(format!("`{uri}` has variables: it is a template, not a resource")));
+            return Err(Error::invalid(format!(
+                "`{uri}` has variables; add it as a template, not as a resource"
+            )));
         }
         let uri = Uri::parse(&described.uri)?;
-        let before = self.direct.insert(uri.clone(), Route { described, function });
+        let before = self.direct.insert(uri.clone(), FunctionRoute { described, function });
         Ok((uri, before.is_some()))
     }
 
-    /// Adds a template, in the place of the one with its text.
+    /// Adds or replaces a template.
     pub(super) fn add_template(&mut self, described: Described, function: T) -> Result<()> {
         described.check()?;
         let template = UriTemplate::parse(&described.uri)?;
         if template.variables().next().is_none() {
-            return Err(Error::invalid(format!("`{template}` has no variables: it is a resource")));
+            return Err(Error::invalid(format!(
+                "`{template}` has no variables; add it as a resource, not as a template"
+            )));
         }
         self.remove_template(&template);
         let others = self.templates.iter().map(|(template, route)| (template.clone(), route.clone()));
-        self.templates =
-            TemplateSet::new(others.chain([(template, Route { described, function })]).collect::<Vec<_>>());
+        self.templates = TemplateSet::new(
+            others.chain([(template, FunctionRoute { described, function })]).collect::<Vec<_>>(),
+        );
         Ok(())
     }
 
@@ -220,7 +216,7 @@ impl<T: Clone> Routes<T> {
         there
     }
 
-    fn find(&self, uri: &Uri) -> Option<(&Route<T>, Variables)> {
+    fn find(&self, uri: &Uri) -> Option<(&FunctionRoute<T>, Variables)> {
         if let Some(route) = self.direct.get(uri) {
             return Some((route, Variables::new()));
         }
@@ -235,19 +231,19 @@ impl<T: Clone> Routes<T> {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    /// For how long contents at `uri` are shared; `None` where they are not.
-    pub fn kept_for(&self, uri: &Uri) -> Option<Duration> {
-        self.find(uri)?.0.described.kept
+    /// How long contents at `uri` are cached; `None` if they are not.
+    pub fn cache_ttl(&self, uri: &Uri) -> Option<Duration> {
+        self.find(uri)?.0.described.cache_ttl
     }
 
-    /// The function that makes `uri`, what to ask it for, and the media type that was said.
-    pub fn ask(&self, uri: &Uri, context: &Context) -> Result<(T, Request, Option<String>)> {
+    /// The function for `uri`, the request to pass to it, and the declared media type.
+    pub fn request(&self, uri: &Uri, context: &Context) -> Result<(T, Request, Option<String>)> {
         let (route, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
         let request = Request::new(uri.clone(), variables, context.clone());
         Ok((route.function.clone(), request, route.described.mime.clone()))
     }
 
-    /// The function of the template with this text.
+    /// The function of this template.
     pub fn template(&self, template: &UriTemplate) -> Option<T> {
         self.templates.get(template).map(|route| route.function.clone())
     }
@@ -257,14 +253,14 @@ impl<T: Clone> Routes<T> {
         self.templates.iter().map(|(template, route)| route.described.template(template.clone())).collect()
     }
 
-    /// What a function lists of the template with this text, in order. What cannot be is left out, and logged.
-    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Vec<Listed> {
+    /// The instances of a template that a function listed, in URI order. Invalid instances are omitted and logged.
+    pub fn instances(&self, template: &UriTemplate, instances: Vec<Instance>) -> Vec<ListedInstance> {
         let mut listed: Vec<_> = instances
             .into_iter()
             .filter_map(|mut instance| match instance.uri(template) {
-                Ok(uri) => Some(Listed { uri, template: template.clone(), instance }),
+                Ok(uri) => Some(ListedInstance { uri, template: template.clone(), instance }),
                 Err(why) => {
-                    tracing::error!(why, "a resource is not listed");
+                    tracing::error!(why, "an invalid instance is not listed");
                     None
                 }
             })
@@ -273,13 +269,13 @@ impl<T: Clone> Routes<T> {
         listed
     }
 
-    /// One page of the resources, with those that functions have listed.
-    pub fn page(&self, mut listed: Vec<Listed>, after: Option<&Uri>, limit: usize) -> Page {
+    /// One page of the fixed resources and of the listed instances.
+    pub fn page(&self, mut listed: Vec<ListedInstance>, after: Option<&Uri>, limit: usize) -> Page {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let direct = self.direct.range::<Uri, _>((from, Bound::Unbounded));
         let direct =
             direct.take(limit + 1).map(|(uri, route)| (uri.clone(), route.described.resource(uri.clone())));
-        // One with a function of its own comes before one that is listed.
+        // A resource with its own function takes precedence over a listed instance.
         let mut found: BTreeMap<Uri, Resource> = direct.collect();
         listed.sort_by(|one, other| one.uri.cmp(&other.uri));
         let start = listed.partition_point(|listed| after.is_some_and(|after| listed.uri <= *after));
@@ -295,7 +291,7 @@ impl<T: Clone> Routes<T> {
                     found.entry(listed.uri).or_insert(resource);
                     taken += 1;
                 }
-                Err(why) => tracing::error!(why, "a resource is not listed"),
+                Err(why) => tracing::error!(why, "an invalid instance is not listed"),
             }
         }
         let more = found.len() > limit;
@@ -303,8 +299,8 @@ impl<T: Clone> Routes<T> {
     }
 }
 
-/// A resource that a function lists.
-pub struct Listed {
+/// An instance of a template that a `#[list]` function returned.
+pub struct ListedInstance {
     uri: Uri,
     template: UriTemplate,
     instance: Instance,

@@ -1,7 +1,7 @@
 //! Resources from closures, which come and go.
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use libris::{Change, Described, Error, Json, Libris, Request, Result, Source};
+use libris::{Change, Described, Error, FunctionSource, Json, Request, Result, Source};
 
 use crate::{listed, read, refused, text, uri};
 
@@ -16,7 +16,7 @@ async fn greeting(request: Request) -> Result<String> {
 #[tokio::test]
 async fn any_kind_of_function_will_do() {
     let word = "captured".to_owned();
-    let library = Libris::new()
+    let functions = FunctionSource::new()
         .resource("a://text", || "text")
         .resource(Described::new("a://captured").mime("text/markdown"), move || word.clone())
         .resource("a://later", async || Some("later"))
@@ -24,28 +24,28 @@ async fn any_kind_of_function_will_do() {
         .template("a://sum{?n*}", sum)
         .template("a://greeting/{name}", greeting)
         .template("a://failing/{x}", |_: Request| Err::<String, _>("the cause"));
-    assert_eq!(text(&library, "a://text").await, "text");
-    assert_eq!(read(&library, "a://captured").await.unwrap(), ("captured".into(), "text/markdown".into()));
-    assert_eq!(text(&library, "a://later").await, "later");
-    assert_eq!(text(&library, "a://asked").await, "a://asked");
-    assert_eq!(text(&library, "a://sum?n=1&n=2").await, "3");
-    assert_eq!(text(&library, "a://greeting/Ada").await, "Hello Ada");
-    assert_eq!(refused(&library, "a://failing/1").await, "could not read the resource");
-    assert_eq!(listed(&library).await, ["a://asked", "a://captured", "a://later", "a://text"]);
+    assert_eq!(text(&functions, "a://text").await, "text");
+    assert_eq!(read(&functions, "a://captured").await.unwrap(), ("captured".into(), "text/markdown".into()));
+    assert_eq!(text(&functions, "a://later").await, "later");
+    assert_eq!(text(&functions, "a://asked").await, "a://asked");
+    assert_eq!(text(&functions, "a://sum?n=1&n=2").await, "3");
+    assert_eq!(text(&functions, "a://greeting/Ada").await, "Hello Ada");
+    assert_eq!(refused(&functions, "a://failing/1").await, "could not read the resource");
+    assert_eq!(listed(&functions).await, ["a://asked", "a://captured", "a://later", "a://text"]);
 }
 
 #[tokio::test]
 async fn what_comes_and_goes_is_told() {
-    let library = Libris::new().resource("a://one", || "1");
-    let handle = library.handle();
-    let mut changes = library.watch().await.unwrap().unwrap();
+    let functions = FunctionSource::new().resource("a://one", || "1");
+    let handle = functions.handle();
+    let mut changes = functions.watch().await.unwrap().unwrap();
     let mut told = async || changes.next().await.unwrap();
     handle.resource("a://two", || "2").unwrap();
     assert_eq!(told().await, Change::Added(uri("a://two")));
     handle.resource("a://two", || "two").unwrap();
     assert_eq!(told().await, Change::Described(uri("a://two")));
     assert_eq!(told().await, Change::Updated(uri("a://two")));
-    assert_eq!(text(&library, "a://two").await, "two");
+    assert_eq!(text(&functions, "a://two").await, "two");
     handle.updated("a://one").unwrap();
     assert_eq!(told().await, Change::Updated(uri("a://one")));
     handle.template("a://{x}/y", || "xy").unwrap();
@@ -54,17 +54,17 @@ async fn what_comes_and_goes_is_told() {
     assert_eq!(told().await, Change::Removed(uri("a://two")));
     assert!(handle.remove("a://{x}/y").unwrap());
     assert_eq!(told().await, Change::Lost);
-    assert_eq!(refused(&library, "a://x/y").await, "not found");
+    assert_eq!(refused(&functions, "a://x/y").await, "not found");
     assert!(!handle.remove("a://two").unwrap());
     assert!(changes.next().now_or_never().is_none());
 }
 
 #[tokio::test]
 async fn whoever_falls_behind_is_told_to_look_again() {
-    let library = Libris::new().resource("a://one", || "1");
-    let mut changes = library.watch().await.unwrap().unwrap();
+    let functions = FunctionSource::new().resource("a://one", || "1");
+    let mut changes = functions.watch().await.unwrap().unwrap();
     for _ in 0..10_000 {
-        library.handle().updated("a://one").unwrap();
+        functions.handle().updated("a://one").unwrap();
     }
     assert_eq!(changes.next().await, Some(Change::Lost));
     assert_eq!(changes.next().await, Some(Change::Updated(uri("a://one"))));
@@ -72,7 +72,7 @@ async fn whoever_falls_behind_is_told_to_look_again() {
 
 #[test]
 fn mistakes_are_refused_and_change_nothing() {
-    let handle = Libris::new().handle();
+    let handle = FunctionSource::new().handle();
     let why = |result: Result<()>| result.unwrap_err().to_string();
     assert!(why(handle.resource("no uri", || "x")).contains("no uri"));
     assert_eq!(
@@ -81,10 +81,16 @@ fn mistakes_are_refused_and_change_nothing() {
     );
     let mime = Described::new("a://x").mime("text/plain\n");
     assert_eq!(why(handle.resource(mime, || "x")), "a media type has no control characters");
-    assert_eq!(why(handle.template("a://x", || "x")), "`a://x` has no variables: it is a resource");
+    assert_eq!(
+        why(handle.template("a://x", || "x")),
+        "`a://x` has no variables; add it as a resource, not as a template"
+    );
     let priority = Described::new("a://x").priority(2.0);
     assert_eq!(why(handle.resource(priority, || "x")), "the priority `2` is not between 0 and 1");
-    assert_eq!(why(handle.complete("a://{x}", "x", |_| vec!["1"])), "there is no template `a://{x}`");
+    assert_eq!(
+        why(handle.complete("a://{x}", "x", |_| vec!["1"])),
+        "there is no template `a://{x}`; add it first"
+    );
     handle.template("a://{x}", || "x").unwrap();
     assert_eq!(why(handle.complete("a://{x}", "y", |_| vec!["1"])), "`a://{x}` has no variable `y`");
     assert!(matches!(handle.updated("no uri"), Err(Error::Invalid(_))));
@@ -93,5 +99,5 @@ fn mistakes_are_refused_and_change_nothing() {
 #[test]
 #[should_panic(expected = "no uri")]
 fn the_builder_panics() {
-    let _ = Libris::new().resource("no uri", || "x");
+    let _ = FunctionSource::new().resource("no uri", || "x");
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use libris::{Catalog, Instance, Libris, Notifier, Request, Source, Uri};
+use libris::{Catalog, FunctionSource, Instance, Notifier, Request, Source, Uri};
 use libris_core::contract::{Fixture, check};
 use std::sync::Arc;
 
@@ -124,19 +124,19 @@ async fn a_source_that_the_attributes_make() {
 #[tokio::test]
 async fn a_catalog_with_one_and_another() {
     let notes = Arc::new(Notes::with(&NAMES));
-    let other = Libris::new().resource("notes://all/", || "").resource("other://x", || "x");
+    let other = FunctionSource::new().resource("notes://all/", || "").resource("other://x", || "x");
     check(&Made { source: Catalog::new(vec![notes.clone(), Arc::new(other)]), notes }).await;
 }
 
 /// Resources that come and go by a handle.
 struct Built {
-    library: Libris,
+    functions: FunctionSource,
 }
 
 #[async_trait]
 impl Fixture for Built {
     fn source(&self) -> &dyn Source {
-        &self.library
+        &self.functions
     }
 
     fn unknown(&self) -> Uri {
@@ -145,16 +145,16 @@ impl Fixture for Built {
 
     async fn add(&self, number: usize) -> Option<Uri> {
         let added = uri(&format!("lib://added/{number}"));
-        self.library.handle().resource(added.as_str(), || "added").unwrap();
+        self.functions.handle().resource(added.as_str(), || "added").unwrap();
         Some(added)
     }
 
     async fn change(&self, uri: &Uri) -> bool {
-        self.library.handle().resource(uri.as_str(), || "changed").is_ok()
+        self.functions.handle().resource(uri.as_str(), || "changed").is_ok()
     }
 
     async fn remove(&self, uri: &Uri) -> bool {
-        self.library.handle().remove(uri).unwrap()
+        self.functions.handle().remove(uri).unwrap()
     }
 
     async fn deadline(&self) {
@@ -166,11 +166,11 @@ impl Fixture for Built {
 async fn a_source_that_is_built() {
     let page =
         |request: Request| async move { Ok::<_, libris::Error>(format!("{}", request.variable::<u8>("n")?)) };
-    let library = Libris::new()
+    let functions = FunctionSource::new()
         .resource("lib://a", || "a")
         .resource("lib://b", || async { vec![0u8] })
         .template("lib://pages/{n}", page)
         .complete("lib://pages/{n}", "n", |_| vec!["1", "12", "2"])
         .list("lib://pages/{n}", || async { vec!["1", "12", "2"] });
-    check(&Built { library }).await;
+    check(&Built { functions }).await;
 }

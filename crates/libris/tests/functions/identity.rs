@@ -44,7 +44,7 @@ impl Private {
 }
 
 /// A file that only Ada may read. The source it comes from proves that the file is as it was.
-struct Guarded(libris::Libris);
+struct Guarded(libris::FunctionSource);
 
 #[libris::resources]
 impl Guarded {
@@ -165,7 +165,7 @@ async fn send(
 
 #[tokio::test]
 async fn functions_see_who_asks_through_a_router() {
-    let guarded = Guarded(libris::Libris::new().resource("guarded://file", || "top secret"));
+    let guarded = Guarded(libris::FunctionSource::new().resource("guarded://file", || "top secret"));
     let serve = libris::serve(Private).and(guarded);
     let app = Router::new().nest("/api", serve.router()).layer(from_fn(identify));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,9 +1,9 @@
 //! Resources from functions: the attributes, the builder, and what becomes of what they return.
 
 mod builder;
+mod cache;
 mod contract;
 mod identity;
-mod kept;
 mod macros;
 
 use libris::{Body, Context, Error, Result, Source, Uri};

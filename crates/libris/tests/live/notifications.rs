@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use libris::wire::{Client, News};
-use libris::{Change, Config, Live, Server};
+use libris::{Change, Config, Server, SubscriptionConfig};
 use tokio::time::timeout;
 
 use crate::script::{Script, joined, server, told, updated};
@@ -262,8 +262,8 @@ async fn whoever_missed_something_is_told_to_look_again() {
 #[tokio::test(start_paused = true)]
 async fn no_window_is_too_long() {
     let script = Script::new("a");
-    let live = Live { window: Duration::MAX, ..Live::default() };
-    let server = Server::new(script.clone(), Config { live, ..Config::default() });
+    let subscriptions = SubscriptionConfig { window: Duration::MAX, ..SubscriptionConfig::default() };
+    let server = Server::new(script.clone(), Config { subscriptions, ..Config::default() });
     let listener = joined(&server, Client::default()).unwrap();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();

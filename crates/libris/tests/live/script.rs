@@ -9,7 +9,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
 use libris::wire::{Caller, Client, Failure, Listener, News, Service as _};
-use libris::{Catalog, Change, Config, Contents, Context, Error, Live, Page, Result, Server, Source, Uri};
+use libris::{
+    Catalog, Change, Config, Contents, Context, Error, Page, Result, Server, Source, SubscriptionConfig, Uri,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -95,8 +97,9 @@ impl Source for Script {
 
 pub(crate) fn server(sources: Vec<Arc<dyn Source>>) -> (Server, Arc<Catalog>) {
     let catalog = Arc::new(Catalog::new(sources));
-    let live = Live { subscriptions: 3, listeners: 2, ..Live::default() };
-    (Server::new(catalog.clone(), Config { live, ..Config::default() }), catalog)
+    let subscriptions =
+        SubscriptionConfig { subscriptions: 3, listeners: 2, ..SubscriptionConfig::default() };
+    (Server::new(catalog.clone(), Config { subscriptions, ..Config::default() }), catalog)
 }
 
 pub(crate) fn updated(uri: &str) -> News {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris::uri_template::Specificity;
 use libris::wire::{Client, Failure, Service as _};
-use libris::{Change, Config, Contents, Context, Live, Page, Result, Server, Source, Uri};
+use libris::{Change, Config, Contents, Context, Page, Result, Server, Source, SubscriptionConfig, Uri};
 use tokio::time::timeout;
 
 use crate::script::{Script, count, joined, server, told, updated};
@@ -98,8 +98,12 @@ async fn the_text_of_a_uri_is_held_once_for_all_listeners() {
 
 #[tokio::test(start_paused = true)]
 async fn the_bytes_of_subscriptions_are_bounded_for_each_client_and_in_all() {
-    let live = Live { subscription_bytes: 1 << 20, client_subscription_bytes: 1 << 18, ..Live::default() };
-    let server = Server::new(Script::new("a"), Config { live, ..Config::default() });
+    let subscriptions = SubscriptionConfig {
+        subscription_bytes: 1 << 20,
+        client_subscription_bytes: 1 << 18,
+        ..SubscriptionConfig::default()
+    };
+    let server = Server::new(Script::new("a"), Config { subscriptions, ..Config::default() });
     let mut listeners = Vec::new();
     for client in 0..7 {
         let listener = joined(&server, Client::default()).unwrap();

@@ -255,8 +255,9 @@ impl Shelf {
     /// lead to something.
     fn values(&self, asked: &Partial<'_>) -> Vec<String> {
         let template = asked.template;
-        let is_known =
-            |name: &str| name == asked.variable || asked.known.contains_key(name) || template.may_lack(name);
+        let is_known = |name: &str| {
+            name == asked.variable || asked.known.contains_key(name) || template.is_optional(name)
+        };
         let mut values = self.candidates(asked);
         if template.variables().all(is_known) {
             values.retain(|value| {

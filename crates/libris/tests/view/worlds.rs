@@ -11,7 +11,7 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris::wire::http::{self, Endpoint};
 use libris::wire::{Limits, stdio};
-use libris::{Catalog, Config, Live, Policy, Server};
+use libris::{Catalog, Config, Policy, Server, SubscriptionConfig};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -28,8 +28,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(shelf: Arc<Shelf>, policy: Arc<dyn Policy>, page: usize) -> Self {
         let catalog = Arc::new(Catalog::new(vec![shelf.clone()]));
-        let live = Live { window: std::time::Duration::from_millis(5), ..Live::default() };
-        let config = Config { page, live, ..Config::default() };
+        let subscriptions = SubscriptionConfig {
+            window: std::time::Duration::from_millis(5),
+            ..SubscriptionConfig::default()
+        };
+        let config = Config { page, subscriptions, ..Config::default() };
         Self { server: Arc::new(Server::with_policy(catalog, config, policy)), shelf }
     }
 

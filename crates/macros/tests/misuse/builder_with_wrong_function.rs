@@ -1,5 +1,5 @@
-use libris::Libris;
+use libris::FunctionSource;
 
 fn main() {
-    let _ = Libris::new().resource("docs://number", || 7);
+    let _ = FunctionSource::new().resource("docs://number", || 7);
 }

@@ -49,7 +49,7 @@ impl Offer {
             async move { printed.print(&entry, &name).await.map_err(Arc::new) }
         };
         let values = printed.under_way.join(&(), || printed.fresh().map(Ok), start).await;
-        values.map_err(|error| Error::again(&error))
+        values.map_err(|error| Error::from_shared(&error))
     }
 }
 

@@ -183,7 +183,7 @@ impl Entry {
                 continue;
             }
             let default = self.config.default.get(name);
-            if default.is_none() && template.is_some_and(|template| template.may_lack(name)) {
+            if default.is_none() && template.is_some_and(|template| template.is_optional(name)) {
                 return Err(format!("its variable `{name}` may be left out and so needs a `default`"));
             }
             let offered = match self.offers.get(name) {
@@ -213,7 +213,7 @@ impl Entry {
         match &self.config.uri {
             Place::Resource(uri) => Some(uri.clone()),
             Place::Template(template) => {
-                let all = template.variables().all(|name| template.may_lack(name));
+                let all = template.variables().all(|name| template.is_optional(name));
                 all.then(|| template.expand(&Variables::new())).and_then(|text| Uri::parse(&text).ok())
             }
         }

@@ -103,7 +103,7 @@ impl Endpoint {
 
     /// Whether it needs a variable that is not among these.
     pub(super) fn lacks(&self, variables: &Variables) -> bool {
-        self.url.variables().any(|name| variables.value(name).is_none() && !self.url.may_lack(name))
+        self.url.variables().any(|name| variables.value(name).is_none() && !self.url.is_optional(name))
     }
 
     /// The URL for these values.

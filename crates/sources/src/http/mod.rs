@@ -357,7 +357,7 @@ impl Place {
                 endpoint.lacks(&variables)
             }
             Self::From(from) => {
-                from.variables().any(|name| variables.value(name).is_none() && !from.may_lack(name))
+                from.variables().any(|name| variables.value(name).is_none() && !from.is_optional(name))
             }
         };
         (!lacks).then_some(variables)

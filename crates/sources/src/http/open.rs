@@ -212,7 +212,8 @@ impl<'a> Opening<'a> {
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
                     return Err(format!("its `list` has the variable `{unknown}`, which its URI has not"));
                 }
-                let lacking = |name: &&&str| !list.values.contains_key(**name) && !entry.uri.may_lack(name);
+                let lacking =
+                    |name: &&&str| !list.values.contains_key(**name) && !entry.uri.is_optional(name);
                 if let Some(lacking) = variables.iter().find(lacking) {
                     return Err(format!("its `list` does not tell `{lacking}` in `values`"));
                 }

@@ -60,7 +60,7 @@ impl Inner {
         let before = self.listings.last().as_ref().map(|last| last.listing.clone());
         let search =
             self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
-        let Some(before) = before else { return search.await.map_err(|error| Error::again(&error)) };
+        let Some(before) = before else { return search.await.map_err(|error| Error::from_shared(&error)) };
         // By itself, so that it goes on for those who ask later.
         let error = match timeout(WAIT, tokio::spawn(search)).await {
             Ok(Ok(Ok(listing))) => return Ok(listing),

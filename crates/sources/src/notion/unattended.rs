@@ -51,7 +51,7 @@ impl Inner {
         let (tell, told) = oneshot::channel();
         tokio::spawn(self.clone().attend(key, flight, tell));
         match told.await {
-            Ok(outcome) => outcome.map_err(|error| Error::again(&error)),
+            Ok(outcome) => outcome.map_err(|error| Error::from_shared(&error)),
             Err(cause) => Err(Error::failed("read from Notion", cause)),
         }
     }

@@ -240,7 +240,7 @@ async fn the_turn_of_the_catalog_is_held_until_the_work_has_ended() {
     let turn = turns.try_take(Client::default(), 1).unwrap();
     let ((asked, has_begun), (grant, granted)) = (mpsc::channel(), mpsc::channel());
     let memory = Blocked { asked: Mutex::new(asked), granted: Mutex::new(granted) };
-    let context = Context::default().with_memory(Arc::new(memory)).with_turn(turn);
+    let context = Context::default().with_memory(Arc::new(memory)).with_permit(turn);
     let uri = uri("blob/HEAD/a");
     let mut read = source.read(&uri, &context);
     assert!((&mut read).now_or_never().is_none());

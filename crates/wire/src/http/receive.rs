@@ -110,7 +110,7 @@ impl Endpoint {
         // Most come in one piece, which needs no copy.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
-        let mut memory = self.bodies.nothing();
+        let mut memory = self.bodies.empty_lease();
         let mut size = 0;
         loop {
             let frame = match within(STALLED, body.frame()).await {
@@ -132,7 +132,7 @@ impl Endpoint {
                 break;
             }
             if size > limit {
-                (first, rest, memory) = (Bytes::new(), BytesMut::new(), self.bodies.nothing());
+                (first, rest, memory) = (Bytes::new(), BytesMut::new(), self.bodies.empty_lease());
                 continue;
             }
             if size > SMALL && size > memory.amount() {

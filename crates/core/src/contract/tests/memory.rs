@@ -1,4 +1,4 @@
-//! A source in memory, sound or with one flaw.
+//! An in-memory source, correct or with one flaw.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use crate::{
     Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
-/// What can be wrong with a source.
+/// A flaw of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     Unordered,
@@ -58,21 +58,21 @@ pub(super) enum Flaw {
     SilentChange,
     SilentRemove,
     WatchEnds,
-    /// Not a flaw: it is always right to say that changes were missed.
+    /// Not a flaw: `Lost` is always a correct report.
     OnlyLost,
 }
 
 const DIRECTORY: &str = "inode/directory";
 
 /// Directories and files in memory. A directory has no data.
-pub(super) struct Memory {
+pub(super) struct MemorySource {
     flaw: Option<Flaw>,
     entries: Mutex<BTreeMap<Uri, Option<String>>>,
     watchers: Mutex<Vec<UnboundedSender<Change>>>,
     followed: Mutex<BTreeSet<Uri>>,
-    /// What was unfollowed at some time.
+    /// The subjects that were unfollowed at some time.
     unfollowed: Mutex<BTreeSet<Uri>>,
-    /// What the last page ended with and how many came before it, for a source that counts.
+    /// The last resource of the last page and its offset, for a source that paginates by offset.
     counted: Mutex<(Option<Uri>, usize)>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn uri(path: &str) -> Uri {
     Uri::parse(&format!("memory://box/{path}")).unwrap()
 }
 
-impl Memory {
+impl MemorySource {
     pub(super) fn new(flaw: Option<Flaw>) -> Self {
         let directories = ["docs", "docs/deep"].map(|path| (uri(path), None));
         let files = ["a.txt", "docs/b%20c", "docs/deep/d", "docs/deep/e", "docs/%C3%A9", "z"]
@@ -183,7 +183,7 @@ impl Memory {
 }
 
 #[async_trait]
-impl Source for Memory {
+impl Source for MemorySource {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         let own = uri.as_str().starts_with("memory://box/");
         (own && !(self.has(Flaw::DoesNotCover) && uri.path().starts_with("/docs/")))

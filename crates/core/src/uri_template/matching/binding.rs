@@ -1,38 +1,37 @@
-//! The values found so far.
+//! The variables bound during a match.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::uri::percent;
-use crate::uri_template::pattern::Place;
+use crate::uri_template::pattern::VariableSlot;
 use crate::uri_template::variables::{Value, Variables};
 
-/// The values found so far. Each method gives `None` where the value cannot be: it is not UTF-8, or the
-/// variable has another one elsewhere.
+/// The variables bound so far. Each method returns `None` if the value is not UTF-8 or contradicts an earlier binding.
 #[derive(Default)]
 pub(super) struct Bindings(BTreeMap<String, Bound>);
 
 struct Bound {
     value: Value,
-    /// Whether there may be more of it than was seen.
+    /// Whether the value is a prefix (prefix modifier), so that the variable may be longer.
     prefix: bool,
 }
 
 impl Bindings {
-    pub(super) fn text(&mut self, place: &Place, raw: &str) -> Option<()> {
+    pub(super) fn text(&mut self, slot: &VariableSlot, raw: &str) -> Option<()> {
         let value = Value::Text(percent::decode(raw)?);
-        self.bind(&place.name, Bound { value, prefix: place.limit.is_some() })
+        self.bind(&slot.name, Bound { value, prefix: slot.limit.is_some() })
     }
 
-    pub(super) fn list<'a>(&mut self, place: &Place, raw: impl Iterator<Item = &'a str>) -> Option<()> {
+    pub(super) fn list<'a>(&mut self, slot: &VariableSlot, raw: impl Iterator<Item = &'a str>) -> Option<()> {
         let value = Value::List(raw.map(percent::decode).collect::<Option<_>>()?);
-        self.bind(&place.name, Bound { value, prefix: false })
+        self.bind(&slot.name, Bound { value, prefix: false })
     }
 
-    pub(super) fn map(&mut self, place: &Place, raw: &[(&str, &str)]) -> Option<()> {
+    pub(super) fn map(&mut self, slot: &VariableSlot, raw: &[(&str, &str)]) -> Option<()> {
         let pair = |&(name, value): &(&str, &str)| Some((percent::decode(name)?, percent::decode(value)?));
         let value = Value::Map(raw.iter().map(pair).collect::<Option<_>>()?);
-        self.bind(&place.name, Bound { value, prefix: false })
+        self.bind(&slot.name, Bound { value, prefix: false })
     }
 
     fn bind(&mut self, name: &str, new: Bound) -> Option<()> {

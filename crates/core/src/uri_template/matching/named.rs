@@ -1,56 +1,56 @@
-//! Expressions whose values have names, in any order.
+//! Matching of expressions with named values in any order: `{?a,b}`, `{&a,b}`, `{;a,b}`.
 
 use super::binding::Bindings;
-use super::text::{Text, Window};
+use super::text::{SlidingMaximum, UriText};
 use super::{Row, filled, work};
 use crate::uri_template::parse::Operator;
-use crate::uri_template::pattern::{Place, Places};
+use crate::uri_template::pattern::{ExpressionSlots, VariableSlot};
 
-pub(super) struct Named<'a> {
-    places: &'a Places,
-    /// For each place, what a value that begins here leads to.
+pub(super) struct NamedPlan<'a> {
+    slots: &'a ExpressionSlots,
+    /// For each slot, the score of a value that begins here.
     values: Vec<Row>,
-    /// What the rest of a foreign name leads to, for the place that takes those.
+    /// The score of the rest of a foreign name, for the slot that accepts foreign names.
     names: Row,
-    /// What can be had from here if no parameter has been read yet.
+    /// The score if no parameter has been matched yet.
     fresh: Row,
-    /// The same if one has.
+    /// The score if a parameter has been matched, so that a separator comes first.
     going: Row,
 }
 
-/// How a parameter can be read.
-enum Parameter {
-    /// The name of a place, `=`, and a value that begins here.
+/// A way to match a parameter.
+enum ParameterReading {
+    /// The slot, and the position where the value after `=` begins.
     Value(usize, usize),
-    /// The name of a place that ends here, and no value.
+    /// The slot, and the position where its name without a value ends.
     Bare(usize, usize),
-    /// A name that no place has.
+    /// A name of no slot, accepted by this slot with `*`.
     Foreign(usize),
 }
 
-impl<'a> Named<'a> {
-    pub(super) fn new(places: &'a Places, text: &Text<'_>, next: &Row) -> Self {
-        let count = places.places.len();
+impl<'a> NamedPlan<'a> {
+    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &Row) -> Self {
+        let count = slots.slots.len();
         let mut plan = Self {
-            places,
+            slots,
             values: vec![vec![0; next.len()]; count],
             names: vec![0; next.len()],
             fresh: next.clone(),
             going: next.clone(),
         };
-        let mut windows: Vec<_> = places.places.iter().map(Window::new).collect();
+        let mut windows: Vec<_> = slots.slots.iter().map(SlidingMaximum::new).collect();
         for at in text.boundaries().rev() {
-            if text.is(at, places.operator.separator()) {
+            if text.is(at, slots.operator.separator()) {
                 plan.going[at] = plan.going[at].max(plan.best(text, at + 1));
             }
-            if places.operator.first().is_some_and(|mark| text.is(at, mark)) {
+            if slots.operator.first().is_some_and(|mark| text.is(at, mark)) {
                 plan.fresh[at] = plan.fresh[at].max(plan.best(text, at + 1));
             }
-            for ((place, row), window) in places.places.iter().zip(&mut plan.values).zip(&mut windows) {
-                row[at] = window.push(plan.going[at], text.after(at, place.span).is_some());
+            for ((slot, row), window) in slots.slots.iter().zip(&mut plan.values).zip(&mut windows) {
+                row[at] = window.push(plan.going[at], text.after(at, slot.allowed).is_some());
             }
             if let Some(foreign) = plan.foreign() {
-                let more = match text.after(at, places.places[foreign].span) {
+                let more = match text.after(at, slots.slots[foreign].allowed) {
                     Some(after) if text.is(at, b'=') => plan.values[foreign][after],
                     Some(after) => plan.names[after],
                     None => 0,
@@ -65,51 +65,51 @@ impl<'a> Named<'a> {
         &self.fresh
     }
 
-    /// The place that takes names no place has: the first with `*`.
+    /// The slot that accepts foreign names: the first with `*`.
     fn foreign(&self) -> Option<usize> {
-        self.places.places.iter().position(|place| place.explode)
+        self.slots.slots.iter().position(|slot| slot.explode)
     }
 
-    /// The ways to read a parameter that begins here, the preferred first, with what each leads to.
-    fn readings(&self, text: &Text<'_>, at: usize) -> impl Iterator<Item = (Parameter, u16)> {
-        let named = self.places.places.iter().enumerate().flat_map(move |(index, place)| {
-            work::count(place.key.len());
-            let end = text.has(at, &place.key).then_some(at + place.key.len());
+    /// The ways to match a parameter that begins here, with their scores, the preferred first.
+    fn readings(&self, text: &UriText<'_>, at: usize) -> impl Iterator<Item = (ParameterReading, u16)> {
+        let named = self.slots.slots.iter().enumerate().flat_map(move |(index, slot)| {
+            work::count(slot.key.len());
+            let end = text.has(at, &slot.key).then_some(at + slot.key.len());
             let value = end
                 .filter(|&end| text.is(end, b'='))
-                .map(|end| (Parameter::Value(index, end + 1), self.values[index][end + 1]));
+                .map(|end| (ParameterReading::Value(index, end + 1), self.values[index][end + 1]));
             let bare = end
                 .filter(|&end| self.may_be_bare(text, end))
-                .map(|end| (Parameter::Bare(index, end), self.going[end]));
+                .map(|end| (ParameterReading::Bare(index, end), self.going[end]));
             [value, bare].into_iter().flatten()
         });
-        let foreign = self.foreign().map(|index| (Parameter::Foreign(index), self.names[at]));
+        let foreign = self.foreign().map(|index| (ParameterReading::Foreign(index), self.names[at]));
         named.chain(foreign)
     }
 
-    /// Whether a name without a value may end here. Only `{;var}` makes such names; in a query they are
-    /// accepted where nothing else can be meant, so that `a` is never seen in `ab=1`.
-    fn may_be_bare(&self, text: &Text<'_>, end: usize) -> bool {
-        self.places.operator == Operator::Parameter
+    /// Whether a name without a value may end here. Only `{;var}` expands to such names. In a query they match only up
+    /// to a separator or the end, so that `a` does not match in `ab=1`.
+    fn may_be_bare(&self, text: &UriText<'_>, end: usize) -> bool {
+        self.slots.operator == Operator::Parameter
             || end == text.len()
             || text.is(end, b'#')
-            || text.is(end, self.places.operator.separator())
+            || text.is(end, self.slots.operator.separator())
     }
 
-    fn best(&self, text: &Text<'_>, at: usize) -> u16 {
+    fn best(&self, text: &UriText<'_>, at: usize) -> u16 {
         self.readings(text, at).map(|(_, score)| filled(score)).max().unwrap_or(0)
     }
 
     pub(super) fn walk(
         &self,
-        text: &Text<'_>,
+        text: &UriText<'_>,
         next: &Row,
         mut at: usize,
         bindings: &mut Bindings,
     ) -> Option<usize> {
-        let mut mark = self.places.operator.first()?;
+        let mut mark = self.slots.operator.first()?;
         let mut score = self.fresh[at];
-        let mut pairs = vec![Vec::new(); self.places.places.len()];
+        let mut pairs = vec![Vec::new(); self.slots.slots.len()];
         while text.is(at, mark) {
             let Some((reading, rest)) =
                 self.readings(text, at + 1).find(|&(_, rest)| rest > 0 && filled(rest) == score)
@@ -118,44 +118,44 @@ impl<'a> Named<'a> {
             };
             let (index, name, value);
             (index, name, value, at) = match reading {
-                Parameter::Value(index, start) => {
-                    let end = text.longest(&self.places.places[index], start, &self.going, rest)?;
+                ParameterReading::Value(index, start) => {
+                    let end = text.longest(&self.slots.slots[index], start, &self.going, rest)?;
                     (index, text.slice(at + 1, start - 1), text.slice(start, end), end)
                 }
-                Parameter::Bare(index, end) => (index, text.slice(at + 1, end), "", end),
-                Parameter::Foreign(index) => {
+                ParameterReading::Bare(index, end) => (index, text.slice(at + 1, end), "", end),
+                ParameterReading::Foreign(index) => {
                     let (name, value, end) = self.walk_foreign(index, text, at + 1, rest)?;
                     (index, name, value, end)
                 }
             };
             pairs[index].push((name, value));
-            mark = self.places.operator.separator();
+            mark = self.slots.operator.separator();
             score = rest;
         }
         debug_assert_eq!(next[at], score);
-        for (place, pairs) in self.places.places.iter().zip(pairs) {
-            bind(place, &pairs, bindings)?;
+        for (slot, pairs) in self.slots.slots.iter().zip(pairs) {
+            bind(slot, &pairs, bindings)?;
         }
         Some(at)
     }
 
-    /// The name, the value and the end of a parameter with a name that no place has.
+    /// Matches a parameter with a foreign name; returns its name, its value and its end.
     fn walk_foreign<'t>(
         &self,
         index: usize,
-        text: &Text<'t>,
+        text: &UriText<'t>,
         start: usize,
         score: u16,
     ) -> Option<(&'t str, &'t str, usize)> {
-        let place = &self.places.places[index];
+        let slot = &self.slots.slots[index];
         let mut at = start;
-        while let Some(after) = text.after(at, place.span) {
+        while let Some(after) = text.after(at, slot.allowed) {
             work::count(1);
             if text.is(at, b'=') {
                 if self.values[index][after] != score {
                     break;
                 }
-                let end = text.longest(place, after, &self.going, score)?;
+                let end = text.longest(slot, after, &self.going, score)?;
                 return Some((text.slice(start, at), text.slice(after, end), end));
             }
             if self.names[after] != score {
@@ -167,15 +167,15 @@ impl<'a> Named<'a> {
     }
 }
 
-fn bind(place: &Place, pairs: &[(&str, &str)], bindings: &mut Bindings) -> Option<()> {
-    if !place.explode {
-        return pairs.iter().try_for_each(|(_, value)| bindings.text(place, value));
+fn bind(slot: &VariableSlot, pairs: &[(&str, &str)], bindings: &mut Bindings) -> Option<()> {
+    if !slot.explode {
+        return pairs.iter().try_for_each(|(_, value)| bindings.text(slot, value));
     }
     if pairs.is_empty() {
         Some(())
-    } else if pairs.iter().all(|(name, _)| *name == place.key) {
-        bindings.list(place, pairs.iter().map(|(_, value)| *value))
+    } else if pairs.iter().all(|(name, _)| *name == slot.key) {
+        bindings.list(slot, pairs.iter().map(|(_, value)| *value))
     } else {
-        bindings.map(place, pairs)
+        bindings.map(slot, pairs)
     }
 }

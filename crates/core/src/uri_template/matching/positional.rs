@@ -1,31 +1,31 @@
-//! Expressions whose values stand in order, without names.
+//! Matching of expressions with positional values: `{a,b}`, `{/a,b}`, `{.a,b}`.
 
 use super::binding::Bindings;
-use super::text::{Text, Window};
+use super::text::{SlidingMaximum, UriText};
 use super::{Row, filled};
-use crate::uri_template::pattern::Places;
+use crate::uri_template::pattern::ExpressionSlots;
 
-pub(super) struct Positional<'a> {
-    places: &'a Places,
-    /// For each place, what a value that begins here leads to.
+pub(super) struct PositionalPlan<'a> {
+    slots: &'a ExpressionSlots,
+    /// For each slot, the score of a value that begins here.
     values: Vec<Row>,
-    /// For each place, what can be had from here if no place before it is filled.
+    /// For each slot, the score if no slot before it is bound.
     fresh: Vec<Row>,
-    /// The same if one is, so that a separator comes first.
+    /// For each slot, the score if a slot before it is bound, so that a separator comes first.
     going: Vec<Row>,
 }
 
-impl<'a> Positional<'a> {
-    pub(super) fn new(places: &'a Places, text: &Text<'_>, next: &Row) -> Self {
-        let mut plan = Self { places, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
-        let operator = places.operator;
-        for place in places.places.iter().rev() {
+impl<'a> PositionalPlan<'a> {
+    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &Row) -> Self {
+        let mut plan = Self { slots, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
+        let operator = slots.operator;
+        for slot in slots.slots.iter().rev() {
             let after = plan.going.last().unwrap_or(next);
             let skipped = plan.fresh.last().unwrap_or(next);
             let mut value = vec![0; next.len()];
-            let mut window = Window::new(place);
+            let mut window = SlidingMaximum::new(slot);
             for at in text.boundaries().rev() {
-                value[at] = window.push(after[at], text.after(at, place.span).is_some());
+                value[at] = window.push(after[at], text.after(at, slot.allowed).is_some());
             }
             let mut fresh = skipped.clone();
             let mut going = after.clone();
@@ -56,15 +56,15 @@ impl<'a> Positional<'a> {
 
     pub(super) fn walk(
         &self,
-        text: &Text<'_>,
+        text: &UriText<'_>,
         next: &Row,
         mut at: usize,
         bindings: &mut Bindings,
     ) -> Option<usize> {
-        let operator = self.places.operator;
+        let operator = self.slots.operator;
         let mut mark = operator.first();
         let mut rows = &self.fresh;
-        for (index, place) in self.places.places.iter().enumerate() {
+        for (index, slot) in self.slots.slots.iter().enumerate() {
             let start = match mark {
                 None => at,
                 Some(mark) if text.is(at, mark) => at + 1,
@@ -75,12 +75,12 @@ impl<'a> Positional<'a> {
                 continue;
             }
             let after = self.going.get(index + 1).unwrap_or(next);
-            at = text.longest(place, start, after, score)?;
+            at = text.longest(slot, start, after, score)?;
             let value = text.slice(start, at);
-            if place.explode {
-                bindings.list(place, value.split(char::from(operator.separator())))?;
+            if slot.explode {
+                bindings.list(slot, value.split(char::from(operator.separator())))?;
             } else {
-                bindings.text(place, value)?;
+                bindings.text(slot, value)?;
             }
             mark = Some(operator.separator());
             rows = &self.going;

@@ -1,27 +1,27 @@
-//! A URI cut into characters.
+//! A URI split into characters.
 
 use std::collections::VecDeque;
 
 use super::work;
 use crate::uri::percent;
-use crate::uri_template::pattern::{Place, Span};
+use crate::uri_template::pattern::{AllowedBytes, VariableSlot};
 
-/// A URI cut into characters. Positions are bytes, but only those where a character begins are used,
-/// so that no value ends within an escape or within a character of several escapes.
-pub(super) struct Text<'a> {
+/// A URI split into characters. Positions are byte offsets of characters, so that no value ends inside an escape or
+/// inside a character of several escapes.
+pub(super) struct UriText<'a> {
     text: &'a str,
-    /// By position; zero where no character begins.
+    /// The length of the character at each position; zero inside a character.
     lengths: Vec<u8>,
-    /// By position: what stands there unescaped, [`ESCAPED`], or [`NEVER`].
+    /// The character at each position: an unescaped byte, [`ESCAPED`], or [`NEVER`].
     kinds: Vec<u8>,
 }
 
-/// A character that is escaped, and so has no meaning of its own.
+/// An escaped character, which is never a delimiter.
 const ESCAPED: u8 = 0x80;
-/// An escape that is no part of a UTF-8 character. No value can hold it.
+/// An escape that is not part of a UTF-8 character. No value can contain it.
 const NEVER: u8 = 0xff;
 
-impl<'a> Text<'a> {
+impl<'a> UriText<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut lengths = vec![0; text.len()];
         let mut kinds = vec![NEVER; text.len()];
@@ -49,24 +49,30 @@ impl<'a> Text<'a> {
         (0..=self.len()).filter(|&at| at == self.len() || self.lengths[at] > 0)
     }
 
-    /// Whether this literal stands here.
+    /// Whether the URI has this literal at `at`.
     pub(super) fn has(&self, at: usize, literal: &str) -> bool {
         self.text.as_bytes()[at..].starts_with(literal.as_bytes())
     }
 
-    /// Whether this byte stands here unescaped.
+    /// Whether the URI has this unescaped byte at `at`.
     pub(super) fn is(&self, at: usize, byte: u8) -> bool {
         self.kinds.get(at) == Some(&byte)
     }
 
-    /// Where the character that stands here ends, if a value of this span may hold it.
-    pub(super) fn after(&self, at: usize, span: Span) -> Option<usize> {
+    /// The end of the character at `at`, if a value may contain it.
+    pub(super) fn after(&self, at: usize, allowed: AllowedBytes) -> Option<usize> {
         let kind = *self.kinds.get(at)?;
-        (kind == ESCAPED || span.allows(kind)).then(|| at + usize::from(self.lengths[at]))
+        (kind == ESCAPED || allowed.allows(kind)).then(|| at + usize::from(self.lengths[at]))
     }
 
-    /// The last position at which a value that begins here may end and `row` still has `score`.
-    pub(super) fn longest(&self, place: &Place, start: usize, row: &[u16], score: u16) -> Option<usize> {
+    /// The last end of a value that begins at `start` with this score in `row` (greedy match).
+    pub(super) fn longest(
+        &self,
+        slot: &VariableSlot,
+        start: usize,
+        row: &[u16],
+        score: u16,
+    ) -> Option<usize> {
         let mut found = None;
         let mut at = start;
         let mut taken = 0;
@@ -75,10 +81,10 @@ impl<'a> Text<'a> {
             if row[at] == score {
                 found = Some(at);
             }
-            if place.limit == Some(taken) {
+            if slot.limit == Some(taken) {
                 return found;
             }
-            match self.after(at, place.span) {
+            match self.after(at, slot.allowed) {
                 Some(after) => at = after,
                 None => return found,
             }
@@ -87,7 +93,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The length and the kind of the character that a text begins with.
+/// The length and the kind of the first character.
 fn character(text: &[u8]) -> (u8, u8) {
     if !percent::is_escape(text) {
         return (1, if text[0].is_ascii() { text[0] } else { NEVER });
@@ -105,24 +111,23 @@ fn character(text: &[u8]) -> (u8, u8) {
     (3, NEVER)
 }
 
-/// The best score that a value can lead to, asked position by position from the end.
+/// The best score of a value, computed position by position from the end.
 ///
-/// A value that begins somewhere may end anywhere up to its limit, so this is the maximum of a sliding
-/// window. Each position enters and leaves the queue once.
-pub(super) struct Window {
+/// A value may end anywhere up to its length limit, so this is a sliding window maximum with a monotonic queue.
+pub(super) struct SlidingMaximum {
     limit: usize,
     index: usize,
-    /// The index from the end and the score of each end that may still be best, the farthest first.
+    /// Candidates for the maximum: index from the end and score, the farthest first.
     queue: VecDeque<(usize, u16)>,
 }
 
-impl Window {
-    pub(super) fn new(place: &Place) -> Self {
-        Self { limit: place.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
+impl SlidingMaximum {
+    pub(super) fn new(slot: &VariableSlot) -> Self {
+        Self { limit: slot.limit.unwrap_or(usize::MAX), index: 0, queue: VecDeque::new() }
     }
 
-    /// Moves on to a position that has this score if the value ends there. `open` says whether a value
-    /// may hold the character that stands there.
+    /// Advances to the next position, with the score of a value that ends there, and returns the best score. `open`
+    /// says whether a value may contain the character at the position.
     pub(super) fn push(&mut self, score: u16, open: bool) -> u16 {
         work::count(1);
         if !open {

@@ -316,7 +316,7 @@ mod tests {
     async fn the_turn_of_the_catalog_is_held_until_the_statement_has_ended() {
         let turns = Budget::new(1);
         let turn = turns.try_take(Client::default(), 1).unwrap();
-        let pool = abandoned_by::<false>(Context::default().with_turn(turn), true).await;
+        let pool = abandoned_by::<false>(Context::default().with_permit(turn), true).await;
         for _ in 0..20 {
             tokio::task::yield_now().await;
             assert!(turns.is_full());

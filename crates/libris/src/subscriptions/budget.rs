@@ -1,4 +1,4 @@
-//! The memory that subscriptions use, accounted for each client and for all of them.
+//! Memory accounting of subscriptions, per client and in total.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,31 +6,31 @@ use std::sync::Arc;
 
 use super::sparse;
 
-/// Bytes charged for a subscription beside its texts: its entries in the maps of the listener, the subject
-/// and the client, in the set of owed notifications and in the record of sent ones, each in a hash table
-/// that has just doubled.
+/// Bytes charged for a subscription in addition to its texts: its entries in the maps of the listener, the subject and
+/// the client, in the set of pending notifications and in the record of sent ones, each in a hash table that has just
+/// doubled.
 pub(super) const SUBSCRIPTION: usize = 384;
 
-/// Bytes charged for a distinct text beside its length: the allocation's header and its entries in the maps
+/// Bytes charged for a distinct text in addition to its length: the allocation's header and its entries in the maps
 /// by text and by subject.
 pub(super) const TEXT: usize = 320;
 
-/// Whose budget a listener uses.
+/// The owner of a subscription budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Client {
+pub(super) enum BudgetOwner {
     /// All listeners of one client share a budget.
     Known(libris_core::Client),
     /// The listener has a budget of its own.
     Listener(u64),
 }
 
-impl Client {
-    /// The client at `address`; without an address, the listener of this number is a client of its own.
+impl BudgetOwner {
+    /// The client at `address`; without an address, the listener itself.
     pub(super) fn new(address: Option<IpAddr>, listener: u64) -> Self {
         address.map_or(Self::Listener(listener), |address| Self::Known(libris_core::Client::at(address)))
     }
 
-    /// The client as sources know it.
+    /// The client to report to sources.
     pub(super) fn known(self) -> libris_core::Client {
         match self {
             Self::Known(client) => client,
@@ -39,24 +39,24 @@ impl Client {
     }
 }
 
-/// A budget that has no room for a subscription, with its limit in bytes.
+/// The budget that a subscription would exceed, with its limit in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverBudget {
-    /// The client's own.
+    /// The budget of the client.
     Client(usize),
-    /// That of all clients together.
+    /// The budget of all clients.
     Total(usize),
 }
 
-/// The accounts of all clients, and one for all of them together.
-pub(super) struct Budget {
+/// The accounts of all clients, and their total.
+pub(super) struct SubscriptionBudget {
     total: Account,
     total_limit: usize,
-    clients: HashMap<Client, Account>,
+    clients: HashMap<BudgetOwner, Account>,
     client_limit: usize,
 }
 
-/// What subscriptions cost: a flat charge for each, and each distinct text once.
+/// The charges for subscriptions: a flat charge for each, and one for each distinct text.
 #[derive(Default)]
 struct Account {
     /// How many references subscriptions hold to each text; a subscription holds one to its name and one
@@ -101,7 +101,7 @@ impl Account {
     }
 }
 
-impl Budget {
+impl SubscriptionBudget {
     pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
         Self { total: Account::default(), total_limit, clients: HashMap::new(), client_limit }
     }
@@ -116,15 +116,15 @@ impl Budget {
         self.total.subscriptions
     }
 
-    /// The shared copy of this text, where a subscription holds one.
+    /// The interned copy of this text, if a subscription holds one.
     pub(super) fn interned(&self, text: &str) -> Option<Arc<str>> {
         self.total.texts.get_key_value(text).map(|(text, _)| text.clone())
     }
 
-    /// Charges a subscription, or changes nothing.
+    /// Charges a subscription. An error changes nothing.
     pub(super) fn charge(
         &mut self,
-        client: Client,
+        client: BudgetOwner,
         name: &Arc<str>,
         subject: &Arc<str>,
     ) -> Result<(), OverBudget> {
@@ -144,7 +144,7 @@ impl Budget {
     }
 
     /// Takes back the charge for a subscription.
-    pub(super) fn refund(&mut self, client: Client, name: &str, subject: &str) {
+    pub(super) fn refund(&mut self, client: BudgetOwner, name: &str, subject: &str) {
         if let Some(account) = self.clients.get_mut(&client) {
             account.refund(name, subject);
             if account.subscriptions == 0 {
@@ -155,13 +155,13 @@ impl Budget {
     }
 
     /// The bytes charged to a client.
-    pub(super) fn bytes_of(&self, client: Client) -> usize {
+    pub(super) fn bytes_of(&self, client: BudgetOwner) -> usize {
         self.clients.get(&client).map_or(0, |account| account.bytes)
     }
 
     /// The bytes charged to each client that has subscriptions.
     #[cfg(test)]
-    pub(super) fn clients(&self) -> HashMap<Client, usize> {
+    pub(super) fn clients(&self) -> HashMap<BudgetOwner, usize> {
         self.clients.iter().map(|(client, account)| (*client, account.bytes)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! The one watch of a hub: opened for all listeners at once, debounced, and ended when all have left.
+//! The watch of a hub: opened once for all listeners, debounced, and stopped when the last listener has left.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,30 +11,31 @@ use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
-use super::{BATCH, Shared, lock};
+use super::{BATCH, HubState};
+use crate::lock::lock;
 use crate::rights::Operation;
 
-/// How long a request waits for the watch to open. The watch goes on opening for the next request.
+/// How long a request waits for the watch to open. Opening continues for the next request.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// `list_changed` for resources that are still the same, but have another description or size, is sent no
-/// more often than this: a log that grows must not make every client list again twenty times a second.
+/// The shortest interval of `list_changed` for changes of descriptions or sizes only: a growing log file must not make
+/// every client list again twenty times a second.
 const DESCRIBED_PAUSE: Duration = Duration::from_secs(1);
 
-/// While the list keeps changing, the pause between two `list_changed` doubles up to this, or ends when
-/// the list has not changed for [`REST`]: a checkout of a minute does not send a thousand notifications.
+/// While the list keeps changing, the interval of `list_changed` doubles up to this, and ends early when the list has
+/// not changed for [`REST`]: a checkout that takes a minute does not cause a thousand notifications.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 const REST: Duration = Duration::from_millis(500);
 
-/// How long a watch stays after the last listener has left: clients reconnect.
+/// How long the watch stays open after the last listener has left, because clients reconnect.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// Whether there is a watch.
+/// The state of the watch.
 #[derive(Default)]
 pub(super) enum WatchState {
     #[default]
     Stopped,
-    /// A task is opening it; this is how that ends.
+    /// A task is opening it; the future resolves to the outcome.
     Opening(SharedFuture<oneshot::Receiver<Result<(), Arc<Error>>>>),
     Running,
 }
@@ -45,9 +46,9 @@ impl WatchState {
     }
 }
 
-/// Held by the task that opens and runs the watch, so that its end, also by a panic, stops the watch.
+/// A drop guard of the task that opens and runs the watch: when the task ends, even by a panic, the state is stopped.
 struct WatchTask {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     stopped: bool,
 }
 
@@ -59,8 +60,8 @@ impl WatchTask {
 
     /// Stops the watch if there are no listeners.
     fn stop_if_deserted(&mut self) -> bool {
-        // A listener is registered before it asks for the watch, so one that found the watch running is
-        // counted here.
+        // A listener registers before it requests the watch, so this count includes every listener that found the
+        // watch running.
         let mut watch = lock(&self.shared.watch);
         let deserted = lock(&self.shared.registry).listeners() == 0;
         if deserted {
@@ -79,7 +80,7 @@ impl Drop for WatchTask {
     }
 }
 
-/// Notices that all listeners have left.
+/// Detects that all listeners have left.
 struct Desertion {
     ticks: Interval,
     deserted: bool,
@@ -90,7 +91,7 @@ impl Desertion {
         Self { ticks: tokio::time::interval(LINGER), deserted: false }
     }
 
-    /// Waits until there were no listeners at two ticks in a row, and stops the watch.
+    /// Waits until two consecutive ticks find no listeners, and stops the watch.
     async fn stopped(&mut self, task: &mut WatchTask) {
         loop {
             self.ticks.tick().await;
@@ -103,8 +104,8 @@ impl Desertion {
     }
 }
 
-impl Shared {
-    /// Makes sure that a watch is running. Once this returns, no change is missed.
+impl HubState {
+    /// Opens the watch unless it is running. When this returns, no later change is missed.
     pub(super) async fn watched(self: &Arc<Self>) -> Result<()> {
         let opening = match &mut *lock(&self.watch) {
             WatchState::Running => return Ok(()),
@@ -118,7 +119,7 @@ impl Shared {
             }
         };
         match timeout(OPENING, opening).await {
-            Ok(Ok(outcome)) => outcome.map_err(|error| Error::again(&error)),
+            Ok(Ok(outcome)) => outcome.map_err(|error| Error::from_shared(&error)),
             Ok(Err(ended)) => Err(Error::failed("watch for changes", ended)),
             Err(_) => Err(Error::Unavailable(format!(
                 "watching for changes could not be started within {} seconds; try again later",
@@ -127,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Notifies the subscribers of everything that has changed. Others get at the registry in between.
+    /// Notifies the subscribers of all changed subjects, in batches that release the registry lock in between.
     async fn tell_changed(&self) {
         let changed = lock(&self.registry).take_changed();
         for batch in changed.chunks(BATCH) {
@@ -136,20 +137,20 @@ impl Shared {
         }
     }
 
-    /// Records for which classes of rights the list has changed with this resource; whether there are any.
+    /// Records the rights classes that list this resource. Returns whether there are any.
     fn is_listed(&self, pending: &mut Pending, uri: &Uri) -> bool {
-        let Some(told) = &mut pending.classes else { return true };
+        let Some(recorded) = &mut pending.classes else { return true };
         let mut is_listed = false;
         for (class, view) in lock(&self.registry).classes() {
-            if told.contains(&class) || view.now().allows(Operation::List, uri) {
-                told.insert(class);
+            if recorded.contains(&class) || view.now().allows(Operation::List, uri) {
+                recorded.insert(class);
                 is_listed = true;
             }
         }
         is_listed
     }
 
-    /// Records a change that somebody may have subscribed to.
+    /// Records a change and starts the debounce window.
     fn gather(&self, pending: &mut Pending, change: Change) {
         let due = Instant::now() + self.config.window;
         let uri = match change {
@@ -177,7 +178,7 @@ impl Shared {
                     registry.change_all();
                     registry.subjects()
                 };
-                // One of the sources may be new and follow nothing yet.
+                // A new source does not follow the existing subscriptions yet.
                 subjects.iter().for_each(|subject| self.align(subject));
                 return;
             }
@@ -189,7 +190,7 @@ impl Shared {
     }
 }
 
-/// Opens the watch, says how that ended, and notifies listeners until all have left.
+/// Opens the watch, reports the outcome, and notifies listeners until all have left.
 async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>>>) {
     let shared = task.shared.clone();
     let opened = tokio::select! {
@@ -202,7 +203,7 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
         Err(error) => (None, Err(Arc::new(error))),
     };
     task.set(if changes.is_some() { WatchState::Running } else { WatchState::Stopped });
-    // Those who waited may have given up.
+    // All waiting requests may have been cancelled.
     let _ = outcome.send(opened);
     if let Some(changes) = changes {
         notify(task, changes).await;
@@ -242,7 +243,7 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
             change = changes.next() => match change {
                 None => {
                     task.set(WatchState::Stopped);
-                    // A watch that ended by itself may have missed anything.
+                    // A stream that ended may have missed changes.
                     lock(&shared.registry).tell_list(None);
                     lock(&shared.registry).change_all();
                     return shared.tell_changed().await;
@@ -254,15 +255,15 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
     }
 }
 
-/// When the debounce windows of changes that listeners were not notified of end.
+/// The ends of the debounce windows of pending changes.
 struct Pending {
     /// Resources were added or removed.
     list: Option<Instant>,
-    /// The list has other descriptions of the same resources.
+    /// Descriptions of listed resources have changed.
     described: Option<Instant>,
-    /// The classes of rights whose lists have changed; `None` for all of them.
+    /// The rights classes whose lists have changed; `None` for all.
     classes: Option<HashSet<u64>>,
-    /// When the list will have rested, unless it changes again.
+    /// When the list counts as settled, unless it changes again.
     rested: Instant,
     /// Subscribed resources have changed.
     updates: Option<Instant>,
@@ -280,15 +281,15 @@ impl Pending {
     }
 }
 
-/// How often `list_changed` is sent.
+/// Rate limiting of `list_changed` with a growing interval.
 struct Pace {
     pause: Duration,
     last: Option<Instant>,
 }
 
 impl Pace {
-    /// Puts off what is due until the pause after the last time is over or the list has rested, and at
-    /// least for `shortest` after the last time.
+    /// Delays `due` until the interval after the last `list_changed` is over or the list has settled, and at least
+    /// until `shortest` after the last one.
     fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
         let Some(last) = self.last else { return due };
         due.max(last + shortest).max((last + self.pause).min(rested))

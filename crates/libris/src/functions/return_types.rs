@@ -1,4 +1,4 @@
-//! What functions may return.
+//! The return types of resource, completion and list functions.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,24 +9,24 @@ use libris_core::uri_template::Variables;
 use libris_core::{Body, Completion, Content, Contents, Error, Resource, Result, Uri, UriTemplate};
 use serde::Serialize;
 
-/// What a function that makes a resource may return.
+/// A return type of a resource function.
 ///
-/// | type | what is read |
+/// | type | contents |
 /// |---|---|
 /// | `String`, `&str`, `Cow<str>`, `Box<str>`, `Arc<str>` | text |
 /// | `Vec<u8>`, `Bytes`, `&[u8]` | bytes |
-/// | [`Json<T>`](Json) | any value, as JSON |
-/// | [`Content`], `Vec<Content>`, [`Contents`] | as it is |
+/// | [`Json<T>`](Json) | the value, serialised as JSON |
+/// | [`Content`], `Vec<Content>`, [`Contents`] | unchanged |
 /// | `Option` of any of these | `None` is not found |
-/// | `Result` of any of these | [`libris::Error`](Error) is told as it is, also as the `source()` of another; of any other error the caller hears only that it failed, and the log says why |
+/// | `Result` of any of these | a [`libris::Error`](Error), or one in the `source()` chain, is sent to the caller; any other error is logged, and the caller learns only that the read failed |
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is nothing that can be read",
-    label = "a resource cannot be made of `{Self}`",
+    message = "`{Self}` cannot be the content of a resource",
+    label = "`{Self}` does not implement `IntoContents`",
     note = "return text (`String`), bytes (`Vec<u8>`), `libris::Json<T>` of anything that serialises, \
             `libris::Content`, or an `Option` or a `Result` of one of these"
 )]
 pub trait IntoContents {
-    /// What reading `uri` gives, of this media type where the value does not say one.
+    /// The contents of `uri`; `mime` is the declared media type.
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents>;
 }
 
@@ -118,28 +118,27 @@ impl<T: IntoContents> IntoContents for Option<T> {
 
 impl<T: IntoContents, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoContents for Result<T, E> {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
-        self.map_err(|error| ours(error, "read the resource"))?.into_contents(uri, mime)
+        self.map_err(|error| public_error(error, "read the resource"))?.into_contents(uri, mime)
     }
 }
 
-/// An error of ours as it is, also where it is the cause of another; any other as a cause that callers do not
-/// see.
-fn ours(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'static str) -> Error {
+/// The `libris::Error` in the error or in its `source()` chain; otherwise an `Error::Failed` whose cause is not sent.
+fn public_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'static str) -> Error {
     let error = match error.into().downcast::<Error>() {
         Ok(error) => return *error,
         Err(error) => error,
     };
     let mut cause = error.source();
     while let Some(next) = cause {
-        if let Some(told) = next.downcast_ref::<Error>().and_then(Error::told_again) {
-            return told;
+        if let Some(public) = next.downcast_ref::<Error>().and_then(Error::public_copy) {
+            return public;
         }
         cause = next.source();
     }
     Error::failed(doing, error)
 }
 
-/// Any value that can be written as JSON.
+/// A value that is serialised as JSON.
 ///
 /// ```
 /// use libris::Json;
@@ -166,15 +165,15 @@ impl<T: Serialize> IntoContents for Json<T> {
     }
 }
 
-/// What a `#[complete]` function may return: values, best first, as text, a [`Completion`], or a `Result` of
-/// either.
+/// A return type of a `#[complete]` function: a `Vec` of strings, best first, a [`Completion`], or a `Result` of either.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no completion",
-    label = "values to offer cannot be made of `{Self}`",
+    message = "`{Self}` is not a completion",
+    label = "`{Self}` does not implement `IntoCompletion`",
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// The values to offer, at most `limit`; those that begin with `typed` where the function was not told what was typed.
+    /// At most `limit` values. `typed` is `Some` if the function did not get the typed text, so that the values must be
+    /// filtered by it here.
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 
@@ -192,11 +191,11 @@ impl<S: Into<String> + AsRef<str>> IntoCompletion for Vec<S> {
 
 impl<T: IntoCompletion, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCompletion for Result<T, E> {
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion> {
-        self.map_err(|error| ours(error, "complete the variable"))?.into_completion(typed, limit)
+        self.map_err(|error| public_error(error, "complete the variable"))?.into_completion(typed, limit)
     }
 }
 
-/// One resource that a template stands for, as a `#[list]` function tells of it.
+/// One resource of a template, returned by a `#[list]` function.
 ///
 /// ```
 /// use libris::Instance;
@@ -206,7 +205,7 @@ impl<T: IntoCompletion, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoC
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Instance {
-    /// The value of the only variable, whatever its name.
+    /// The value of the only required variable, whatever its name.
     only: Option<String>,
     variables: Variables,
     name: Option<String>,
@@ -217,65 +216,59 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// One whose variables are yet to be said.
+    /// An instance without values; add them with [`variable`](Self::variable).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The one with this value, of a template that needs only one variable.
+    /// The instance with this value, for a template with one required variable.
     pub fn of(value: impl Display) -> Self {
         Self { only: Some(value.to_string()), ..Self::default() }
     }
 
-    /// With this value of a variable.
+    /// Sets the value of a variable.
     pub fn variable(mut self, name: &str, value: impl Display) -> Self {
         self.variables.insert(name, value.to_string());
         self
     }
 
-    /// With these values of a variable that has a `*`.
+    /// Sets the values of a variable with the `*` modifier.
     pub fn list(mut self, name: &str, values: impl IntoIterator<Item = impl Display>) -> Self {
         let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
         self.variables.insert(name, values);
         self
     }
 
-    /// With this short name; the value of the last variable where it is not said.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
+    text_setters! {
+        /// Sets the short name. Default: the value of the last variable.
+        name
+        /// Sets the display name.
+        title
+        /// Sets the description.
+        description
     }
 
-    /// With this name for people.
-    pub fn title(self, title: impl Into<String>) -> Self {
-        Self { title: Some(title.into()), ..self }
-    }
-
-    /// With what it is about.
-    pub fn description(self, description: impl Into<String>) -> Self {
-        Self { description: Some(description.into()), ..self }
-    }
-
-    /// With its size in bytes.
+    /// Sets the size in bytes.
     pub fn size(self, size: u64) -> Self {
         Self { size: Some(size), ..self }
     }
 
-    /// With the time when it last changed, in seconds since 1970.
+    /// Sets the modification time, in seconds since the Unix epoch.
     pub fn modified(self, seconds: i64) -> Self {
         Self { modified: jiff::Timestamp::from_second(seconds).ok(), ..self }
     }
 
-    /// Where it is, by this template.
+    /// Expands the template to the URI of the instance.
     pub(super) fn uri(&mut self, template: &UriTemplate) -> Result<Uri, String> {
         if let Some(value) = self.only.take() {
-            // A template all of whose variables may be left out has its first one filled in.
-            let needed = template.variables().find(|name| !template.may_lack(name));
+            // If all variables are optional, the value is that of the first.
+            let needed = template.variables().find(|name| !template.is_optional(name));
             let name = needed.or(template.variables().next()).unwrap_or_default();
             self.variables.insert(name, value);
         }
-        let mut needed = template.variables().filter(|name| !template.may_lack(name));
+        let mut needed = template.variables().filter(|name| !template.is_optional(name));
         if let Some(missing) = needed.find(|name| self.variables.value(name).is_none()) {
-            return Err(format!("an instance of `{template}` lacks `{missing}`"));
+            return Err(format!("an instance of `{template}` has no value for `{missing}`"));
         }
         for name in template.variables().filter(|name| template.explodes(name)) {
             if let Some(value) = self.variables.text(name).map(str::to_owned) {
@@ -285,7 +278,7 @@ impl Instance {
         Uri::parse(&template.expand(&self.variables)).map_err(|error| error.to_string())
     }
 
-    /// The resource that it is.
+    /// The resource of the instance, with the metadata of `like` as defaults.
     pub(super) fn resource(
         self,
         uri: Uri,
@@ -293,7 +286,7 @@ impl Instance {
         like: Resource,
     ) -> Result<Resource, String> {
         if template.matches(&uri).as_ref() != Some(&self.variables) {
-            return Err(format!("`{uri}` would not be read as the instance of `{template}` that it is"));
+            return Err(format!("`{uri}` does not match `{template}` with the values of the instance"));
         }
         let last = template.variables().filter_map(|name| self.variables.text(name)).last();
         let mut resource = Resource { uri, ..like };
@@ -330,16 +323,16 @@ macro_rules! from_numbers {
 
 from_numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-/// What a `#[list]` function may return: a `Vec` of [`Instance`]s or of the values of a template's only
-/// variable, or a `Result` of it.
+/// A return type of a `#[list]` function: a `Vec` of [`Instance`]s or of values of the only required variable, or a
+/// `Result` of it.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no list of resources",
-    label = "resources cannot be listed from `{Self}`",
+    message = "`{Self}` is not a list of resources",
+    label = "`{Self}` does not implement `IntoInstances`",
     note = "return `Vec<libris::Instance>`, `Vec<String>` or numbers for a template with one variable, or a \
             `Result` of one of these"
 )]
 pub trait IntoInstances {
-    /// The resources of the template.
+    /// The instances to list.
     fn into_instances(self) -> Result<Vec<Instance>>;
 }
 
@@ -351,6 +344,6 @@ impl<I: Into<Instance>> IntoInstances for Vec<I> {
 
 impl<T: IntoInstances, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoInstances for Result<T, E> {
     fn into_instances(self) -> Result<Vec<Instance>> {
-        self.map_err(|error| ours(error, "list the resources"))?.into_instances()
+        self.map_err(|error| public_error(error, "list the resources"))?.into_instances()
     }
 }

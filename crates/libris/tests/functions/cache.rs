@@ -183,10 +183,10 @@ async fn whoever_was_told_of_a_change_reads_what_is_new() {
 #[tokio::test]
 async fn what_is_shared_is_made_for_nobody_in_particular() {
     let described = libris::Described::new("a://who").cache(Duration::from_secs(3600));
-    let library = libris::Libris::new().resource(described, |request: libris::Request| {
+    let functions = libris::FunctionSource::new().resource(described, |request: libris::Request| {
         request.context().identity().map_or("nobody", |_| "somebody").to_owned()
     });
-    let catalog = Catalog::new(vec![Arc::new(library)]);
+    let catalog = Catalog::new(vec![Arc::new(functions)]);
     let ada = Context::default().with_identity(Some(libris::Identity::new("ada")));
     let grace = Context::default().with_identity(Some(libris::Identity::new("grace")));
     for context in [ada, grace, Context::default()] {
@@ -201,7 +201,7 @@ async fn for_ever_is_long_enough() {
     let described = libris::Described::new("a://b").cache(Duration::MAX);
     let runs = AtomicUsize::new(0);
     let count = move || runs.fetch_add(1, Ordering::SeqCst).to_string();
-    let catalog = Catalog::new(vec![Arc::new(libris::Libris::new().resource(described, count))]);
+    let catalog = Catalog::new(vec![Arc::new(libris::FunctionSource::new().resource(described, count))]);
     for _ in 0..2 {
         assert_eq!(text(&catalog, "a://b").await, "0");
     }
@@ -213,9 +213,9 @@ async fn what_is_kept_is_of_its_source() {
     let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let seen = there.clone();
     let kept = |uri: &str| libris::Described::new(uri).cache(hour);
-    let first =
-        libris::Libris::new().resource(kept("a://b"), move || seen.load(Ordering::SeqCst).then_some("first"));
-    let second = libris::Libris::new().resource(kept("a://b"), || "second");
+    let first = libris::FunctionSource::new()
+        .resource(kept("a://b"), move || seen.load(Ordering::SeqCst).then_some("first"));
+    let second = libris::FunctionSource::new().resource(kept("a://b"), || "second");
     let catalog = Catalog::new(vec![Arc::new(first), Arc::new(second)]);
     assert_eq!(text(&catalog, "a://b").await, "second");
     there.store(true, Ordering::SeqCst);

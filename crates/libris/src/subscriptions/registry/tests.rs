@@ -1,4 +1,4 @@
-//! What is charged for subscriptions is what a recount of them gives, whatever happened before.
+//! The charges for subscriptions always equal a recount.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 use libris_core::Uri;
 use proptest::prelude::*;
 
-use super::super::Live;
-use super::super::budget::{Client, SUBSCRIPTION, TEXT};
-use super::{Refusal, Registry};
-use crate::Libris;
-use crate::rights::{Access, Open};
+use super::super::SubscriptionConfig;
+use super::super::budget::{BudgetOwner, SUBSCRIPTION, TEXT};
+use super::{Registry, SubscriptionRefusal};
+use crate::FunctionSource;
+use crate::rights::{Access, OpenPolicy};
 use crate::view::View;
 
-/// Something that a client does. Listeners are numbered in the order they joined.
+/// An action of a client. Listeners are numbered in the order in which they joined.
 #[derive(Clone, Debug)]
-enum Step {
+enum ClientAction {
     Join(Option<u8>),
     Subscribe(usize, String),
     Unsubscribe(usize, String),
@@ -26,27 +26,27 @@ enum Step {
     Leave(usize),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ClientAction>> {
     let listener = 0..8_usize;
-    // Few enough to meet again; some name the same subject, and some are not in normal form.
+    // Few enough to repeat; some have the same subject, and some are not in normal form.
     let name =
         || proptest::sample::select(vec!["a:x", "A:x", "a:x?1", "a:y?1", "a:long-long-long-long", "a:y"]);
     let step = prop_oneof![
-        2 => proptest::option::of(0..3_u8).prop_map(Step::Join),
-        6 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Subscribe(listener, name.into())),
-        3 => (listener.clone(), name()).prop_map(|(listener, name)| Step::Unsubscribe(listener, name.into())),
-        1 => name().prop_map(|name| Step::Change(name.into())),
-        1 => listener.clone().prop_map(Step::FollowList),
-        1 => Just(Step::ChangeRights),
-        1 => listener.prop_map(Step::Leave),
+        2 => proptest::option::of(0..3_u8).prop_map(ClientAction::Join),
+        6 => (listener.clone(), name()).prop_map(|(listener, name)| ClientAction::Subscribe(listener, name.into())),
+        3 => (listener.clone(), name()).prop_map(|(listener, name)| ClientAction::Unsubscribe(listener, name.into())),
+        1 => name().prop_map(|name| ClientAction::Change(name.into())),
+        1 => listener.clone().prop_map(ClientAction::FollowList),
+        1 => Just(ClientAction::ChangeRights),
+        1 => listener.prop_map(ClientAction::Leave),
     ];
     proptest::collection::vec(step, 0..60)
 }
 
-/// A view of everything.
+/// A view without restrictions.
 fn view() -> Arc<View> {
-    let access = Arc::new(Access::new(Arc::new(Open)));
-    Arc::new(View::new(Arc::new(Libris::new()), access, None))
+    let access = Arc::new(Access::new(Arc::new(OpenPolicy)));
+    Arc::new(View::new(Arc::new(FunctionSource::new()), access, None))
 }
 
 fn subject(name: &str) -> Uri {
@@ -58,7 +58,7 @@ fn leave(registry: &mut Registry, listener: u64) {
     while registry.leave(listener, 1).is_continue() {}
 }
 
-/// What the subscriptions of these members cost, counted from nothing.
+/// Recounts the charges for the subscriptions of these members.
 fn recount<'a>(members: impl Iterator<Item = &'a super::Member>) -> usize {
     let mut texts = HashSet::new();
     let mut subscriptions = 0;
@@ -69,10 +69,10 @@ fn recount<'a>(members: impl Iterator<Item = &'a super::Member>) -> usize {
     subscriptions + texts.iter().map(|text| TEXT + text.len()).sum::<usize>()
 }
 
-fn check(registry: &Registry, limits: &Live) {
+fn check(registry: &Registry, limits: &SubscriptionConfig) {
     assert_eq!(registry.bytes(), recount(registry.members.values()));
     assert!(registry.bytes() <= limits.subscription_bytes);
-    let mut clients = HashMap::<Client, Vec<&super::Member>>::new();
+    let mut clients = HashMap::<BudgetOwner, Vec<&super::Member>>::new();
     for member in registry.members.values().filter(|member| !member.subscriptions.is_empty()) {
         clients.entry(member.client).or_default().push(member);
     }
@@ -102,43 +102,43 @@ fn check(registry: &Registry, limits: &Live) {
 
 proptest! {
     #[test]
-    fn what_is_charged_is_what_is_held(
+    fn charges_equal_a_recount(
         steps in steps(), total in 0..8_000_usize, client in 0..4_000_usize, most in 1..5_usize,
     ) {
         let limits =
-            Live { subscription_bytes: total, client_subscription_bytes: client, ..Live::default() };
+            SubscriptionConfig { subscription_bytes: total, client_subscription_bytes: client, ..SubscriptionConfig::default() };
         let mut registry = Registry::new(&limits);
         let mut joined = Vec::new();
         for step in steps {
             let at = |number: usize| joined.get(number).copied().unwrap_or(u64::MAX);
             match step {
-                Step::Join(address) => {
+                ClientAction::Join(address) => {
                     let address = address.map(|last| IpAddr::from([127, 0, 0, last]));
                     joined.push(registry.join(view(), address).0);
                 }
-                Step::Subscribe(number, name) => {
+                ClientAction::Subscribe(number, name) => {
                     let before = (registry.bytes(), registry.budget.clients());
                     let asked = registry.subscribe(at(number), &name, subject(&name), most);
                     if asked.is_err() {
                         prop_assert_eq!(before, (registry.bytes(), registry.budget.clients()));
                     }
                 }
-                Step::Unsubscribe(number, name) => {
+                ClientAction::Unsubscribe(number, name) => {
                     registry.unsubscribe(at(number), &name);
                 }
-                Step::Change(name) => {
+                ClientAction::Change(name) => {
                     registry.change(&subject(&name));
                 }
-                Step::FollowList(number) => {
+                ClientAction::FollowList(number) => {
                     let listener = at(number);
                     if registry.members.contains_key(&listener) {
                         registry.follow_list(listener);
                     }
                 }
-                Step::ChangeRights => {
+                ClientAction::ChangeRights => {
                     registry.tell_changed_rights();
                 }
-                Step::Leave(number) => leave(&mut registry, at(number)),
+                ClientAction::Leave(number) => leave(&mut registry, at(number)),
             }
             check(&registry, &limits);
         }
@@ -152,7 +152,10 @@ proptest! {
 
 #[test]
 fn listeners_of_one_address_share_a_budget() {
-    let limits = Live { client_subscription_bytes: 2 * (SUBSCRIPTION + TEXT + 3), ..Live::default() };
+    let limits = SubscriptionConfig {
+        client_subscription_bytes: 2 * (SUBSCRIPTION + TEXT + 3),
+        ..SubscriptionConfig::default()
+    };
     let mut registry = Registry::new(&limits);
     let address = |text: &str| Some(text.parse::<IpAddr>().unwrap());
     let (one, _) = registry.join(view(), address("2001:db8::1"));
@@ -161,8 +164,8 @@ fn listeners_of_one_address_share_a_budget() {
     let mut subscribe = |listener, name: &str| registry.subscribe(listener, name, subject(name), 9);
     assert!(subscribe(one, "a:1").is_ok());
     assert!(subscribe(same_network, "a:2").is_ok());
-    assert!(matches!(subscribe(one, "a:3"), Err(Refusal::Bytes(_))));
-    assert!(matches!(subscribe(same_network, "a:3"), Err(Refusal::Bytes(_))));
+    assert!(matches!(subscribe(one, "a:3"), Err(SubscriptionRefusal::Bytes(_))));
+    assert!(matches!(subscribe(same_network, "a:3"), Err(SubscriptionRefusal::Bytes(_))));
     assert!(subscribe(other, "a:3").is_ok());
     leave(&mut registry, same_network);
     assert!(registry.subscribe(one, "a:3", subject("a:3"), 9).is_ok());
@@ -170,11 +173,11 @@ fn listeners_of_one_address_share_a_budget() {
 
 #[test]
 fn unlimited_budgets_do_not_overflow() {
-    let limits = Live {
+    let limits = SubscriptionConfig {
         subscription_bytes: usize::MAX,
         client_subscription_bytes: usize::MAX,
         subscriptions: usize::MAX,
-        ..Live::default()
+        ..SubscriptionConfig::default()
     };
     let mut registry = Registry::new(&limits);
     let (listener, _) = registry.join(view(), None);
@@ -184,7 +187,7 @@ fn unlimited_budgets_do_not_overflow() {
 
 #[test]
 fn subscriptions_that_end_give_their_memory_back() {
-    let mut registry = Registry::new(&Live::default());
+    let mut registry = Registry::new(&SubscriptionConfig::default());
     let (stays, _) = registry.join(view(), None);
     let (leaves, _) = registry.join(view(), None);
     let names: Vec<_> = (0..1_000).map(|number| format!("a:{number}")).collect();

@@ -1,12 +1,12 @@
-//! Subscriptions: one watch of the sources for all listeners, and for each a set of notifications.
+//! Subscriptions: one watch of the source for all listeners, and a set of pending notifications for each listener.
 //!
-//! A source reports changes, those of a short window are debounced, and each listener's set grows by what
-//! it subscribed to. A listener takes from its set when it can write, so a slow one costs a set bounded by
-//! its subscriptions and holds up nobody, and after the last change at least one notification always
-//! follows. Subscriptions are bounded in bytes for each client and in all; [`budget`] says what they cost.
+//! Changes are debounced and then added to the sets of the listeners that subscribed to them. A listener takes a
+//! notification from its set when it can write one. So a slow listener uses memory bounded by its subscriptions and
+//! delays no other, and at least one notification follows the last change. [`budget`] limits the memory for
+//! subscriptions, per client and in total.
 
 mod budget;
-mod owed;
+mod notification_set;
 mod registry;
 mod watch;
 
@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,37 +23,37 @@ use libris_wire::{Failure, Listener, News};
 use serde_json::json;
 
 use self::budget::OverBudget;
-use self::owed::Owed;
-use self::registry::{Refusal, Registry};
+use self::notification_set::NotificationSet;
+use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
+use crate::lock::lock;
 use crate::rights::Operation;
 use crate::server::explain;
 use crate::view::View;
 
-/// How changes are told.
+/// Limits and debouncing of subscriptions.
 #[derive(Clone, Debug)]
-pub struct Live {
-    /// The debounce window: changes within it cause one notification. A longer one than
-    /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW) counts as that.
+pub struct SubscriptionConfig {
+    /// The debounce window: changes to one resource within it cause one notification. At most
+    /// [`LONGEST_WINDOW`](Self::LONGEST_WINDOW).
     pub window: Duration,
-    /// How many resources one listener may subscribe to.
+    /// The maximum number of subscriptions per listener.
     pub subscriptions: usize,
-    /// How many bytes of memory the subscriptions of all listeners may use. The text of a URI counts once,
-    /// however many subscribe to it, and each subscription about 400 bytes beside it.
+    /// The memory limit in bytes for all subscriptions. The text of a URI counts once, however many listeners subscribe
+    /// to it; each subscription adds about 400 bytes.
     pub subscription_bytes: usize,
-    /// How many bytes of memory the subscriptions of one client may use, and never more than
-    /// `subscription_bytes`.
+    /// The memory limit in bytes for the subscriptions of one client; at most `subscription_bytes`.
     pub client_subscription_bytes: usize,
-    /// How many listeners there may be: sessions and streams.
+    /// The maximum number of listeners: sessions and streams.
     pub listeners: usize,
 }
 
-impl Live {
+impl SubscriptionConfig {
     /// The longest debounce window.
     pub const LONGEST_WINDOW: Duration = Duration::from_secs(60 * 60);
 }
 
-impl Default for Live {
+impl Default for SubscriptionConfig {
     fn default() -> Self {
         Self {
             window: Duration::from_millis(50),
@@ -65,62 +65,64 @@ impl Default for Live {
     }
 }
 
-/// How many locks order the calls of [`Source::follow`] and [`Source::unfollow`].
+/// The number of striped locks that serialise [`Source::follow`] and [`Source::unfollow`] of one subject.
 const FOLLOW_LOCKS: usize = 64;
 
-/// How long a subscription that is over a limit waits for its refusal.
+/// The delay before a subscription over a limit is refused (backpressure).
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 
-/// How many subscriptions or subjects are worked on under one lock of the registry.
+/// How many subscriptions or subjects one critical section of the registry processes.
 const BATCH: usize = 32;
 
 /// All listeners of one source.
 pub(crate) struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
 }
 
-struct Shared {
+struct HubState {
     source: Arc<dyn Source>,
-    config: Live,
-    /// Whoever holds this may lock `registry`, and not the other way round.
+    config: SubscriptionConfig,
+    /// Lock order: `watch` before `registry`.
     watch: Mutex<WatchState>,
     registry: Mutex<Registry>,
-    /// Held while a source is told to follow a subject or not to; a subject's hash says which one. A source
-    /// that blocks in there holds up those who subscribe to a few subjects, and no notification.
+    /// Striped locks, selected by the hash of the subject and held during `follow` and `unfollow`. A source that blocks
+    /// there delays subscriptions to some subjects, and no notification.
     follow: [Mutex<()>; FOLLOW_LOCKS],
 }
 
 impl Hub {
-    pub(crate) fn new(source: Arc<dyn Source>, config: Live) -> Self {
-        let config = Live { window: config.window.min(Live::LONGEST_WINDOW), ..config };
+    pub(crate) fn new(source: Arc<dyn Source>, config: SubscriptionConfig) -> Self {
+        let config =
+            SubscriptionConfig { window: config.window.min(SubscriptionConfig::LONGEST_WINDOW), ..config };
         let registry = Mutex::new(Registry::new(&config));
         let follow = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(Shared { source, config, watch: Mutex::default(), registry, follow }) }
+        Self { shared: Arc::new(HubState { source, config, watch: Mutex::default(), registry, follow }) }
     }
 
-    /// A new listener, which hears of what `view` shows. Listeners of one `client` address share a budget for their
-    /// subscriptions; one without an address has a budget of its own.
+    /// Adds a listener that is notified of what `view` shows. Listeners of one `client` address share a subscription
+    /// budget; a listener without an address has its own.
     pub(crate) fn listener_for(
         &self,
         view: Arc<View>,
         client: Option<IpAddr>,
     ) -> Result<Arc<dyn Listener>, Failure> {
-        // Both are held, so that the watch does not stop before the listener is registered.
+        // Hold both locks, so that the watch does not stop before the listener is registered.
         let watch = lock(&self.shared.watch);
         let mut registry = lock(&self.shared.registry);
         if registry.listeners() >= self.shared.config.listeners {
-            return Err(internal("there are too many listeners; try again later".to_owned()));
+            return Err(internal(
+                "too many listeners; close a session or stream, or try again later".to_owned(),
+            ));
         }
-        let (number, owed) = registry.join(view.clone(), client);
+        let (number, notifications) = registry.join(view.clone(), client);
         if !watch.is_running() {
             registry.miss_list(number);
         }
         let shared = self.shared.clone();
-        Ok(Arc::new(Subscriber { shared, view, number, owed, listed: AtomicBool::new(false) }))
+        Ok(Arc::new(Subscriber { shared, view, number, notifications, listed: AtomicBool::new(false) }))
     }
 
-    /// Tells listeners whose rights have changed that their list has, and makes the source follow what they may
-    /// subscribe to now.
+    /// Sends `list_changed` to listeners whose rights changed, and updates which subjects the source follows.
     pub(crate) fn rights_changed(&self) {
         let subjects = lock(&self.shared.registry).tell_changed_rights();
         subjects.iter().for_each(|subject| self.shared.align(subject));
@@ -139,8 +141,8 @@ impl Hub {
     }
 }
 
-impl Shared {
-    /// Ends some subscriptions of a listener that has left; breaks once it has none and is removed.
+impl HubState {
+    /// Ends a batch of subscriptions of a closed listener; breaks when the listener has none left and is removed.
     fn leave(&self, listener: u64) -> ControlFlow<()> {
         let left = lock(&self.registry).leave(listener, BATCH);
         let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
@@ -148,12 +150,12 @@ impl Shared {
         if left.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Makes the source follow a subject if and only if somebody subscribes to it who may.
+    /// Makes the source follow a subject exactly while a listener with the right to do so subscribes to it.
     fn align(&self, subject: &Uri) {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         let number = hasher.finish() % FOLLOW_LOCKS as u64;
-        // Of two calls for one subject, the later one sees what the registry says last.
+        // Of two concurrent calls for one subject, the second sees the latest state of the registry.
         let _turn = lock(&self.follow[number as usize]);
         let wanted_by = lock(&self.registry).wanted_by(subject);
         match wanted_by {
@@ -163,12 +165,12 @@ impl Shared {
     }
 }
 
-/// A client's session or stream, which hears of changes.
+/// The listener of one session or stream.
 struct Subscriber {
-    shared: Arc<Shared>,
+    shared: Arc<HubState>,
     view: Arc<View>,
     number: u64,
-    owed: Arc<Owed>,
+    notifications: Arc<NotificationSet>,
     /// Whether the client has listed resources.
     listed: AtomicBool,
 }
@@ -180,7 +182,7 @@ impl Listener for Subscriber {
         let mut registry = lock(&self.shared.registry);
         let missed = registry.follow_list(self.number);
         if missed && self.listed.load(Ordering::SeqCst) {
-            self.owed.put(News::List);
+            self.notifications.put(News::List);
         }
         Ok(())
     }
@@ -194,7 +196,7 @@ impl Listener for Subscriber {
         if !self.view.now().covers(Operation::Subscribe, &uri) {
             return Err(explain(Error::NotFound(uri)));
         }
-        // In this order a subscription is either in force or not there, even if the client gives up.
+        // Open the watch first, so that a cancelled request leaves no subscription without a watch.
         self.shared.watched().await.map_err(explain)?;
         let subject = self.shared.source.subject(&uri);
         let most = self.shared.config.subscriptions;
@@ -203,7 +205,7 @@ impl Listener for Subscriber {
             Ok(Some(subject)) => self.shared.align(&subject),
             Ok(None) => {}
             Err(refusal) => {
-                // Backpressure: a client that subscribes in a loop must not keep the processor busy with refusals.
+                // Backpressure: a client that subscribes in a loop must not use the CPU for refusals.
                 tokio::time::sleep(REFUSAL_DELAY).await;
                 return Err(refused(refusal));
             }
@@ -220,8 +222,8 @@ impl Listener for Subscriber {
 
     async fn next(&self) -> News {
         loop {
-            let news = self.owed.next().await;
-            // Rights may have been taken away since the subscription, or since the change.
+            let news = self.notifications.next().await;
+            // The caller may have lost the right since it subscribed or since the change.
             let is_visible = match &news {
                 News::List => true,
                 News::Updated(name) => {
@@ -246,7 +248,7 @@ impl Drop for Subscriber {
         }
         let (shared, number) = (self.shared.clone(), self.number);
         match tokio::runtime::Handle::try_current() {
-            // A thousand subscriptions take longer than the worker thread may be held up.
+            // A thousand subscriptions would block the worker thread for too long.
             Ok(runtime) => drop(runtime.spawn(async move {
                 while shared.leave(number).is_continue() {
                     tokio::task::yield_now().await;
@@ -257,17 +259,17 @@ impl Drop for Subscriber {
     }
 }
 
-fn refused(refusal: Refusal) -> Failure {
+fn refused(refusal: SubscriptionRefusal) -> Failure {
     let (message, limit) = match refusal {
-        Refusal::Subscriptions(most) => (
+        SubscriptionRefusal::Subscriptions(most) => (
             format!("one client may subscribe to {most} resources at most; unsubscribe from one first"),
             most,
         ),
-        Refusal::Bytes(OverBudget::Client(most)) => {
+        SubscriptionRefusal::Bytes(OverBudget::Client(most)) => {
             let why = "the subscriptions of one client may use";
             (format!("{why} `{most}` bytes of memory at most; unsubscribe from some resources first"), most)
         }
-        Refusal::Bytes(OverBudget::Total(most)) => {
+        SubscriptionRefusal::Bytes(OverBudget::Total(most)) => {
             let why = "the subscriptions of all clients may use";
             (format!("{why} `{most}` bytes of memory at most; try again later"), most)
         }
@@ -279,13 +281,8 @@ fn internal(message: String) -> Failure {
     Failure::Internal { message, data: None }
 }
 
-/// Whether a collection should give memory back. It shrinks to twice its length, so that adding and
-/// removing by turns does not allocate each time.
+/// Whether to shrink a collection. It shrinks to twice its length, so that alternating inserts and removals do not
+/// reallocate each time.
 fn sparse(length: usize, capacity: usize) -> bool {
     capacity > 32 && length < capacity / 8
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Everything we lock is whole between two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The notifications that one listener has not received yet.
+//! The pending notifications of one listener.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
@@ -6,22 +6,23 @@ use std::sync::Mutex;
 use libris_wire::News;
 use tokio::sync::Notify;
 
-use super::{lock, sparse};
+use super::sparse;
+use crate::lock::lock;
 
-/// The notifications that one listener has not received yet: a set in insertion order.
+/// The pending notifications of one listener: a set in insertion order, so that memory is bounded by the subscriptions.
 #[derive(Default)]
-pub(super) struct Owed {
-    news: Mutex<Set>,
+pub(super) struct NotificationSet {
+    news: Mutex<InsertionOrderedSet>,
     ready: Notify,
 }
 
 #[derive(Default)]
-struct Set {
+struct InsertionOrderedSet {
     order: VecDeque<News>,
     members: HashSet<News>,
 }
 
-impl Set {
+impl InsertionOrderedSet {
     fn shrink(&mut self) {
         if sparse(self.members.len(), self.members.capacity()) {
             self.members.shrink_to(self.members.len() * 2);
@@ -30,7 +31,7 @@ impl Set {
     }
 }
 
-impl Owed {
+impl NotificationSet {
     /// Adds a notification, unless it is in the set already.
     pub(super) fn put(&self, news: News) {
         let mut set = lock(&self.news);
@@ -74,23 +75,23 @@ impl Owed {
 
 #[cfg(test)]
 mod tests {
-    use super::{Owed, lock};
+    use super::{NotificationSet, lock};
     use libris_wire::News;
 
     #[test]
     fn notifications_that_are_taken_or_forgotten_give_their_memory_back() {
         for forget in [false, true] {
-            let owed = Owed::default();
+            let pending = NotificationSet::default();
             let name = |number: usize| format!("a:{number}");
-            (0..1_000).for_each(|number| owed.put(News::Updated(name(number).into())));
+            (0..1_000).for_each(|number| pending.put(News::Updated(name(number).into())));
             for number in 0..1_000 {
                 match forget {
-                    true => owed.forget(&name(number)),
-                    false => assert_eq!(owed.take(), Some(News::Updated(name(number).into()))),
+                    true => pending.forget(&name(number)),
+                    false => assert_eq!(pending.take(), Some(News::Updated(name(number).into()))),
                 }
             }
-            assert_eq!(owed.take(), None);
-            let set = lock(&owed.news);
+            assert_eq!(pending.take(), None);
+            let set = lock(&pending.news);
             assert!(set.order.capacity() <= 64 && set.members.capacity() <= 64);
         }
     }

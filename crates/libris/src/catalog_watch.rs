@@ -1,4 +1,4 @@
-//! The watches of a catalog's sources as one, while sources come and go, fail and recover.
+//! The watch of a catalog: merges the watches of its sources, opens those of new sources and retries failed ones.
 
 use std::future::poll_fn;
 use std::mem;
@@ -16,61 +16,62 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::catalog::Sources;
 use crate::gate::Gated;
-use crate::health::{Backoff, Fault, Health};
+use crate::health::{Backoff, Health, SourceFault};
 
-/// The watches of all sources.
-pub(crate) struct Watches {
+/// The merged watch of all sources.
+pub(crate) struct CatalogWatch {
     sources: watch::Receiver<Sources>,
-    /// Bumped when a source is available again. It lists its resources again then.
+    /// The generation counter of recoveries: a recovered source lists its resources again.
     recoveries: watch::Receiver<u64>,
-    open: Vec<Watch>,
-    /// The watch that is looked at first, so that a busy one does not keep others from being heard.
+    open: Vec<SourceWatch>,
+    /// The watch to poll first (round-robin), so that a busy source does not starve the others.
     first: usize,
-    /// Set when sources were replaced: once all have opened their watches, or this is over, whoever watches
-    /// has to look again.
+    /// Set when the sources were replaced. When all watches are open, or when this timer ends, the stream yields
+    /// [`Change::Lost`].
     renewal: Option<Pin<Box<Sleep>>>,
 }
 
 /// The watch of one source.
-struct Watch {
+struct SourceWatch {
     gated: Gated,
-    state: State,
+    state: SourceWatchState,
     backoff: Backoff,
 }
 
-enum State {
-    /// The source is still opening it.
+enum SourceWatchState {
+    /// The source is opening its watch.
     Opening {
-        opening: Opening,
+        opening: OpeningWatch,
         since: Instant,
     },
     Open {
         changes: BoxStream<'static, Change>,
         since: Instant,
     },
-    /// The source could not be watched, and is asked again once this is over.
+    /// Opening failed; it is retried when this timer ends.
     Failed(Pin<Box<Sleep>>),
-    /// The source does not report changes, or none any more.
+    /// The source does not report changes, or its stream has ended.
     Closed,
 }
 
-type Opening = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>, Fault>>;
+type OpeningWatch = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>, SourceFault>>;
 
-/// How long a source may take to open its watch before the others go on without it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the catalog waits for sources that open their watches.
+const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Watch {
+impl SourceWatch {
     fn new(gated: Gated) -> Self {
-        Self { state: State::opening(&gated), gated, backoff: Backoff::default() }
+        Self { state: SourceWatchState::opening(&gated), gated, backoff: Backoff::default() }
     }
 
-    /// Goes on opening; ready once the watch is open or failed.
-    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        let State::Opening { opening, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
+    /// Polls the opening of the watch; ready when it has succeeded or failed.
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SourceFault>> {
+        let SourceWatchState::Opening { opening, .. } = &mut self.state else { return Poll::Ready(Ok(())) };
         opening.poll_unpin(context).map(|opened| match opened {
             Ok(changes) => {
                 let since = Instant::now();
-                self.state = changes.map_or(State::Closed, |changes| State::Open { changes, since });
+                self.state = changes
+                    .map_or(SourceWatchState::Closed, |changes| SourceWatchState::Open { changes, since });
                 self.gated.health().watched(Ok(()));
                 Ok(())
             }
@@ -81,129 +82,129 @@ impl Watch {
         })
     }
 
-    /// Asks the source again later.
-    fn fail(&mut self, fault: &Fault) {
+    /// Records the fault and schedules a retry with backoff.
+    fn fail(&mut self, fault: &SourceFault) {
         self.gated.health().watched(Err(fault));
-        self.state = State::Failed(Box::pin(sleep(self.backoff.pause())));
+        self.state = SourceWatchState::Failed(Box::pin(sleep(self.backoff.pause())));
     }
 
-    /// The next change. A watch that opened late may have missed anything before.
+    /// Polls the next change. A watch that opened late yields [`Change::Lost`] first.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Change> {
-        if let State::Failed(pause) = &mut self.state {
+        if let SourceWatchState::Failed(pause) = &mut self.state {
             if pause.poll_unpin(context).is_pending() {
                 return Poll::Pending;
             }
-            self.state = State::opening(&self.gated);
+            self.state = SourceWatchState::opening(&self.gated);
         }
-        if let State::Opening { .. } = self.state {
+        if let SourceWatchState::Opening { .. } = self.state {
             if self.poll_open(context).is_ready() {
                 match &mut self.state {
-                    State::Open { .. } => return Poll::Ready(Change::Lost),
-                    // Its timer has to know who waits for it.
-                    State::Failed(pause) => _ = pause.poll_unpin(context),
-                    State::Opening { .. } | State::Closed => {}
+                    SourceWatchState::Open { .. } => return Poll::Ready(Change::Lost),
+                    // Registers the waker with the new timer.
+                    SourceWatchState::Failed(pause) => _ = pause.poll_unpin(context),
+                    SourceWatchState::Opening { .. } | SourceWatchState::Closed => {}
                 }
             }
             return Poll::Pending;
         }
-        let State::Open { changes, since } = &mut self.state else { return Poll::Pending };
+        let SourceWatchState::Open { changes, since } = &mut self.state else { return Poll::Pending };
         match catch_unwind(AssertUnwindSafe(|| changes.poll_next_unpin(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(Some(change))) => Poll::Ready(change),
             Ok(Poll::Ready(None)) => {
                 let source = self.gated.health().name();
-                tracing::error!(source, "a source ended its watch; its changes are not reported any more");
-                self.state = State::Closed;
+                tracing::error!(source, "the watch of a source ended; its changes are no longer reported");
+                self.state = SourceWatchState::Closed;
                 Poll::Ready(Change::Lost)
             }
             Err(_) => {
-                self.backoff.was_well_for(since.elapsed());
-                self.fail(&Fault::Panicked);
+                self.backoff.worked_for(since.elapsed());
+                self.fail(&SourceFault::Panicked);
                 Poll::Ready(Change::Lost)
             }
         }
     }
 }
 
-impl State {
+impl SourceWatchState {
     fn opening(gated: &Gated) -> Self {
         let source = gated.source().clone();
         let opening = AssertUnwindSafe(async move { source.watch().await }).catch_unwind();
         let opening = opening.map(|opened| match opened {
-            Ok(opened) => opened.map_err(Fault::Error),
-            Err(_) => Err(Fault::Panicked),
+            Ok(opened) => opened.map_err(SourceFault::Error),
+            Err(_) => Err(SourceFault::Panicked),
         });
         Self::Opening { opening: opening.boxed(), since: Instant::now() }
     }
 }
 
-impl Watches {
-    /// Watches the sources that there are, and those that there will be. A source that cannot be watched is asked again
-    /// later, or in strict mode fails the others.
+impl CatalogWatch {
+    /// Watches the current sources and those that are added later. A source that cannot be watched is retried; in
+    /// strict mode it is an error.
     pub(crate) async fn open(
         sources: watch::Receiver<Sources>,
         health: &Arc<Health>,
         strict: bool,
     ) -> Result<Self> {
         let recoveries = health.recoveries();
-        let mut watches = Self { sources, recoveries, open: Vec::new(), first: 0, renewal: None };
-        watches.renew();
+        let mut watch = Self { sources, recoveries, open: Vec::new(), first: 0, renewal: None };
+        watch.renew();
         let mut outcome = Ok(());
-        let failed = |gated: &Gated, fault: Fault| {
+        let failed = |gated: &Gated, fault: SourceFault| {
             if strict {
                 outcome = Err(fault.into_error(gated.health().name()));
             }
         };
         let opened = async {
             let mut failed = failed;
-            poll_fn(|context| poll_open(&mut watches.open, context, &mut failed)).await;
+            poll_fn(|context| poll_open(&mut watch.open, context, &mut failed)).await;
         };
-        if timeout(PATIENCE, opened).await.is_err() {
+        if timeout(OPENING_TIMEOUT, opened).await.is_err() {
             warn_late();
         }
-        outcome.map(|()| watches)
+        outcome.map(|()| watch)
     }
 
-    /// Watches what is new, keeps what has stayed, and lets go of the rest.
+    /// Opens watches of new sources and drops those of removed ones.
     fn renew(&mut self) {
         let sources = self.sources.borrow_and_update().clone();
-        let mut kept = mem::take(&mut self.open);
+        let mut previous = mem::take(&mut self.open);
         for gated in sources.iter() {
-            let at = kept.iter().position(|watch| watch.gated.is(gated.source()));
-            self.open.push(at.map_or_else(|| Watch::new(gated.clone()), |at| kept.swap_remove(at)));
+            let at = previous.iter().position(|watch| watch.gated.is(gated.source()));
+            self.open.push(at.map_or_else(|| SourceWatch::new(gated.clone()), |at| previous.swap_remove(at)));
         }
     }
 
-    /// Asks sources again, without a pause, that could not be watched or hung, and have recovered since.
+    /// Retries, without a pause, watches that failed, or that hang although their source has recovered.
     fn retry(&mut self) {
         for watch in &mut self.open {
             let is_to_be_opened = match watch.state {
-                State::Failed(_) => true,
-                State::Opening { since, .. } => watch.gated.health().has_recovered_since(since),
-                State::Open { .. } | State::Closed => false,
+                SourceWatchState::Failed(_) => true,
+                SourceWatchState::Opening { since, .. } => watch.gated.health().has_recovered_since(since),
+                SourceWatchState::Open { .. } | SourceWatchState::Closed => false,
             };
             if is_to_be_opened {
-                watch.state = State::opening(&watch.gated);
+                watch.state = SourceWatchState::opening(&watch.gated);
             }
         }
     }
 
     pub(crate) fn changes(self) -> BoxStream<'static, Change> {
-        stream::unfold(self, async |mut watches| {
-            let change = watches.next().await?;
-            Some((change, watches))
+        stream::unfold(self, async |mut watch| {
+            let change = watch.next().await?;
+            Some((change, watch))
         })
         .boxed()
     }
 
-    /// The next change; `None` once the catalog is gone.
+    /// The next change; `None` when the catalog was dropped.
     async fn next(&mut self) -> Option<Change> {
         loop {
             let Self { open, first, sources, renewal, recoveries } = self;
             let change = poll_fn(|context| {
-                if let Some(patience) = renewal {
+                if let Some(timer) = renewal {
                     let is_open = poll_open(open, context, |_, _| {}).is_ready();
-                    if is_open || patience.poll_unpin(context).is_ready() {
+                    if is_open || timer.poll_unpin(context).is_ready() {
                         if !is_open {
                             warn_late();
                         }
@@ -229,16 +230,16 @@ impl Watches {
                 change = change => return Some(change),
             }
             self.renew();
-            self.renewal = Some(Box::pin(sleep(PATIENCE)));
+            self.renewal = Some(Box::pin(sleep(OPENING_TIMEOUT)));
         }
     }
 }
 
-/// Goes on opening all watches; ready once none is being opened any more.
+/// Polls the opening of all watches; ready when none is being opened.
 fn poll_open(
-    watches: &mut [Watch],
+    watches: &mut [SourceWatch],
     context: &mut Context<'_>,
-    mut failed: impl FnMut(&Gated, Fault),
+    mut failed: impl FnMut(&Gated, SourceFault),
 ) -> Poll<()> {
     let mut outcome = Poll::Ready(());
     for watch in watches {
@@ -252,6 +253,8 @@ fn poll_open(
 }
 
 fn warn_late() {
-    let seconds = PATIENCE.as_secs();
-    tracing::warn!("a source could not be watched within {seconds} seconds; the others go on without it");
+    let seconds = OPENING_TIMEOUT.as_secs();
+    tracing::warn!(
+        "a source did not open its watch within {seconds} seconds; continuing without it until it does"
+    );
 }

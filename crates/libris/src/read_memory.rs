@@ -1,63 +1,64 @@
-//! Memory for contents that are read once for all who ask.
+//! The memory reservation of one shared read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use libris_core::{Budget, Client, Lease, Memory};
 use tokio::time::timeout;
 
-/// How long a read waits for memory. The transport's own time limit is shorter in most configurations.
-const PATIENCE: Duration = Duration::from_secs(300);
+use crate::lock::lock;
 
-/// What one read has of a budget in bytes.
-pub(crate) struct Loading {
+/// How long a read waits for memory. Most configurations have a shorter request timeout in the transport.
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The memory reservation of one shared read, taken from a budget in bytes.
+pub(crate) struct ReadMemory {
     budget: Arc<Budget>,
     client: Client,
-    state: Mutex<State>,
+    state: Mutex<Reservation>,
 }
 
-struct State {
+struct Reservation {
     lease: Option<Lease>,
-    /// How many bytes of the lease are spoken for.
+    /// The bytes of the lease that the source has reserved.
     bytes: usize,
-    /// How many bytes were asked for in vain.
+    /// The total of the reservation that failed last.
     wanted: Option<usize>,
 }
 
-impl Loading {
+impl ReadMemory {
     pub(crate) fn new(budget: &Arc<Budget>, client: Client) -> Arc<Self> {
-        let state = Mutex::new(State { lease: None, bytes: 0, wanted: None });
+        let state = Mutex::new(Reservation { lease: None, bytes: 0, wanted: None });
         Arc::new(Self { budget: budget.clone(), client, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, Reservation> {
+        lock(&self.state)
     }
 
-    /// Waits for the memory that could not be had, for a read that starts over; `false` if none was missing, or if it
-    /// cannot be had in time.
+    /// Waits until the memory of the failed reservation is free, so that the read can start over. Returns `false` if no
+    /// reservation failed, or if the wait times out.
     pub(crate) async fn memory_is_free(&self) -> bool {
         let wanted = {
             let mut state = self.state();
-            // Those who hold memory do not wait for more: they would wait for each other.
+            // Release the lease first: reads that hold memory while they wait for more would deadlock.
             (state.lease, state.bytes) = (None, 0);
             state.wanted.take()
         };
         let Some(wanted) = wanted else { return false };
-        let taken = timeout(PATIENCE, self.budget.take(self.client, wanted)).await;
+        let taken = timeout(MEMORY_TIMEOUT, self.budget.take(self.client, wanted)).await;
         let mut state = self.state();
         state.lease = taken.ok().flatten();
         state.lease.is_some()
     }
 
-    /// Makes sure that memory is reserved for `bytes` in all, which are loaded already; `false` if there is none for those
-    /// that were not reserved before.
+    /// Raises the reservation to `bytes`, the size of the loaded contents; `false` if the budget has not enough left.
     pub(crate) fn count(&self, bytes: usize) -> bool {
         let reserved = self.state().bytes;
         self.grow(bytes.saturating_sub(reserved))
     }
 
-    /// The memory that was reserved, no more of it than was spoken for.
+    /// Ends the reservation and returns its lease, reduced to the reserved bytes.
     pub(crate) fn settle(&self) -> Option<Lease> {
         let mut state = self.state();
         let bytes = state.bytes;
@@ -67,12 +68,12 @@ impl Loading {
     }
 }
 
-impl Memory for Loading {
+impl Memory for ReadMemory {
     fn reserve(&self, bytes: usize) -> bool {
         let mut state = self.state();
         let bytes = state.bytes.saturating_add(bytes);
-        let there = match &mut state.lease {
-            // What was waited for is there already.
+        let reserved = match &mut state.lease {
+            // `memory_is_free` took this much in advance.
             Some(lease) if bytes <= lease.amount() => true,
             Some(lease) => lease.resize(bytes),
             None => {
@@ -80,33 +81,33 @@ impl Memory for Loading {
                 state.lease.is_some()
             }
         };
-        match there {
+        match reserved {
             true => state.bytes = bytes,
             false => state.wanted = Some(bytes),
         }
-        there
+        reserved
     }
 
     fn grow(&self, bytes: usize) -> bool {
-        let there = self.reserve(bytes);
-        if !there {
+        let reserved = self.reserve(bytes);
+        if !reserved {
             self.state().wanted = None;
         }
-        there
+        reserved
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Loading;
+    use super::ReadMemory;
     use futures_util::FutureExt as _;
     use libris_core::{Budget, Client, Memory as _};
 
     #[tokio::test]
-    async fn who_lacks_memory_lets_go_of_it_and_waits() {
+    async fn a_read_without_memory_releases_its_lease_and_waits() {
         let budget = Budget::with_share(100, 100);
         let (one, other) =
-            (Loading::new(&budget, Client::default()), Loading::new(&budget, Client::default()));
+            (ReadMemory::new(&budget, Client::default()), ReadMemory::new(&budget, Client::default()));
         assert!(one.reserve(60) && other.reserve(30) && !other.reserve(30));
         let mut waiting = Box::pin(other.memory_is_free());
         assert!((&mut waiting).now_or_never().is_none());
@@ -119,10 +120,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_must_not_start_over_does_not_wait() {
+    async fn a_read_that_must_not_start_over_does_not_wait() {
         let budget = Budget::with_share(100, 100);
         let _rest = budget.try_take(Client::default(), 90).unwrap();
-        let loading = Loading::new(&budget, Client::default());
+        let loading = ReadMemory::new(&budget, Client::default());
         assert!(loading.reserve(10) && !loading.grow(10));
         assert!(!loading.memory_is_free().await);
     }

@@ -1,4 +1,4 @@
-//! Resources from closures and free functions, which may come and go.
+//! `FunctionSource`: resources from closures and free functions, which can be added and removed at run time.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -17,12 +17,12 @@ use libris_core::{
 
 use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, Notifier, Request, Routes};
 
-/// Resources from closures and free functions.
+/// A [`Source`] of resources from closures and free functions.
 ///
-/// It is a [`Source`]: give it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) beside others.
+/// Pass it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) with other sources.
 ///
 /// ```
-/// use libris::{Described, Libris, Request};
+/// use libris::{Described, FunctionSource, Request};
 ///
 /// async fn forecast(request: Request) -> libris::Result<String> {
 ///     let city: String = request.variable("city")?;
@@ -30,63 +30,64 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 ///     Ok(format!("{days} days of sun in {city}"))
 /// }
 ///
-/// let library = Libris::new()
+/// let functions = FunctionSource::new()
 ///     .resource("weather://cities", || "Paris, Oslo")
 ///     .template(Described::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
 ///     .complete("weather://forecast/{city}{?days}", "city", |_| vec!["Paris", "Oslo"]);
 ///
-/// // Elsewhere, at any time:
-/// let handle = library.handle();
+/// // At run time, from anywhere:
+/// let handle = functions.handle();
 /// handle.resource("weather://warnings", || "storm")?;
 /// handle.updated("weather://warnings")?;
 /// # Ok::<(), libris::Error>(())
 /// ```
 #[derive(Clone, Default)]
-pub struct Libris {
+pub struct FunctionSource {
     handle: Handle,
 }
 
-/// Adds and removes what a [`Libris`] holds, and tells of changes. Cheap to clone.
+/// Adds and removes resources of a [`FunctionSource`] and reports their changes. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Handle {
-    shared: Arc<RwLock<Shared>>,
+    registry: Arc<RwLock<FunctionRegistry>>,
     notifier: Notifier,
 }
 
 #[derive(Default)]
-struct Shared {
-    routes: Routes<Function>,
+struct FunctionRegistry {
+    routes: Routes<BoxedFunction>,
     completers: Vec<(UriTemplate, String, Completer)>,
     lists: Vec<(UriTemplate, Lister)>,
 }
 
-type Function = Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
+type BoxedFunction =
+    Arc<dyn Fn(Request, Option<String>) -> BoxFuture<'static, Result<Contents>> + Send + Sync>;
 type Completer = Arc<dyn Fn(&str, usize) -> Result<Completion> + Send + Sync>;
 type Lister = Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Instance>>> + Send + Sync>;
 
-/// A closure or function that makes resources: with a [`Request`] or without, `async` or not.
+/// A closure or function that returns contents: with or without a [`Request`] parameter, `async` or not.
 ///
-/// `Kind` tells these apart and is found by the compiler.
+/// The compiler infers `HandlerKind`, which distinguishes these.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot make a resource",
+    message = "`{Self}` cannot be a resource",
     note = "pass a function or closure that takes nothing or a `libris::Request`, `async` or not, and \
-            returns what can be read: text, bytes, `libris::Json`, or a `Result` or `Option` of it"
+            returns text, bytes, `libris::Json`, or a `Result` or `Option` of these"
 )]
-pub trait Handler<Kind>: Send + Sync + 'static {
-    /// Makes the resource.
+pub trait Handler<HandlerKind>: Send + Sync + 'static {
+    /// Calls the function; `mime` is the declared media type.
     fn call(&self, request: Request, mime: Option<String>) -> BoxFuture<'static, Result<Contents>>;
 }
 
-/// The kinds of [`Handler`].
-pub struct Kind<Takes, Gives>(PhantomData<(Takes, Gives)>);
+/// Distinguishes the implementations of [`Handler`] by parameter and return type.
+pub struct HandlerKind<Takes, Gives>(PhantomData<(Takes, Gives)>);
 
-/// Returns what can be read.
-pub struct Value;
+/// Marks handlers that return contents.
+pub struct Immediate;
 
-/// Returns a future of what can be read.
-pub struct Later;
+/// Marks handlers that return a future of contents.
+pub struct Deferred;
 
-impl<F, T> Handler<Kind<(), Value>> for F
+impl<F, T> Handler<HandlerKind<(), Immediate>> for F
 where
     F: Fn() -> T + Send + Sync + 'static,
     T: IntoContents,
@@ -97,7 +98,7 @@ where
     }
 }
 
-impl<F, R> Handler<Kind<(), Later>> for F
+impl<F, R> Handler<HandlerKind<(), Deferred>> for F
 where
     F: Fn() -> R + Send + Sync + 'static,
     R: Future<Output: IntoContents> + Send + 'static,
@@ -107,7 +108,7 @@ where
     }
 }
 
-impl<F, T> Handler<Kind<Request, Value>> for F
+impl<F, T> Handler<HandlerKind<Request, Immediate>> for F
 where
     F: Fn(Request) -> T + Send + Sync + 'static,
     T: IntoContents,
@@ -118,7 +119,7 @@ where
     }
 }
 
-impl<F, R> Handler<Kind<Request, Later>> for F
+impl<F, R> Handler<HandlerKind<Request, Deferred>> for F
 where
     F: Fn(Request) -> R + Send + Sync + 'static,
     R: Future<Output: IntoContents> + Send + 'static,
@@ -129,13 +130,13 @@ where
     }
 }
 
-impl Libris {
-    /// One that holds nothing yet.
+impl FunctionSource {
+    /// A source without resources.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With this resource.
+    /// Adds a resource.
     ///
     /// # Panics
     ///
@@ -145,7 +146,7 @@ impl Libris {
         self
     }
 
-    /// With this template.
+    /// Adds a template.
     ///
     /// # Panics
     ///
@@ -155,8 +156,8 @@ impl Libris {
         self
     }
 
-    /// With values to offer for a variable of a template. The function is given what has been typed. Of a `Vec`
-    /// those that begin so are offered; a [`Completion`] is offered as it is.
+    /// Adds a completion function for a variable of a template. The function gets the typed text. From a `Vec`, the
+    /// values that begin with that text are offered; a [`Completion`] is returned unchanged.
     ///
     /// # Panics
     ///
@@ -171,7 +172,7 @@ impl Libris {
         self
     }
 
-    /// With a function that lists the resources of a template.
+    /// Adds a function that lists the resources of a template.
     ///
     /// # Panics
     ///
@@ -185,7 +186,7 @@ impl Libris {
         self
     }
 
-    /// What adds and removes at run time, and tells of changes.
+    /// A handle that adds and removes resources at run time and reports changes.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -198,37 +199,37 @@ fn expected<T>(result: Result<T>) {
 }
 
 impl Handle {
-    /// Adds a resource, or replaces the one with its URI. Those who listen hear that the list changed.
+    /// Adds a resource, or replaces the one with its URI, and reports the change.
     pub fn resource<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
-        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
         match replaced {
             true => {
-                self.notifier.tell(Change::Described(uri.clone()));
-                self.notifier.tell(Change::Updated(uri));
+                self.notifier.report(Change::Described(uri.clone()));
+                self.notifier.report(Change::Updated(uri));
             }
-            false => self.notifier.tell(Change::Added(uri)),
+            false => self.notifier.report(Change::Added(uri)),
         }
         Ok(())
     }
 
-    /// Adds a template, or replaces the one with its text.
+    /// Adds a template, or replaces the one with the same text.
     pub fn template<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
-        let function: Function = Arc::new(move |request, mime| function.call(request, mime));
+        let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         self.write().routes.add_template(described.into(), function)?;
         self.notifier.everything();
         Ok(())
     }
 
-    /// Removes the resource or the template with this text; tells whether it was there.
+    /// Removes the resource or template with this text. Returns whether it existed.
     pub fn remove(&self, text: impl AsRef<str>) -> Result<bool> {
         let template = UriTemplate::parse(text.as_ref())?;
         if template.variables().next().is_some() {
-            let mut shared = self.write();
-            let removed = shared.routes.remove_template(&template);
-            shared.completers.retain(|(of, ..)| *of != template);
-            shared.lists.retain(|(of, _)| *of != template);
-            drop(shared);
+            let mut registry = self.write();
+            let removed = registry.routes.remove_template(&template);
+            registry.completers.retain(|(of, ..)| *of != template);
+            registry.lists.retain(|(of, _)| *of != template);
+            drop(registry);
             if removed {
                 self.notifier.everything();
             }
@@ -237,22 +238,22 @@ impl Handle {
         let uri = Uri::parse(text.as_ref())?;
         let removed = self.write().routes.remove_resource(&uri);
         if removed {
-            self.notifier.tell(Change::Removed(uri));
+            self.notifier.report(Change::Removed(uri));
         }
         Ok(removed)
     }
 
-    /// What reading this resource gives is different now: those who subscribed hear of it.
+    /// Reports that the contents of this resource changed.
     pub fn updated(&self, uri: impl AsRef<str>) -> Result<()> {
         self.notifier.updated(uri)
     }
 
-    /// What tells of any other change.
+    /// The notifier for all other changes.
     pub fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Sets the values to offer for a variable of a template; see [`Libris::complete`].
+    /// Sets the completion function for a variable of a template; see [`FunctionSource::complete`].
     pub fn complete<T: IntoCompletion>(
         &self,
         template: &str,
@@ -265,9 +266,9 @@ impl Handle {
         }
         let completer: Completer =
             Arc::new(move |typed, limit| values(typed).into_completion(Some(typed), limit));
-        let mut shared = self.write();
-        shared.completers.retain(|(of, name, _)| *of != template || name != variable);
-        shared.completers.push((template, variable.to_owned(), completer));
+        let mut registry = self.write();
+        registry.completers.retain(|(of, name, _)| *of != template || name != variable);
+        registry.completers.push((template, variable.to_owned(), completer));
         Ok(())
     }
 
@@ -279,10 +280,10 @@ impl Handle {
     {
         let template = self.known(template)?;
         let lister: Lister = Arc::new(move || list().map(IntoInstances::into_instances).boxed());
-        let mut shared = self.write();
-        shared.lists.retain(|(of, _)| *of != template);
-        shared.lists.push((template, lister));
-        drop(shared);
+        let mut registry = self.write();
+        registry.lists.retain(|(of, _)| *of != template);
+        registry.lists.push((template, lister));
+        drop(registry);
         self.notifier.everything();
         Ok(())
     }
@@ -291,21 +292,21 @@ impl Handle {
         let template = UriTemplate::parse(template)?;
         match self.read().routes.template(&template) {
             Some(_) => Ok(template),
-            None => Err(Error::invalid(format!("there is no template `{template}`"))),
+            None => Err(Error::invalid(format!("there is no template `{template}`; add it first"))),
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Shared> {
-        self.shared.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, FunctionRegistry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Shared> {
-        self.shared.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, FunctionRegistry> {
+        self.registry.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Source for Libris {
+impl Source for FunctionSource {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         self.handle.read().routes.covers(uri)
     }
@@ -326,11 +327,11 @@ impl Source for Libris {
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let proof = self.handle.notifier.proof();
-        let (function, request, mime) = self.handle.read().routes.ask(uri, context)?;
+        let (function, request, mime) = self.handle.read().routes.request(uri, context)?;
         let mut contents = function(request, mime).await?;
-        let time = self.handle.read().routes.kept_for(uri);
-        contents.freshness.proof = time.map(|_| proof);
-        contents.freshness.ttl = time.unwrap_or(contents.freshness.ttl);
+        let ttl = self.handle.read().routes.cache_ttl(uri);
+        contents.freshness.proof = ttl.map(|_| proof);
+        contents.freshness.ttl = ttl.unwrap_or(contents.freshness.ttl);
         Ok(contents)
     }
 
@@ -341,8 +342,8 @@ impl Source for Libris {
 
     async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let completer = {
-            let shared = self.handle.read();
-            let mut all = shared.completers.iter();
+            let registry = self.handle.read();
+            let mut all = registry.completers.iter();
             all.find(|(template, variable, _)| template == asked.template && variable == asked.variable)
                 .map(|(.., completer)| completer.clone())
         };
@@ -350,7 +351,7 @@ impl Source for Libris {
     }
 
     fn is_shared(&self, uri: &Uri) -> bool {
-        self.handle.read().routes.kept_for(uri).is_some()
+        self.handle.read().routes.cache_ttl(uri).is_some()
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {

@@ -1,4 +1,4 @@
-//! The requests of one caller: what its view shows, encoded and cached.
+//! The wire's `View` of one caller: answers its requests from the catalog, encodes the responses and caches them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,16 +15,16 @@ use libris_wire::{
 };
 
 use crate::cursor;
-use crate::encode::{self, Page};
+use crate::encode::{self, PageWriter};
 use crate::rights::{Operation, Rights};
 use crate::server::{Inner, explain};
 use crate::status;
 use crate::view::{Snapshot, View};
 
-/// Contents of up to so many bytes wait for memory once they are loaded; larger ones are refused where there is none.
+/// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
 const SMALL: usize = 64 << 10;
 
-/// The view of one caller as a part of a server.
+/// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
     inner: Arc<Inner>,
     view: Arc<View>,
@@ -36,23 +36,23 @@ impl CallerView {
         Self { inner, view: Arc::new(view) }
     }
 
-    /// Whether the policy is still the one that it was made by.
+    /// Whether the policy was not replaced since the view was created.
     pub(crate) fn is_current(&self) -> bool {
         self.view.is_current()
     }
 
-    /// What a source is told of the caller.
+    /// The context that sources receive for a call.
     fn context(&self, call: &Call) -> Context {
         let identity = self.view.identity().cloned();
         let context = Context::default().with_identity(identity).with_client(call.client);
         match call.wants_progress() {
-            true => context.with_progress(Arc::new(Reporter(call.clone()))),
+            true => context.with_progress(Arc::new(CallReporter(call.clone()))),
             false => context,
         }
     }
 
-    /// A response with what clients are told about its freshness. One that depends on who asks is theirs alone. Cached
-    /// responses do not have this yet, since the policy may be replaced while they are cached.
+    /// Makes the cache scope of a response private if the policy distinguishes callers. This happens after the cache
+    /// lookup, because the policy may be replaced while a response is cached.
     fn scoped(&self, reply: Reply) -> Reply {
         match self.inner.access.is_open() {
             true => reply,
@@ -63,13 +63,19 @@ impl CallerView {
         }
     }
 
-    /// Caches a response for callers with these rights while its proof holds, and gives what to send.
-    fn cache(&self, rights: &Rights, call: &Call, question: Question<'_>, made: Made<'_>) -> Reply {
-        let Made { members, mut freshness, meta, context } = made;
-        // A response that was made for one identity must not be cached for others.
+    /// Caches a response for the rights class if it has a proof, and returns the response to send.
+    fn cache(
+        &self,
+        rights: &Rights,
+        call: &Call,
+        question: Question<'_>,
+        made: EncodedResponse<'_>,
+    ) -> Reply {
+        let EncodedResponse { members, mut freshness, meta, context } = made;
+        // A response that depends on the caller's identity must not be cached for others.
         let proof = freshness.proof.take().filter(|_| !context.identity_was_used());
         let reply = Reply { members, freshness: Some(freshness), meta };
-        self.scoped(self.inner.cache.keep(rights.class(), call.revision, question, reply, proof))
+        self.scoped(self.inner.cache.insert(rights.class(), call.revision, question, reply, proof))
     }
 }
 
@@ -93,7 +99,7 @@ impl libris_wire::View for CallerView {
         let after = match cursor {
             None => None,
             Some(cursor) => Some(
-                cursor::decode(cursor::Kind::Resources, cursor)
+                cursor::decode(cursor::ListKind::Resources, cursor)
                     .and_then(|last| Uri::parse(&last).ok())
                     .ok_or_else(foreign)?,
             ),
@@ -101,14 +107,16 @@ impl libris_wire::View for CallerView {
         let context = self.context(call);
         let page =
             view.list(after.as_ref(), self.inner.config.page.max(1), &context).await.map_err(explain)?;
-        let mut members = Page::new("resources", &page.resources, |json, resource| {
+        let mut members = PageWriter::new("resources", &page.resources, |json, resource| {
             encode::resource(json, facts, resource);
         });
         if let Some(last) = page.resources.last().filter(|_| page.more) {
-            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Resources, last.uri.as_str()));
+            members =
+                members.text("nextCursor", &cursor::encode(cursor::ListKind::Resources, last.uri.as_str()));
         }
         let meta = missing(&view, &page.unavailable);
-        let made = Made { members: members.finish(), freshness: page.freshness, meta, context: &context };
+        let made =
+            EncodedResponse { members: members.finish(), freshness: page.freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, Question::List(cursor), made))
     }
 
@@ -116,7 +124,7 @@ impl libris_wire::View for CallerView {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let after = match cursor {
             None => String::new(),
-            Some(cursor) => cursor::decode(cursor::Kind::Templates, cursor).ok_or_else(foreign)?,
+            Some(cursor) => cursor::decode(cursor::ListKind::Templates, cursor).ok_or_else(foreign)?,
         };
         let context = self.context(call);
         let Templates { mut templates, freshness, unavailable } =
@@ -125,25 +133,26 @@ impl libris_wire::View for CallerView {
         let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
         let rest = &templates[start..];
         let page = &rest[..rest.len().min(self.inner.config.page.max(1))];
-        let mut members = Page::new("resourceTemplates", page, |json, template| {
+        let mut members = PageWriter::new("resourceTemplates", page, |json, template| {
             encode::template(json, facts, template);
         });
         if let Some(last) = page.last().filter(|_| page.len() < rest.len()) {
-            members = members.text("nextCursor", &cursor::encode(cursor::Kind::Templates, last.uri.as_str()));
+            members =
+                members.text("nextCursor", &cursor::encode(cursor::ListKind::Templates, last.uri.as_str()));
         }
         let meta = missing(&view, &unavailable);
-        let made = Made { members: members.finish(), freshness, meta, context: &context };
+        let made = EncodedResponse { members: members.finish(), freshness, meta, context: &context };
         Ok(self.cache(view.rights(), call, Question::Templates(cursor), made))
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
         let parsed = Uri::parse(uri).map_err(explain)?;
-        let context = self.context(call).with_memory(Arc::new(Reporter(call.clone())));
+        let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
         let contents = loop {
             match view.read(&parsed, &context).await {
                 Ok(contents) => break contents,
-                // The source has let go of everything meanwhile.
+                // Memory was short and is free again: read again. The source holds nothing meanwhile.
                 Err(Error::Busy(_)) if call.memory_is_free().await => {}
                 Err(Error::NotFound(_) | Error::Denied(_)) => {
                     return Err(Failure::NotFound { uri: uri.to_owned() });
@@ -156,15 +165,15 @@ impl libris_wire::View for CallerView {
             return Err(explain(Error::NO_MEMORY));
         }
         let members = encode::contents(facts, contents.parts);
-        let made = Made { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
+        let made =
+            EncodedResponse { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
         Ok(self.cache(view.rights(), call, Question::Read(uri), made))
     }
 
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
         let text = match &asked.reference {
             Reference::Resource(text) => text,
-            // There are no prompts, so there is nothing to offer for one; the conformance suite asks for
-            // a completion here, not for an error.
+            // The server has no prompts. The conformance suite expects an empty completion, not an error.
             Reference::Prompt(_) => {
                 return Ok(Reply {
                     members: encode::completion(&Completion::default()),
@@ -175,7 +184,7 @@ impl libris_wire::View for CallerView {
         };
         let template = UriTemplate::parse(text).map_err(explain)?;
         let completion = if template.variables().next().is_none() {
-            // A plain URI has nothing to fill in, but it must be one of ours.
+            // A URI without variables has nothing to complete, but a source must cover it.
             let uri = Uri::parse(text).map_err(explain)?;
             if !self.view.now().covers(Operation::Read, &uri) {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
@@ -202,16 +211,16 @@ impl libris_wire::View for CallerView {
     }
 }
 
-/// A response as it was made, and the context that it was made in.
-struct Made<'a> {
+/// An encoded response, and the context in which it was created.
+struct EncodedResponse<'a> {
     members: Members,
     freshness: Freshness,
-    /// Members of its `_meta`.
+    /// The members of `_meta`, encoded.
     meta: Bytes,
     context: &'a Context,
 }
 
-/// What a list says of the sources that are missing from it. They are named to those who may see the status.
+/// The `_meta` member that lists unavailable sources, with their names if the caller may read `libris://status`.
 fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
     match unavailable {
         [] => Bytes::new(),
@@ -219,16 +228,16 @@ fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
     }
 }
 
-/// A call as a source sees it.
-struct Reporter(Call);
+/// Forwards progress and memory reservations of a source to the call.
+struct CallReporter(Call);
 
-impl Progress for Reporter {
+impl Progress for CallReporter {
     fn report(&self, done: u64, total: Option<u64>) {
         self.0.progress(done, total);
     }
 }
 
-impl Memory for Reporter {
+impl Memory for CallReporter {
     fn reserve(&self, bytes: usize) -> bool {
         self.0.reserve(bytes)
     }
@@ -239,5 +248,5 @@ impl Memory for Reporter {
 }
 
 fn foreign() -> Failure {
-    Failure::invalid("this cursor is not one of this list; begin again without one")
+    Failure::invalid("unknown cursor; list again without a cursor")
 }

@@ -1,4 +1,4 @@
-//! Which listener subscribes to what, under one lock that is never held while a source is called.
+//! The registry of listeners and subscriptions. Its lock is never held during a call to a source.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use libris_core::Uri;
 use libris_wire::News;
 
-use super::budget::{Budget, Client, OverBudget};
-use super::owed::Owed;
-use super::{Live, sparse};
+use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget};
+use super::notification_set::NotificationSet;
+use super::{SubscriptionConfig, sparse};
 use crate::rights::Operation;
 use crate::view::View;
 
@@ -21,45 +21,45 @@ pub(super) struct Registry {
     subjects: HashMap<Uri, HashSet<Subscription>>,
     /// The subjects that have changed in the current debounce window; each has subscribers.
     changed: HashSet<Uri>,
-    /// The listeners that want `list_changed`.
+    /// The listeners that receive `list_changed`.
     list_followers: HashSet<u64>,
-    /// The classes of rights that listeners have, with a view of each and how many have them.
+    /// The rights classes of the listeners: a view of each class and the number of its listeners.
     classes: HashMap<u64, (Arc<View>, usize)>,
-    budget: Budget,
+    budget: SubscriptionBudget,
 }
 
 /// A listener.
 struct Member {
-    client: Client,
+    client: BudgetOwner,
     view: Arc<View>,
-    /// The class of its rights.
+    /// The rights class.
     class: u64,
-    /// Whether its list may have changed since it joined, and it does not follow the list yet.
+    /// Whether the list may have changed before the listener followed it.
     missed_list: bool,
-    owed: Arc<Owed>,
+    notifications: Arc<NotificationSet>,
     /// The subject of each subscription, by the URI as the client wrote it.
     subscriptions: HashMap<Arc<str>, Uri>,
-    /// Those of them to what the client may not see. They are accepted like subscriptions to what is absent, and no
-    /// source works for them.
+    /// The subscriptions to hidden resources. They are accepted like subscriptions to missing resources, and no source
+    /// follows them.
     hidden: HashSet<Arc<str>>,
 }
 
 impl Member {
-    /// Whether it may be told of changes of the resource at this URI.
+    /// Whether the rights of the listener allow a subscription to this URI.
     fn may_subscribe(&self, name: &str) -> bool {
         Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
     }
 
-    /// Tells it that its list has changed, now or once it follows the list.
+    /// Queues `list_changed`, now or when the listener follows the list.
     fn tell_list(&mut self, follows: bool) {
         match follows {
-            true => self.owed.put(News::List),
+            true => self.notifications.put(News::List),
             false => self.missed_list = true,
         }
     }
 }
 
-/// A subscription of one subject.
+/// A subscription to one subject.
 #[derive(PartialEq, Eq, Hash)]
 struct Subscription {
     listener: u64,
@@ -69,15 +69,15 @@ struct Subscription {
 
 /// Why a subscription was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// The listener has this many subscriptions already.
+pub(super) enum SubscriptionRefusal {
+    /// The listener has reached this number of subscriptions.
     Subscriptions(usize),
-    /// A budget has no room for it.
+    /// A memory budget is used up.
     Bytes(OverBudget),
 }
 
 impl Registry {
-    pub(super) fn new(config: &Live) -> Self {
+    pub(super) fn new(config: &SubscriptionConfig) -> Self {
         Self {
             last: 0,
             members: HashMap::new(),
@@ -85,16 +85,16 @@ impl Registry {
             changed: HashSet::new(),
             list_followers: HashSet::new(),
             classes: HashMap::new(),
-            budget: Budget::new(config.subscription_bytes, config.client_subscription_bytes),
+            budget: SubscriptionBudget::new(config.subscription_bytes, config.client_subscription_bytes),
         }
     }
 
     /// Adds a listener of the client at `address`.
-    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<Owed>) {
+    pub(super) fn join(&mut self, view: Arc<View>, address: Option<IpAddr>) -> (u64, Arc<NotificationSet>) {
         self.last += 1;
         let listener = self.last;
-        let owed = Arc::<Owed>::default();
-        let client = Client::new(address, listener);
+        let notifications = Arc::<NotificationSet>::default();
+        let client = BudgetOwner::new(address, listener);
         let class = view.now().rights().class();
         self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
         let member = Member {
@@ -102,16 +102,16 @@ impl Registry {
             class,
             view,
             missed_list: false,
-            owed: owed.clone(),
+            notifications: notifications.clone(),
             subscriptions: HashMap::new(),
             hidden: HashSet::new(),
         };
         self.members.insert(listener, member);
-        (listener, owed)
+        (listener, notifications)
     }
 
-    /// Ends at most `batch` subscriptions of a listener and gives those of their subjects that have no
-    /// subscriber left; breaks once the listener is removed.
+    /// Ends at most `batch` subscriptions of a listener and returns those subjects that have no subscriber left; breaks
+    /// when the listener is removed.
     pub(super) fn leave(&mut self, listener: u64, batch: usize) -> ControlFlow<Vec<Uri>, Vec<Uri>> {
         let Some(member) = self.members.get_mut(&listener) else { return ControlFlow::Break(Vec::new()) };
         let client = member.client;
@@ -148,35 +148,35 @@ impl Registry {
         self.budget.bytes()
     }
 
-    /// Records that the list of this listener may have changed before it is watched.
+    /// Records that the list may have changed before the watch started.
     pub(super) fn miss_list(&mut self, listener: u64) {
         if let Some(member) = self.members.get_mut(&listener) {
             member.missed_list = true;
         }
     }
 
-    /// Sends `list_changed` to this listener from now on; whether it has missed one since it joined.
+    /// Sends `list_changed` to this listener from now on. Returns whether it missed one since it joined.
     pub(super) fn follow_list(&mut self, listener: u64) -> bool {
         let first = self.list_followers.insert(listener);
         let member = self.members.get_mut(&listener);
         first && member.is_some_and(|member| std::mem::take(&mut member.missed_list))
     }
 
-    /// Adds a subscription, at most `most` for each listener. Gives its subject, or `None` where the
-    /// listener has this subscription already. A refusal changes nothing.
+    /// Adds a subscription, at most `most` per listener. Returns its subject, or `None` if the listener has this
+    /// subscription already. A refusal changes nothing.
     pub(super) fn subscribe(
         &mut self,
         listener: u64,
         name: &str,
         subject: Uri,
         most: usize,
-    ) -> Result<Option<Uri>, Refusal> {
+    ) -> Result<Option<Uri>, SubscriptionRefusal> {
         let Some(member) = self.members.get_mut(&listener) else { return Ok(None) };
         if member.subscriptions.contains_key(name) {
             return Ok(None);
         }
         if member.subscriptions.len() >= most {
-            return Err(Refusal::Subscriptions(most));
+            return Err(SubscriptionRefusal::Subscriptions(most));
         }
         let subject = self.subjects.get_key_value(&subject).map_or(subject, |(shared, _)| shared.clone());
         let subject_text = Arc::<str>::from(subject.clone());
@@ -185,8 +185,8 @@ impl Registry {
             None if *subject_text == *name => subject_text.clone(),
             None => name.into(),
         };
-        self.budget.charge(member.client, &name, &subject_text).map_err(Refusal::Bytes)?;
-        // Under the lock, so that it is evaluated again if the rights change.
+        self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
+        // Under the lock, so that `tell_changed_rights` reevaluates it when the rights change.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());
         }
@@ -195,7 +195,7 @@ impl Registry {
         Ok(Some(subject))
     }
 
-    /// Ends a subscription; gives its subject if that has no subscriber left.
+    /// Ends a subscription; returns its subject if it has no subscriber left.
     pub(super) fn unsubscribe(&mut self, listener: u64, name: &str) -> Option<Uri> {
         let member = self.members.get_mut(&listener)?;
         let (name, subject) = member.subscriptions.remove_entry(name)?;
@@ -203,13 +203,13 @@ impl Registry {
             member.subscriptions.shrink_to(member.subscriptions.len() * 2);
         }
         member.hidden.remove(&name);
-        member.owed.forget(&name);
+        member.notifications.forget(&name);
         let client = member.client;
         self.end(listener, client, name, subject)
     }
 
-    /// Removes a subscription that is no longer among those of its listener.
-    fn end(&mut self, listener: u64, client: Client, name: Arc<str>, subject: Uri) -> Option<Uri> {
+    /// Removes a subscription from the budget and from its subject; returns the subject if it has no subscriber left.
+    fn end(&mut self, listener: u64, client: BudgetOwner, name: Arc<str>, subject: Uri) -> Option<Uri> {
         self.budget.refund(client, &name, subject.as_str());
         let subscribers = self.subjects.get_mut(&subject)?;
         subscribers.remove(&Subscription { listener, name });
@@ -227,8 +227,9 @@ impl Registry {
         Some(subject)
     }
 
-    /// A client that subscribes to this subject and may see it: of the first few the one with the fewest subscriptions,
-    /// so that nobody can take the place of another by subscribing to the same. `None` if nobody does.
+    /// A client that subscribes to this subject and has the right to: among the first few, the one with the smallest
+    /// budget use, so that a client cannot displace another by subscribing to the same subject. `None` if there is
+    /// none.
     pub(super) fn wanted_by(&self, subject: &Uri) -> Option<libris_core::Client> {
         const COMPARED: usize = 16;
         let subscribers = self.subjects.get(subject)?.iter();
@@ -242,45 +243,45 @@ impl Registry {
         Some(client.known())
     }
 
-    /// Everything that somebody subscribes to.
+    /// All subjects with subscribers.
     pub(super) fn subjects(&self) -> Vec<Uri> {
         self.subjects.keys().cloned().collect()
     }
 
-    /// Records that a subject has changed; whether anybody subscribes to it.
+    /// Records a change of a subject. Returns whether it has subscribers.
     pub(super) fn change(&mut self, subject: &Uri) -> bool {
         let Some((shared, _)) = self.subjects.get_key_value(subject) else { return false };
         self.changed.insert(shared.clone());
         true
     }
 
-    /// Records that every subject may have changed.
+    /// Records a change of every subject.
     pub(super) fn change_all(&mut self) {
         self.changed.extend(self.subjects.keys().cloned());
     }
 
-    /// Ends the debounce window; gives the subjects that have changed in it.
+    /// Ends the debounce window; returns the subjects that changed in it.
     pub(super) fn take_changed(&mut self) -> Vec<Uri> {
         std::mem::take(&mut self.changed).into_iter().collect()
     }
 
-    /// Puts notifications of these subjects into the sets of their subscribers.
+    /// Adds notifications of these subjects to the sets of their subscribers.
     pub(super) fn tell_changed(&self, subjects: &[Uri]) {
         for subject in subjects {
             for Subscription { listener, name } in self.subjects.get(subject).into_iter().flatten() {
                 if let Some(member) = self.members.get(listener) {
-                    member.owed.put(News::Updated(name.clone()));
+                    member.notifications.put(News::Updated(name.clone()));
                 }
             }
         }
     }
 
-    /// A view of each class of rights that listeners have.
+    /// A view of each rights class among the listeners.
     pub(super) fn classes(&self) -> Vec<(u64, Arc<View>)> {
         self.classes.iter().map(|(class, (view, _))| (*class, view.clone())).collect()
     }
 
-    /// Puts `list_changed` into the sets of all who want it and have rights of one of these classes, or of any.
+    /// Queues `list_changed` for the listeners of these rights classes; `None` for all listeners.
     pub(super) fn tell_list(&mut self, classes: Option<&HashSet<u64>>) {
         for (listener, member) in &mut self.members {
             if classes.is_none_or(|classes| classes.contains(&member.class)) {
@@ -289,8 +290,8 @@ impl Registry {
         }
     }
 
-    /// The same for listeners whose rights have changed; gives the subjects that they subscribe to. To them,
-    /// what has become visible has changed.
+    /// Queues `list_changed` for listeners whose rights class changed, and updates of resources that became visible.
+    /// Returns the subjects of their subscriptions.
     pub(super) fn tell_changed_rights(&mut self) -> HashSet<Uri> {
         let mut subjects = HashSet::new();
         self.classes.clear();
@@ -303,7 +304,7 @@ impl Registry {
                 let hidden: HashSet<_> = hidden.cloned().collect();
                 for name in std::mem::replace(&mut member.hidden, hidden) {
                     if !member.hidden.contains(&name) {
-                        member.owed.put(News::Updated(name));
+                        member.notifications.put(News::Updated(name));
                     }
                 }
                 subjects.extend(member.subscriptions.values().cloned());
@@ -312,15 +313,15 @@ impl Registry {
         subjects
     }
 
-    /// Puts a notification that was not delivered back into the listener's set, if it is still wanted.
+    /// Returns an undelivered notification to the listener's set, if its subscription still exists.
     pub(super) fn owe(&self, listener: u64, news: News) {
         let Some(member) = self.members.get(&listener) else { return };
         match news {
-            News::List => member.owed.put(News::List),
-            // The client may have subscribed anew since, with another copy of the text.
+            News::List => member.notifications.put(News::List),
+            // Use the copy of the text that the current subscription holds.
             News::Updated(name) => {
                 if let Some((name, _)) = member.subscriptions.get_key_value(&name) {
-                    member.owed.put(News::Updated(name.clone()));
+                    member.notifications.put(News::Updated(name.clone()));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Work that is done once for all who ask for it at the same time.
+//! Single-flight: concurrent callers share one execution of the same work.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,20 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Map as Mapped, Shared, WeakShared, ready};
 
-/// Work under way, by what it is for.
+/// The work in flight, by key (single-flight).
 ///
-/// Nobody but those who wait keeps it going: when the last of them leaves, it is dropped.
+/// The callers drive the work: when the last one is cancelled, the work is dropped.
 pub struct Flights<K, T> {
-    under_way: Arc<Mutex<Map<K, T>>>,
+    in_flight: Arc<Mutex<FlightMap<K, T>>>,
 }
 
-/// Work that several wait for. It panics for all of them if it panics.
+/// A future of shared work. A panic of the work panics all callers.
 pub type Flight<T> = Mapped<Shared<Work<T>>, fn(Option<T>) -> T>;
 
-/// Nothing where it panicked: `Shared` would not wake those who wait.
+/// `None` if the work panicked, because `Shared` would not wake the other callers.
 type Work<T> = BoxFuture<'static, Option<T>>;
 
-type Map<K, T> = HashMap<K, Numbered<T>>;
+type FlightMap<K, T> = HashMap<K, Numbered<T>>;
 
 struct Numbered<T> {
     number: u64,
@@ -29,12 +29,12 @@ struct Numbered<T> {
 }
 
 fn landed<T>(made: Option<T>) -> T {
-    made.expect("what several waited for panicked")
+    made.expect("the shared work panicked")
 }
 
 impl<K, T> Default for Flights<K, T> {
     fn default() -> Self {
-        Self { under_way: Arc::default() }
+        Self { in_flight: Arc::default() }
     }
 }
 
@@ -43,16 +43,16 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
-    /// The work under way for `key`, or else what `start` begins.
+    /// Joins the flight for `key`, or starts one with `start`.
     ///
-    /// What was done since the caller last looked is told by `done`, so that it is not done twice: the work
-    /// leaves what it made there before it ends.
+    /// `done` looks the result up in the caller's cache, in case a flight ended since the caller's last lookup. The
+    /// work must store its result there before it ends.
     pub fn join<F>(&self, key: &K, done: impl FnOnce() -> Option<T>, start: impl FnOnce() -> F) -> Flight<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let mut under_way = lock(&self.under_way);
-        let (number, left) = match under_way.get(key) {
+        let mut in_flight = lock(&self.in_flight);
+        let (number, left) = match in_flight.get(key) {
             Some(found) => match found.flight.upgrade() {
                 Some(flight) => return flight.map(landed),
                 None => (found.number + 1, true),
@@ -62,41 +62,41 @@ where
         if !left && let Some(done) = done() {
             return ready(Some(done)).boxed().shared().map(landed);
         }
-        let place = Place { under_way: self.under_way.clone(), key: key.clone(), number };
+        let guard = InFlightGuard { in_flight: self.in_flight.clone(), key: key.clone(), number };
         let work = start();
         let work = async move {
-            let _place = place;
+            let _guard = guard;
             AssertUnwindSafe(work).catch_unwind().await.ok()
         };
         let flight = work.boxed().shared();
         if let Some(weak) = flight.downgrade() {
-            under_way.insert(key.clone(), Numbered { number, flight: weak });
+            in_flight.insert(key.clone(), Numbered { number, flight: weak });
         }
         flight.map(landed)
     }
 
-    /// Whether nothing is under way.
+    /// Whether no work is in flight.
     pub fn is_empty(&self) -> bool {
-        lock(&self.under_way).is_empty()
+        lock(&self.in_flight).is_empty()
     }
 }
 
-fn lock<K, T>(map: &Mutex<Map<K, T>>) -> MutexGuard<'_, Map<K, T>> {
+fn lock<K, T>(map: &Mutex<FlightMap<K, T>>) -> MutexGuard<'_, FlightMap<K, T>> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The place of work among what is under way, which it leaves when it ends, however it ends.
-struct Place<K: Eq + Hash, T> {
-    under_way: Arc<Mutex<Map<K, T>>>,
+/// Removes a flight from the map when its work ends or is dropped.
+struct InFlightGuard<K: Eq + Hash, T> {
+    in_flight: Arc<Mutex<FlightMap<K, T>>>,
     key: K,
     number: u64,
 }
 
-impl<K: Eq + Hash, T> Drop for Place<K, T> {
+impl<K: Eq + Hash, T> Drop for InFlightGuard<K, T> {
     fn drop(&mut self) {
-        let mut under_way = lock(&self.under_way);
-        if under_way.get(&self.key).is_some_and(|found| found.number == self.number) {
-            under_way.remove(&self.key);
+        let mut in_flight = lock(&self.in_flight);
+        if in_flight.get(&self.key).is_some_and(|found| found.number == self.number) {
+            in_flight.remove(&self.key);
         }
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[tokio::test]
-    async fn who_asks_together_is_answered_together() {
+    async fn concurrent_callers_share_one_execution() {
         let flights = Flights::<&str, u32>::default();
         let begun = Arc::new(AtomicU32::new(0));
         let count = || {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_for_all_who_wait() {
+    async fn a_panic_reaches_all_callers() {
         let flights = Arc::new(Flights::<&str, u32>::default());
         let waiting: Vec<_> = (0..10)
             .map(|_| {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_is_dropped() {
+    async fn work_without_callers_is_dropped() {
         let flights = Flights::<&str, u32>::default();
         let left = flights.join(&"a", || None, pending);
         drop(left);

@@ -1,0 +1,382 @@
+//! The response cache: encoded responses, each with a proof that it is still valid.
+//!
+//! A lookup checks the [`Proof`] of a response before it returns it, so a cached response is never stale.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use libris_core::Proof;
+use libris_wire::{Question, Reply, Revision};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
+
+/// The estimated number of cached responses: 32 for each shard, because with fewer `quick_cache` uses fewer shards.
+const ESTIMATED_RESPONSES: usize = 32 * SHARDS;
+
+/// The memory that a cached response uses in addition to its bytes.
+const OVERHEAD: usize = 256;
+
+/// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of a response.
+const SHARDS: usize = 2;
+
+/// A cache of encoded responses, limited in bytes.
+pub(crate) struct ResponseCache {
+    responses: Cache<CacheKey, Arc<CachedResponse>, ResponseWeight>,
+    /// The largest weight of a response that fits into a shard.
+    heaviest: u64,
+    /// The time from which `proven` counts.
+    epoch: Instant,
+}
+
+/// A cache key whose text is borrowed, for lookups. Responses differ by rights class and by protocol revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CacheLookup<'a> {
+    class: u64,
+    revision: Revision,
+    question: Question<'a>,
+}
+
+/// An owned cache key.
+#[derive(Clone)]
+struct CacheKey {
+    class: u64,
+    revision: Revision,
+    kind: RequestKind,
+    text: Option<Box<str>>,
+}
+
+#[derive(Clone, Copy)]
+enum RequestKind {
+    List,
+    Templates,
+    Read,
+}
+
+impl CacheKey {
+    fn new(lookup: CacheLookup<'_>) -> Self {
+        let (kind, text) = match lookup.question {
+            Question::List(cursor) => (RequestKind::List, cursor),
+            Question::Templates(cursor) => (RequestKind::Templates, cursor),
+            Question::Read(uri) => (RequestKind::Read, Some(uri)),
+        };
+        Self { class: lookup.class, revision: lookup.revision, kind, text: text.map(Box::from) }
+    }
+
+    fn lookup(&self) -> CacheLookup<'_> {
+        let text = self.text.as_deref();
+        let question = match self.kind {
+            RequestKind::List => Question::List(text),
+            RequestKind::Templates => Question::Templates(text),
+            RequestKind::Read => Question::Read(text.unwrap_or_default()),
+        };
+        CacheLookup { class: self.class, revision: self.revision, question }
+    }
+}
+
+impl Hash for CacheKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.lookup().hash(state);
+    }
+}
+
+impl PartialEq for CacheKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.lookup() == other.lookup()
+    }
+}
+
+impl Eq for CacheKey {}
+
+impl Equivalent<CacheKey> for CacheLookup<'_> {
+    fn equivalent(&self, key: &CacheKey) -> bool {
+        *self == key.lookup()
+    }
+}
+
+struct CachedResponse {
+    /// `None` for a large response that was requested only once.
+    reply: Option<Reply>,
+    proof: Proof,
+    /// When the proof was last found to hold, in nanoseconds since the epoch of the cache.
+    proven: AtomicU64,
+}
+
+#[derive(Clone)]
+struct ResponseWeight;
+
+impl Weighter<CacheKey, Arc<CachedResponse>> for ResponseWeight {
+    fn weight(&self, key: &CacheKey, response: &Arc<CachedResponse>) -> u64 {
+        let members = response.reply.as_ref().map_or(0, |reply| reply.members.size());
+        (key.text.as_ref().map_or(0, |text| text.len()) + members + OVERHEAD) as u64
+    }
+}
+
+impl ResponseCache {
+    /// A cache with a capacity of `bytes`.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let options = OptionsBuilder::new()
+            .shards(SHARDS)
+            .estimated_items_capacity(ESTIMATED_RESPONSES)
+            .weight_capacity(bytes)
+            .build()
+            .expect("both capacities are given");
+        let responses = Cache::with_options(
+            options,
+            ResponseWeight,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        );
+        // `quick_cache` accepts entries of a little less than the capacity of a shard.
+        let heaviest = bytes / SHARDS as u64 / 10 * 9;
+        Self { responses, heaviest, epoch: Instant::now() }
+    }
+
+    /// The cached response to a request, if it was valid at `since` or later. Requests that arrived together pass the
+    /// same `since`, so that one check of the proof serves them all.
+    pub(crate) fn find(
+        &self,
+        class: u64,
+        revision: Revision,
+        question: Question<'_>,
+        since: Instant,
+    ) -> Option<Reply> {
+        let lookup = CacheLookup { class, revision, question };
+        let cached = self.responses.get(&lookup)?;
+        if cached.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
+            return cached.reply.clone();
+        }
+        let now = self.nanoseconds(Instant::now());
+        if cached.proof.holds() {
+            cached.proven.fetch_max(now, Ordering::Release);
+            return cached.reply.clone();
+        }
+        self.responses.remove(&lookup);
+        None
+    }
+
+    fn nanoseconds(&self, time: Instant) -> u64 {
+        time.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    /// Caches a response that has a proof, and returns the response to send.
+    ///
+    /// A large response is encoded while it is sent. The cache stores its encoded form only when it is requested a
+    /// second time while the first proof still holds: many large responses change before that, or are read once.
+    pub(crate) fn insert(
+        &self,
+        class: u64,
+        revision: Revision,
+        question: Question<'_>,
+        mut reply: Reply,
+        proof: Option<Proof>,
+    ) -> Reply {
+        let Some(proof) = proof else { return reply };
+        let lookup = CacheLookup { class, revision, question };
+        let size = reply.members.size() as u64;
+        if reply.members.encoded().is_none()
+            && size + size / 3 <= self.heaviest
+            && self.responses.peek(&lookup).is_some_and(|seen| seen.proof.holds())
+        {
+            let encoded = reply.members.encode();
+            // Escaping can make text six times as large; such a response is not cached.
+            if (encoded.size() as u64) <= size + size / 3 + OVERHEAD as u64 {
+                reply.members = encoded;
+            }
+        }
+        let encoded = reply.members.encoded().map(|_| reply.clone());
+        let key = CacheKey::new(lookup);
+        let response = Arc::new(CachedResponse { reply: encoded, proof, proven: AtomicU64::new(0) });
+        if ResponseWeight.weight(&key, &response) <= self.heaviest {
+            self.responses.insert(key, response);
+        }
+        reply
+    }
+
+    /// The weight of all cached responses in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.responses.weight()).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OVERHEAD, ResponseCache};
+    use libris_core::Proof;
+    use libris_wire::{Question, Reply, Revision, Writer};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Arc, OnceLock};
+    use std::time::Instant;
+
+    const NOW: Revision = Revision::V2026_07_28;
+
+    fn find(cache: &ResponseCache, revision: Revision, question: Question<'_>) -> Option<Reply> {
+        cache.find(0, revision, question, Instant::now())
+    }
+
+    fn reply(size: usize) -> Reply {
+        Reply { members: vec![b'x'; size].into(), freshness: None, meta: bytes::Bytes::new() }
+    }
+
+    fn large() -> Reply {
+        let mut out = Writer::default();
+        out.text("x".repeat(100_000));
+        Reply { members: out.finish(), freshness: None, meta: bytes::Bytes::new() }
+    }
+
+    #[test]
+    fn a_response_is_returned_only_while_its_proof_holds() {
+        let cache = ResponseCache::new(1 << 20);
+        let right = Arc::new(AtomicBool::new(true));
+        let watched = right.clone();
+        let proof = Proof::new(move || watched.load(Ordering::Relaxed));
+        let (a, b) = (Question::Read("a"), Question::Read("b"));
+        let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
+        let _ = cache.insert(0, NOW, b, reply(10), None);
+        assert_eq!(find(&cache, NOW, a).unwrap().members.size(), 10);
+        assert!(find(&cache, NOW, b).is_none());
+        assert!(find(&cache, Revision::V2025_06_18, a).is_none());
+        assert!(find(&cache, NOW, Question::List(Some("a"))).is_none());
+        assert!(find(&cache, NOW, Question::List(None)).is_none());
+        assert!(cache.find(1, NOW, a, Instant::now()).is_none(), "callers with other rights");
+        right.store(false, Ordering::Relaxed);
+        assert!(find(&cache, NOW, a).is_none());
+        right.store(true, Ordering::Relaxed);
+        assert!(find(&cache, NOW, a).is_none());
+        assert_eq!(cache.bytes(), 0);
+    }
+
+    #[test]
+    fn a_response_is_for_callers_with_the_same_rights() {
+        let cache = ResponseCache::new(1 << 20);
+        let a = Question::Read("a");
+        for class in 1..=2 {
+            let _ = cache.insert(class, NOW, a, reply(class as usize), Some(Proof::always()));
+        }
+        let size = |class| cache.find(class, NOW, a, Instant::now()).map(|reply| reply.members.size());
+        assert_eq!([0, 1, 2, 3].map(size), [None, Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn requests_that_arrived_together_need_one_proof_check() {
+        let cache = ResponseCache::new(1 << 20);
+        let proofs = Arc::new(AtomicU32::new(0));
+        let counted = proofs.clone();
+        let proof = Proof::new(move || counted.fetch_add(1, Ordering::Relaxed) < 2);
+        let a = Question::Read("a");
+        let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
+        let since = Instant::now();
+        for _ in 0..10 {
+            assert!(cache.find(0, NOW, a, since).is_some());
+        }
+        assert_eq!(proofs.load(Ordering::Relaxed), 1);
+        assert!(find(&cache, NOW, a).is_some());
+        assert_eq!(proofs.load(Ordering::Relaxed), 2);
+        assert!(find(&cache, NOW, a).is_none());
+    }
+
+    #[test]
+    fn a_large_response_is_cached_on_its_second_request() {
+        let cache = ResponseCache::new(8 << 20);
+        let right = Arc::new(AtomicBool::new(true));
+        let proof = || {
+            let watched = right.clone();
+            Some(Proof::new(move || watched.load(Ordering::Relaxed)))
+        };
+        let a = Question::Read("a");
+        let request = || {
+            let found = find(&cache, NOW, a);
+            let held = found.is_some();
+            let reply = found.unwrap_or_else(|| cache.insert(0, NOW, a, large(), proof()));
+            (held, reply.members.encoded().is_some())
+        };
+        assert_eq!([request(), request(), request()], [(false, false), (false, true), (true, true)]);
+        // A response that changes before each request is never encoded for the cache.
+        for _ in 0..3 {
+            right.store(false, Ordering::Relaxed);
+            assert!(find(&cache, NOW, a).is_none());
+            right.store(true, Ordering::Relaxed);
+            assert_eq!(request(), (false, false));
+        }
+        assert!(cache.bytes() < 1000);
+        // Nor is a response whose first proof no longer holds at the second request.
+        right.store(false, Ordering::Relaxed);
+        for _ in 0..3 {
+            assert!(cache.insert(0, NOW, a, large(), proof()).members.encoded().is_none());
+        }
+        right.store(true, Ordering::Relaxed);
+        // A response that does not fit is not encoded for the cache; one that fits is cached.
+        for (bytes, fits) in [(160_000, false), (260_000, false), (320_000, true)] {
+            let small = ResponseCache::new(bytes);
+            for _ in 0..3 {
+                let reply = small.insert(0, NOW, a, large(), proof());
+                assert_eq!(reply.members.encoded().is_some(), find(&small, NOW, a).is_some());
+            }
+            assert_eq!(find(&small, NOW, a).is_some(), fits, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_proof_check_serves_only_requests_that_arrived_before_it() {
+        let cache = ResponseCache::new(1 << 20);
+        let (proofs, during) = (Arc::new(AtomicU32::new(0)), Arc::new(OnceLock::new()));
+        let (counted, started) = (proofs.clone(), during.clone());
+        let proof = Proof::new(move || {
+            started.get_or_init(Instant::now);
+            counted.fetch_add(1, Ordering::Relaxed) < 1
+        });
+        let a = Question::Read("a");
+        let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
+        assert!(find(&cache, NOW, a).is_some());
+        // The data may have changed between the first check and the arrival of this request.
+        assert!(cache.find(0, NOW, a, *during.get().unwrap()).is_none());
+        assert_eq!(proofs.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn text_that_escaping_makes_much_longer_is_not_cached() {
+        let cache = ResponseCache::new(8 << 20);
+        for (character, is_cached) in ["\u{1}", "x"].into_iter().zip([false, true]) {
+            let question = Question::Read(character);
+            for _ in 0..3 {
+                let mut out = Writer::default();
+                out.text(character.repeat(100_000));
+                let reply = Reply { members: out.finish(), freshness: None, meta: bytes::Bytes::new() };
+                let _ = cache.insert(0, NOW, question, reply, Some(Proof::always()));
+            }
+            assert_eq!(find(&cache, NOW, question).is_some(), is_cached, "{character:?}");
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_request_counts() {
+        let cache = ResponseCache::new(1 << 20);
+        cache.insert(0, NOW, Question::Read(&"x".repeat(8_000)), reply(1), Some(Proof::always()));
+        assert!(cache.bytes() > 8_000, "{}", cache.bytes());
+    }
+
+    #[test]
+    fn a_response_larger_than_its_shard_is_not_cached() {
+        let cache = ResponseCache::new(1 << 20);
+        let largest = cache.heaviest as usize - OVERHEAD - 1;
+        for (uri, size, is_cached) in [("a", largest, true), ("b", largest + 1, false)] {
+            let _ = cache.insert(0, NOW, Question::Read(uri), reply(size), Some(Proof::always()));
+            assert_eq!(find(&cache, NOW, Question::Read(uri)).is_some(), is_cached, "{size}");
+        }
+    }
+
+    #[test]
+    fn the_size_is_bounded() {
+        let cache = ResponseCache::new(1 << 20);
+        for number in 0..1000 {
+            let uri = number.to_string();
+            cache.insert(0, NOW, Question::Read(&uri), reply(10_000), Some(Proof::always()));
+        }
+        cache.insert(0, NOW, Question::Read("huge"), reply(2 << 20), Some(Proof::always()));
+        assert!(cache.bytes() <= 1 << 20 && cache.bytes() > 1 << 19, "{}", cache.bytes());
+        let none = ResponseCache::new(0);
+        none.insert(0, NOW, Question::Read("a"), reply(1), Some(Proof::always()));
+        assert!(find(&none, NOW, Question::Read("a")).is_none());
+    }
+}

@@ -1,0 +1,209 @@
+//! Shared reads: single-flight, with a cache of contents that expires by TTL and by proof.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, Proof, Result, Uri};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use crate::gate::Gated;
+use crate::lock::lock;
+use crate::read_memory::ReadMemory;
+
+/// The capacity of the cache in bytes.
+pub(crate) const CACHE_BYTES: u64 = 24 << 20;
+
+/// The memory budget for contents that are being read and are not in the cache yet. One client may use three quarters,
+/// which is enough for the largest contents of a source by default, 8 MiB.
+pub(crate) const LOADING_BYTES: usize = 16 << 20;
+
+/// Contents of up to this many bytes need no reservation from the memory budget.
+const SMALL: usize = 64 << 10;
+
+/// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of contents
+/// to 12 MiB.
+const SHARDS: usize = 2;
+
+/// The longest TTL. Longer ones count as this, because they would overflow `Instant`.
+const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The estimated number of cached contents.
+const ESTIMATED_CONTENTS: usize = 64;
+
+/// The memory that a part of contents uses in addition to its data.
+const OVERHEAD: usize = 512;
+
+/// The shared reads of one catalog.
+pub(crate) struct SharedReads {
+    cache: Arc<Cache<ReadKey, Arc<CachedContents>, ContentsWeight>>,
+    in_flight: Flights<ReadKey, ReadResult>,
+    /// The memory budget for contents that are being read.
+    loading: Arc<Budget>,
+}
+
+/// The address of a source in memory, and a URI: another source may have the same URI.
+type ReadKey = (usize, Uri);
+
+type ReadResult = Result<Arc<CachedContents>, Arc<Error>>;
+
+/// Contents in the cache, or just read.
+struct CachedContents {
+    contents: Contents,
+    /// When the TTL of the contents ends.
+    expires: Instant,
+    /// The reservation from the memory budget, released when the cache accounts for the contents.
+    loading: Mutex<Option<Lease>>,
+}
+
+impl CachedContents {
+    fn new(contents: Contents, loading: Option<Lease>) -> Self {
+        let expires = Instant::now() + contents.freshness.ttl.min(LONGEST_TTL);
+        Self { contents, expires, loading: Mutex::new(loading) }
+    }
+
+    fn is_fresh(&self) -> bool {
+        Instant::now() < self.expires && self.is_valid()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.contents.freshness.proof.as_ref().is_none_or(Proof::holds)
+    }
+
+    /// The size of the contents in bytes.
+    fn size(&self) -> usize {
+        self.contents.parts.iter().map(|part| part.body.len()).sum()
+    }
+
+    fn contents(&self) -> Contents {
+        let left = match self.is_valid() {
+            true => self.expires.saturating_duration_since(Instant::now()),
+            false => Duration::ZERO,
+        };
+        // Without a proof: the remaining TTL differs at each read, so the response cache must not store the response.
+        let freshness = Freshness::unproven().with_ttl(left).with_scope(self.contents.freshness.scope);
+        Contents { parts: self.contents.parts.clone(), freshness }
+    }
+}
+
+#[derive(Clone)]
+struct ContentsWeight;
+
+impl Weighter<ReadKey, Arc<CachedContents>> for ContentsWeight {
+    fn weight(&self, (_, uri): &ReadKey, cached: &Arc<CachedContents>) -> u64 {
+        let data: usize = cached.contents.parts.iter().map(|part| part.body.len() + OVERHEAD).sum();
+        (uri.as_str().len() + data) as u64
+    }
+}
+
+impl Default for SharedReads {
+    fn default() -> Self {
+        let options = OptionsBuilder::new()
+            .shards(SHARDS)
+            .estimated_items_capacity(ESTIMATED_CONTENTS)
+            .weight_capacity(CACHE_BYTES)
+            .build()
+            .expect("both capacities are given");
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let cache = Arc::new(Cache::with_options(options, ContentsWeight, hashes, life));
+        Self { cache, in_flight: Flights::default(), loading: Budget::new(LOADING_BYTES) }
+    }
+}
+
+impl SharedReads {
+    /// Reads `uri`: from the cache while the contents there are fresh, otherwise from the source, in one flight for all
+    /// concurrent callers.
+    pub(crate) async fn read(&self, gated: &Gated, uri: &Uri, context: &Context) -> Result<Contents> {
+        let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
+        let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
+        let contents = |cached: &CachedContents| {
+            // Every caller gets its own copy.
+            context.reserve(cached.size() as u64)?;
+            Ok(cached.contents())
+        };
+        if let Some(cached) = fresh() {
+            return contents(&cached);
+        }
+        let start = || {
+            let (all, gated, key) = (self.cache.clone(), gated.clone(), key.clone());
+            // The flight uses a permit of the first caller, but not its memory budget: that caller may leave first.
+            let loading = ReadMemory::new(&self.loading, context.client());
+            let context = context.clone().without_caller().with_memory(loading.clone());
+            async move {
+                let source = gated.source();
+                let contents = loop {
+                    let permitted = gated.permit(&context).await.map_err(Arc::new)?;
+                    let read = source.read(&key.1, &permitted).await;
+                    drop(permitted);
+                    match read {
+                        Err(Error::Busy(_)) if loading.memory_is_free().await => {}
+                        read => break read.map_err(Arc::new)?,
+                    }
+                };
+                let counted = loading.count(contents.parts.iter().map(|part| part.body.len()).sum());
+                let cached = Arc::new(CachedContents::new(contents, loading.settle()));
+                if !counted && cached.size() > SMALL {
+                    return Err(Arc::new(Error::NO_MEMORY));
+                }
+                all.insert(key.clone(), cached.clone());
+                // The cache does not store contents that are too large; they keep their reservation.
+                if all.get(&key).is_some_and(|found| Arc::ptr_eq(&found, &cached)) {
+                    lock(&cached.loading).take();
+                }
+                Ok(cached)
+            }
+        };
+        let read = || self.in_flight.join(&key, || fresh().map(Ok), start);
+        let outcome = match read().await {
+            // The data changed during the read, perhaps before this caller joined: read once more.
+            Ok(cached) if !cached.is_valid() => read().await,
+            outcome => outcome,
+        };
+        outcome.map_err(|error| Error::from_shared(&error)).and_then(|cached| contents(&cached))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CACHE_BYTES, SharedReads};
+    use crate::gate::{Gated, Role};
+    use crate::health::Health;
+    use crate::{Context, Described, FunctionSource, Uri};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn gated(functions: FunctionSource) -> Gated {
+        Gated::new(Arc::new(functions), Health::default().source("functions".to_owned()), Role::Content)
+    }
+
+    #[tokio::test]
+    async fn the_cache_is_bounded() {
+        let hour = Duration::from_secs(3600);
+        let described = Described::new("big://{n}").cache(hour);
+        let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
+        let reads = SharedReads::default();
+        for number in 0..100 {
+            let uri = Uri::parse(&format!("big://{number}")).unwrap();
+            reads.read(&functions, &uri, &Context::default()).await.unwrap();
+        }
+        assert!((CACHE_BYTES / 2..=CACHE_BYTES).contains(&reads.cache.weight()), "{}", reads.cache.weight());
+        assert!(reads.in_flight.is_empty());
+        // Cached contents have released their reservation.
+        assert_eq!(reads.loading.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn memory_for_concurrent_reads_is_bounded() {
+        let hour = Duration::from_secs(3600);
+        let described = Described::new("big://{n}").cache(hour);
+        let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
+        let reads = SharedReads::default();
+        let uri = Uri::parse("big://1").unwrap();
+        let context = Context::default();
+        let all = reads.loading.try_take(context.client(), usize::MAX).unwrap();
+        let error = reads.read(&functions, &uri, &context).await.unwrap_err();
+        assert_eq!(error.to_string(), "the server has no memory left for large contents; try again later");
+        drop(all);
+        assert!(reads.read(&functions, &uri, &context).await.is_ok());
+    }
+}
