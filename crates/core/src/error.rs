@@ -18,10 +18,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// There is no resource at this URI.
-    #[error("nothing is at `{0}`")]
+    #[error("no resource at `{0}`")]
     NotFound(Uri),
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
-    #[error("`{0}` is not for this caller")]
+    #[error("access to `{0}` is denied")]
     Denied(Uri),
     /// The request is invalid; the text explains why.
     #[error("{0}")]
@@ -30,7 +30,7 @@ pub enum Error {
     #[error("`{0}` is not a directory")]
     NotDirectory(Uri),
     /// The contents exceed the size limit.
-    #[error("`{uri}` has {size} bytes, more than the {limit} that are read at once")]
+    #[error("`{uri}` has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The requested URI.
         uri: Uri,

@@ -54,7 +54,7 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Completes a variable of a template; best values first.
-    async fn complete(&self, _asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, _partial: Partial<'_>, _context: &Context) -> Result<Completion> {
         Ok(Completion::default())
     }
 
@@ -131,8 +131,8 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).templates(context).await
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
-        (**self).complete(asked, context).await
+    async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
+        (**self).complete(partial, context).await
     }
 
     async fn children(

@@ -170,8 +170,8 @@ impl libris_wire::View for CallerView {
         Ok(self.cache(view.rights(), call, Question::Read(uri), made))
     }
 
-    async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
-        let text = match &asked.reference {
+    async fn complete(&self, call: &Call, completing: &Completing) -> Answer {
+        let text = match &completing.reference {
             Reference::Resource(text) => text,
             // The server has no prompts. The conformance suite expects an empty completion, not an error.
             Reference::Prompt(_) => {
@@ -190,15 +190,15 @@ impl libris_wire::View for CallerView {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
             Completion::default()
-        } else if !template.variables().any(|variable| variable == asked.argument) {
-            let named: String = asked.argument.chars().take(100).collect();
+        } else if !template.variables().any(|variable| variable == completing.argument) {
+            let named: String = completing.argument.chars().take(100).collect();
             return Err(Failure::invalid(format!("`{template}` has no variable `{named}`")));
         } else {
             let partial = Partial {
                 template: &template,
-                variable: &asked.argument,
-                typed: &asked.typed,
-                known: &asked.known,
+                variable: &completing.argument,
+                typed: &completing.typed,
+                known: &completing.known,
                 limit: Completion::LIMIT,
             };
             self.view.now().complete(partial, &self.context(call)).await.map_err(explain)?

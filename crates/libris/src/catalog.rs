@@ -279,21 +279,23 @@ impl Source for Catalog {
         })
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
         let joined = self.joined(context).await?;
-        let Some(gated) = joined.owners.get(asked.template.as_str()) else {
+        let Some(gated) = joined.owners.get(partial.template.as_str()) else {
             let missing = joined.unavailable.iter().map(|unavailable| &*unavailable.source);
             return Err(match quoted(missing) {
-                names if names.is_empty() => Error::invalid(format!("unknown template `{}`", asked.template)),
+                names if names.is_empty() => {
+                    Error::invalid(format!("unknown template `{}`", partial.template))
+                }
                 names => Error::Unavailable(format!(
                     "unknown template `{}`; it may belong to {names}, which did not respond; try again later",
-                    asked.template
+                    partial.template
                 )),
             });
         };
         let completion = async {
             let context = gated.permit(context).await?;
-            gated.source().complete(asked, &context).await
+            gated.source().complete(partial, &context).await
         };
         gated.answer(self.config, &self.sources(), completion).await
     }

@@ -21,7 +21,7 @@
 //! ```
 //!
 //! - [`resources`](macro@resources) implements [`Source`] for an `impl` block. [`FunctionSource`] is a source of
-//! closures,   which can be added and removed at run time.
+//!   closures, which can be added and removed at run time.
 //! - [`Serve::and`] or a [`Catalog`] combines several sources, for example those of the crate `libris-sources`.
 //! - A [`Server`] implements the MCP service of [`wire`], for programs with their own transport.
 

@@ -52,7 +52,7 @@ impl Gated {
     ) -> Result<SourceResponse<Page>> {
         let query = SourceQuery { context, config, limit, is_first: after.is_none() };
         let page = |context: Context| async move { self.source().list(after, limit, &context).await };
-        match self.ask(query, page).await? {
+        match self.query(query, page).await? {
             Ok(page) => {
                 // A page that depends on the caller's identity must not be stored for others.
                 if !context.identity_was_used() {
@@ -72,7 +72,7 @@ impl Gated {
     ) -> Result<SourceResponse<Templates>> {
         let query = SourceQuery { context, config, limit: 1, is_first: true };
         let templates = |context: Context| async move { self.source().templates(&context).await };
-        match self.ask(query, templates).await? {
+        match self.query(query, templates).await? {
             Ok(given) => {
                 if given.freshness.proof.is_none() && !context.identity_was_used() {
                     self.health().last_known().learn_templates(&given.templates);
@@ -95,7 +95,7 @@ impl Gated {
     }
 
     /// Queries the source, unless it is unavailable (open circuit).
-    async fn ask<T: Default, F: Future<Output = Result<T>>>(
+    async fn query<T: Default, F: Future<Output = Result<T>>>(
         &self,
         query: SourceQuery<'_>,
         answer: impl FnOnce(Context) -> F,

@@ -15,10 +15,10 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(300);
 pub(crate) struct ReadMemory {
     budget: Arc<Budget>,
     client: Client,
-    state: Mutex<Reservation>,
+    state: Mutex<ReadReservation>,
 }
 
-struct Reservation {
+struct ReadReservation {
     lease: Option<Lease>,
     /// The bytes of the lease that the source has reserved.
     bytes: usize,
@@ -28,11 +28,11 @@ struct Reservation {
 
 impl ReadMemory {
     pub(crate) fn new(budget: &Arc<Budget>, client: Client) -> Arc<Self> {
-        let state = Mutex::new(Reservation { lease: None, bytes: 0, wanted: None });
+        let state = Mutex::new(ReadReservation { lease: None, bytes: 0, wanted: None });
         Arc::new(Self { budget: budget.clone(), client, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, Reservation> {
+    fn state(&self) -> MutexGuard<'_, ReadReservation> {
         lock(&self.state)
     }
 

@@ -115,9 +115,9 @@ impl Source for Status {
         Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::from(vec![template]) })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
-        match asked.variable {
-            "as" => Ok(Completion::of(FORMATS, asked.typed, asked.limit)),
+    async fn complete(&self, partial: Partial<'_>, _: &Context) -> Result<Completion> {
+        match partial.variable {
+            "as" => Ok(Completion::of(FORMATS, partial.typed, partial.limit)),
             _ => Ok(Completion::default()),
         }
     }
@@ -177,7 +177,7 @@ fn markdown(states: &[SourceStatus]) -> String {
     if states.is_empty() {
         return text;
     }
-    text.push_str("\n| Source | SourceStatus | Remarks |\n|---|---|---|\n");
+    text.push_str("\n| Source | State | Remarks |\n|---|---|---|\n");
     for state in states {
         let mut remarks = Vec::new();
         let shown = match &state.outage {

@@ -186,33 +186,33 @@ impl Snapshot<'_> {
     }
 
     /// Completes a template variable, without values that lead to hidden resources.
-    pub async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+    pub async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
         let rights = &*self.rights;
         if rights.are_everything() {
-            return self.source.complete(asked, context).await;
+            return self.source.complete(partial, context).await;
         }
-        if !rights.offer(asked.template) {
-            return Err(Error::invalid(format!("unknown template `{}`", asked.template)));
+        if !rights.offer(partial.template) {
+            return Err(Error::invalid(format!("unknown template `{}`", partial.template)));
         }
         // Request all values, because hidden ones must neither displace visible ones nor be counted.
-        let all = Partial { limit: MOST_VALUES, ..asked };
+        let all = Partial { limit: MOST_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more } = completion.map_err(|error| self.redacted(error))?;
-        values.retain(|value| self.completes(asked, value));
+        values.retain(|value| self.completes(partial, value));
         let total = total.filter(|_| !more).map(|_| values.len() as u64);
-        let more = more || values.len() > asked.limit;
-        values.truncate(asked.limit);
+        let more = more || values.len() > partial.limit;
+        values.truncate(partial.limit);
         Ok(Completion { values, total, more })
     }
 
     /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
     /// is unknown, and the value is omitted because it may name a hidden resource.
-    fn completes(&self, asked: Partial<'_>, value: &str) -> bool {
+    fn completes(&self, partial: Partial<'_>, value: &str) -> bool {
         let mut variables: Variables =
-            asked.known.iter().filter(|(name, _)| *name != asked.variable).collect();
-        let without = asked.template.prefix(&variables);
-        variables.insert(asked.variable, value);
-        match asked.template.prefix(&variables) {
+            partial.known.iter().filter(|(name, _)| *name != partial.variable).collect();
+        let without = partial.template.prefix(&variables);
+        variables.insert(partial.variable, value);
+        match partial.template.prefix(&variables) {
             Prefix::Whole(uri) => Uri::parse(&uri).is_ok_and(|uri| self.allows(Operation::Read, &uri)),
             open if open == without => false,
             Prefix::Open(prefix) => self.rights.may_allow_below(&prefix),

@@ -70,11 +70,11 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         let into = quote_spanned!(function.output=> ::libris::IntoCompletion::into_completion);
         let typed = match function.filters_values() {
             true => quote!(::core::option::Option::None),
-            false => quote!(::core::option::Option::Some(asked.typed)),
+            false => quote!(::core::option::Option::Some(partial.typed)),
         };
         let cfg = &function.cfg;
         quote!(#(#cfg)* (::core::option::Option::Some(#at), #variable) => { #before
-                let #value = #call; #into(#value, #typed, asked.limit) })
+                let #value = #call; #into(#value, #typed, partial.limit) })
     });
     let lists = block.lists.iter().map(|(pattern, function)| {
         let text = &pattern.text;
@@ -165,11 +165,11 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
 
                 async fn complete(
                     &self,
-                    asked: ::libris::Partial<'_>,
+                    partial: ::libris::Partial<'_>,
                     context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Completion> {
                     let _ = context;
-                    match (routes().template(asked.template), asked.variable) {
+                    match (routes().template(partial.template), partial.variable) {
                         #(#completions,)*
                         _ => ::core::result::Result::Ok(::core::default::Default::default()),
                     }
@@ -276,7 +276,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
     for (at, argument) in function.arguments.iter().enumerate() {
         let place = format_ident!("argument_{at}", span = Span::mixed_site());
         given.push(match argument {
-            FunctionArgument::Typed => quote!(asked.typed),
+            FunctionArgument::Typed => quote!(partial.typed),
             FunctionArgument::Context => quote!(context),
             FunctionArgument::Uri => quote!(request.uri()),
             FunctionArgument::Identity { borrowed: true } => quote!(request.identity()?),
@@ -286,7 +286,7 @@ fn call(function: &Function) -> (TokenStream, TokenStream) {
             FunctionArgument::Known { name, ty } => {
                 let read = owned(ty);
                 before.push(quote_spanned! {ty.span()=>
-                    let #place = ::libris::__private::known::<#read>(asked.known, #name);
+                    let #place = ::libris::__private::known::<#read>(partial.known, #name);
                 });
                 passed(&place, ty, Multiplicity::Optional)
             }

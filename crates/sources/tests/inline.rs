@@ -175,10 +175,10 @@ async fn what_they_hold() {
     assert_eq!(listed.resources[0].size, Some(5));
     assert!(listed.resources[0].annotations.last_modified.is_some());
     fs::write(folder.path().join("notes.md"), "x".repeat(21)).unwrap();
-    insta::assert_snapshot!(read(&inline, "x://file").await, @"`x://file` has 21 bytes, more than the 20 that are read at once");
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"`x://file` has 21 bytes, more than the limit of 20");
     fs::remove_file(folder.path().join("notes.md")).unwrap();
     insta::assert_snapshot!(read(&inline, "x://file").await, @"the file of `x://file` cannot be read now");
-    insta::assert_snapshot!(read(&inline, "x://other").await, @"nothing is at `x://other`");
+    insta::assert_snapshot!(read(&inline, "x://other").await, @"no resource at `x://other`");
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn templates() {
     insta::assert_snapshot!(read(&inline, "weather://forecast/S%C3%A3o%20Paulo").await, @"text/plain text The weather in São Paulo");
     insta::assert_snapshot!(read(&inline, "weather://say/%22hi%22").await, @r#"application/json text {"any": "say/\"hi\""}"#);
     insta::assert_snapshot!(read(&inline, "weather://page/Oslo?units=c").await, @"text/html text <h1>Oslo</h1>{{other}}");
-    insta::assert_snapshot!(read(&inline, "other://x").await, @"nothing is at `other://x`");
+    insta::assert_snapshot!(read(&inline, "other://x").await, @"no resource at `other://x`");
     let templates = inline.templates(&Context::default()).await.unwrap().templates;
     let names: Vec<_> =
         templates.iter().map(|template| (template.name.as_str(), template.mime.as_deref())).collect();

@@ -79,14 +79,14 @@ pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
     let law = Law::new("unknown_variables_have_no_values", fixture);
     let variable = "libris_contract_unknown";
     for template in law.templates().await {
-        let asked = Partial {
+        let partial = Partial {
             template: &template,
             variable,
             typed: "",
             known: &BTreeMap::new(),
             limit: Completion::LIMIT,
         };
-        match law.source.complete(asked, &Context::default()).await {
+        match law.source.complete(partial, &Context::default()).await {
             Err(Error::Invalid(_)) => {}
             Ok(completion) if completion.values.is_empty() => {}
             other => law.broken(format_args!("completing `{variable}` of `{template}` gave {other:?}")),

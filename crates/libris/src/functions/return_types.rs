@@ -165,7 +165,8 @@ impl<T: Serialize> IntoContents for Json<T> {
     }
 }
 
-/// A return type of a `#[complete]` function: a `Vec` of strings, best first, a [`Completion`], or a `Result` of either.
+/// A return type of a `#[complete]` function: a `Vec` of strings, best first, a [`Completion`], or a `Result` of
+/// either.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a completion",
     label = "`{Self}` does not implement `IntoCompletion`",

@@ -340,14 +340,15 @@ impl Source for FunctionSource {
         Ok(Templates { templates: self.handle.read().routes.templates(), freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: Partial<'_>, _context: &Context) -> Result<Completion> {
         let completer = {
             let registry = self.handle.read();
             let mut all = registry.completers.iter();
-            all.find(|(template, variable, _)| template == asked.template && variable == asked.variable)
+            all.find(|(template, variable, _)| template == partial.template && variable == partial.variable)
                 .map(|(.., completer)| completer.clone())
         };
-        completer.map_or_else(|| Ok(Completion::default()), |completer| completer(asked.typed, asked.limit))
+        completer
+            .map_or_else(|| Ok(Completion::default()), |completer| completer(partial.typed, partial.limit))
     }
 
     fn is_shared(&self, uri: &Uri) -> bool {

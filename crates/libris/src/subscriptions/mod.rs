@@ -124,7 +124,7 @@ impl Hub {
 
     /// Sends `list_changed` to listeners whose rights changed, and updates which subjects the source follows.
     pub(crate) fn rights_changed(&self) {
-        let subjects = lock(&self.shared.registry).tell_changed_rights();
+        let subjects = lock(&self.shared.registry).notify_changed_rights();
         subjects.iter().for_each(|subject| self.shared.align(subject));
     }
 
@@ -237,7 +237,7 @@ impl Listener for Subscriber {
     }
 
     fn owe(&self, news: News) {
-        lock(&self.shared.registry).owe(self.number, news);
+        lock(&self.shared.registry).requeue(self.number, news);
     }
 }
 

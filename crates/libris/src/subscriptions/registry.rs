@@ -51,7 +51,7 @@ impl Member {
     }
 
     /// Queues `list_changed`, now or when the listener follows the list.
-    fn tell_list(&mut self, follows: bool) {
+    fn notify_list(&mut self, follows: bool) {
         match follows {
             true => self.notifications.put(News::List),
             false => self.missed_list = true,
@@ -186,7 +186,7 @@ impl Registry {
             None => name.into(),
         };
         self.budget.charge(member.client, &name, &subject_text).map_err(SubscriptionRefusal::Bytes)?;
-        // Under the lock, so that `tell_changed_rights` reevaluates it when the rights change.
+        // Under the lock, so that `notify_changed_rights` reevaluates it when the rights change.
         if !member.may_subscribe(&name) {
             member.hidden.insert(name.clone());
         }
@@ -266,7 +266,7 @@ impl Registry {
     }
 
     /// Adds notifications of these subjects to the sets of their subscribers.
-    pub(super) fn tell_changed(&self, subjects: &[Uri]) {
+    pub(super) fn notify_changed(&self, subjects: &[Uri]) {
         for subject in subjects {
             for Subscription { listener, name } in self.subjects.get(subject).into_iter().flatten() {
                 if let Some(member) = self.members.get(listener) {
@@ -282,24 +282,24 @@ impl Registry {
     }
 
     /// Queues `list_changed` for the listeners of these rights classes; `None` for all listeners.
-    pub(super) fn tell_list(&mut self, classes: Option<&HashSet<u64>>) {
+    pub(super) fn notify_list(&mut self, classes: Option<&HashSet<u64>>) {
         for (listener, member) in &mut self.members {
             if classes.is_none_or(|classes| classes.contains(&member.class)) {
-                member.tell_list(self.list_followers.contains(listener));
+                member.notify_list(self.list_followers.contains(listener));
             }
         }
     }
 
     /// Queues `list_changed` for listeners whose rights class changed, and updates of resources that became visible.
     /// Returns the subjects of their subscriptions.
-    pub(super) fn tell_changed_rights(&mut self) -> HashSet<Uri> {
+    pub(super) fn notify_changed_rights(&mut self) -> HashSet<Uri> {
         let mut subjects = HashSet::new();
         self.classes.clear();
         for (listener, member) in &mut self.members {
             let class = member.view.now().rights().class();
             self.classes.entry(class).or_insert_with(|| (member.view.clone(), 0)).1 += 1;
             if std::mem::replace(&mut member.class, class) != class {
-                member.tell_list(self.list_followers.contains(listener));
+                member.notify_list(self.list_followers.contains(listener));
                 let hidden = member.subscriptions.keys().filter(|name| !member.may_subscribe(name));
                 let hidden: HashSet<_> = hidden.cloned().collect();
                 for name in std::mem::replace(&mut member.hidden, hidden) {
@@ -314,7 +314,7 @@ impl Registry {
     }
 
     /// Returns an undelivered notification to the listener's set, if its subscription still exists.
-    pub(super) fn owe(&self, listener: u64, news: News) {
+    pub(super) fn requeue(&self, listener: u64, news: News) {
         let Some(member) = self.members.get(&listener) else { return };
         match news {
             News::List => member.notifications.put(News::List),

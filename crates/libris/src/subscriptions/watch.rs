@@ -129,10 +129,10 @@ impl HubState {
     }
 
     /// Notifies the subscribers of all changed subjects, in batches that release the registry lock in between.
-    async fn tell_changed(&self) {
+    async fn notify_changed(&self) {
         let changed = lock(&self.registry).take_changed();
         for batch in changed.chunks(BATCH) {
-            lock(&self.registry).tell_changed(batch);
+            lock(&self.registry).notify_changed(batch);
             tokio::task::yield_now().await;
         }
     }
@@ -233,20 +233,20 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
                     pending.described = None;
                     pace.tick(now, shared.config.window);
                     let classes = pending.classes.replace(HashSet::new());
-                    lock(&shared.registry).tell_list(classes.as_ref());
+                    lock(&shared.registry).notify_list(classes.as_ref());
                 }
                 if pending.updates.is_some_and(|due| due <= now) {
                     pending.updates = None;
-                    shared.tell_changed().await;
+                    shared.notify_changed().await;
                 }
             }
             change = changes.next() => match change {
                 None => {
                     task.set(WatchState::Stopped);
                     // A stream that ended may have missed changes.
-                    lock(&shared.registry).tell_list(None);
+                    lock(&shared.registry).notify_list(None);
                     lock(&shared.registry).change_all();
-                    return shared.tell_changed().await;
+                    return shared.notify_changed().await;
                 }
                 Some(change) => shared.gather(&mut pending, change),
             },

@@ -77,10 +77,10 @@ fn mistakes_are_refused_and_change_nothing() {
     assert!(why(handle.resource("no uri", || "x")).contains("no uri"));
     assert_eq!(
         why(handle.resource("a://{x}", || "x")),
-        "`a://{x}` has variables: it is a template, not a resource"
+        "`a://{x}` has variables; add it as a template, not as a resource"
     );
     let mime = Described::new("a://x").mime("text/plain\n");
-    assert_eq!(why(handle.resource(mime, || "x")), "a media type has no control characters");
+    assert_eq!(why(handle.resource(mime, || "x")), "a media type must not contain control characters");
     assert_eq!(
         why(handle.template("a://x", || "x")),
         "`a://x` has no variables; add it as a resource, not as a template"

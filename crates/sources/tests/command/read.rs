@@ -90,8 +90,8 @@ async fn exit_codes_mean_what_was_said() {
     }
     insta::assert_snapshot!(said, @r#"
     0 printed
-    1 not found: nothing is at `exit://1`
-    2 denied: `exit://2` is not for this caller
+    1 not found: no resource at `exit://1`
+    2 denied: access to `exit://2` is denied
     3 invalid: `exit://3` is not what its command can give
     4 unavailable: `exit://4` cannot be had now
     5 printed

@@ -120,7 +120,7 @@ async fn hidden_shows_dot_files_except_git() {
     assert_eq!(listed(&sandbox.files()).await, [""]);
     let files = sandbox.files_with(|config| config.hidden = true);
     assert_eq!(listed(&files).await, ["", "..x", ".config/", ".config/x", ".env"]);
-    insta::assert_snapshot!(rendered(&files, ".git/config").await, @"NotFound: nothing is at `file:///root/.git/config`");
+    insta::assert_snapshot!(rendered(&files, ".git/config").await, @"NotFound: no resource at `file:///root/.git/config`");
     insta::assert_snapshot!(rendered(&files, "..x").await, @r#"file:///root/..x text/plain text "z""#);
 }
 

@@ -132,7 +132,7 @@ async fn ranges_of_lines_and_bytes() {
     p.png?lines=1            Invalid: `p.png` is not text: read it by `?bytes=0-65535`
     d?lines=1                Invalid: `d` is a directory, which has no lines or bytes: read it without `?`
     d/?bytes=0-1             Invalid: `d/` is a directory, which has no lines or bytes: read it without `?`
-    nowhere?lines=1          NotFound: nothing is at `nowhere?lines=1`
+    nowhere?lines=1          NotFound: no resource at `nowhere?lines=1`
     "#);
 }
 
@@ -289,7 +289,7 @@ async fn reading_a_directory() {
     "#);
     let root = files.read(&uri("file:///root"), &Context::default()).await.unwrap();
     assert_eq!(root.parts.len(), 2);
-    insta::assert_snapshot!(rendered(&files, "mixed/a.txt/").await, @"NotFound: nothing is at `file:///root/mixed/a.txt/`");
+    insta::assert_snapshot!(rendered(&files, "mixed/a.txt/").await, @"NotFound: no resource at `file:///root/mixed/a.txt/`");
 }
 
 /// Hides URIs that contain `secret`.

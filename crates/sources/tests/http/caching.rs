@@ -106,7 +106,7 @@ async fn what_was_known_is_given_while_the_service_fails() {
     assert!(lasting.read(&uri("a://b"), &Context::default()).await.unwrap().parts[0].meta.is_none());
     // What is gone is gone.
     status.store(404, Ordering::SeqCst);
-    assert_eq!(refusal(&lasting, "a://b").await, "nothing is at `a://b`");
+    assert_eq!(refusal(&lasting, "a://b").await, "no resource at `a://b`");
     status.store(500, Ordering::SeqCst);
     assert!(refusal(&lasting, "a://b").await.starts_with("unavailable: "));
 }

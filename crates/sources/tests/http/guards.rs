@@ -68,9 +68,9 @@ async fn errors_say_what_helps_and_nothing_else() {
     .await;
     let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
     for (status, expected) in [
-        (404, "nothing is at `a://404`"),
-        (410, "nothing is at `a://410`"),
-        (403, "`a://403` is not for this caller"),
+        (404, "no resource at `a://404`"),
+        (410, "no resource at `a://410`"),
+        (403, "access to `a://403` is denied"),
         (400, "the service behind `a://400` does not accept these values"),
         (422, "the service behind `a://422` does not accept these values"),
         (

@@ -106,7 +106,7 @@ async fn parameters_are_those_that_the_template_names() {
         "books://all?page=1&te%6eant=evil",
         "books://tagged;admin=true",
     ] {
-        assert_eq!(refusal(&source, uri).await, format!("nothing is at `{}`", Uri::parse(uri).unwrap()));
+        assert_eq!(refusal(&source, uri).await, format!("no resource at `{}`", Uri::parse(uri).unwrap()));
     }
     assert!(server.received().is_empty());
     read(&source, "books://all?genre=novel&page=1&genre=poetry").await.unwrap();

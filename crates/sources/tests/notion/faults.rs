@@ -167,13 +167,13 @@ async fn each_fault_is_told() {
     insta::with_settings!({ filters => [(r"has \d+ bytes", "has [some] bytes")] }, {
         insta::assert_snapshot!(said, @r#"
         401: Notion does not let this server in
-        403: nothing is at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
-        404: nothing is at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
+        403: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
+        404: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
         400: could not ask Notion
         500: Notion does not answer now: try again later
         html: could not understand what Notion says
         redirect: could not ask Notion
-        huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the 8388608 that are read at once
+        huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the limit of 8388608
         endless: this takes too many requests to Notion
         "#);
     });

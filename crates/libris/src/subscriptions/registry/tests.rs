@@ -118,8 +118,8 @@ proptest! {
                 }
                 ClientAction::Subscribe(number, name) => {
                     let before = (registry.bytes(), registry.budget.clients());
-                    let asked = registry.subscribe(at(number), &name, subject(&name), most);
-                    if asked.is_err() {
+                    let subscribed = registry.subscribe(at(number), &name, subject(&name), most);
+                    if subscribed.is_err() {
                         prop_assert_eq!(before, (registry.bytes(), registry.budget.clients()));
                     }
                 }
