@@ -25,7 +25,7 @@ pub use error::{Error, Result};
 pub use flights::{Flight, Flights};
 pub use freshness::{Freshness, Scope};
 pub use proof::Proof;
-pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
+pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
 pub use source::{
     Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates, Unavailable,
     Visibility,

@@ -8,6 +8,9 @@ use crate::{Uri, UriTemplate};
 /// Free metadata: the `_meta` of the protocol.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
+/// The media type of a folder, whose children can be listed.
+pub const DIRECTORY: &str = "inode/directory";
+
 /// A URI with what is known about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {

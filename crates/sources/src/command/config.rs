@@ -4,87 +4,75 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use libris_core::{Audience, Icon, Meta, Uri, UriTemplate};
+use libris_core::{Uri, UriTemplate};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// A resource or a template that is what a program prints.
-///
-/// ```toml
-/// [[command]]
-/// uri = "log://files/{name}{?lines,bytes}"
-/// run = ["cat", "--", "{{name}}"]
-/// folder = "/var/log"
-/// exit = { 1 = "not-found" }
-/// ```
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Where it is: a URI such as `screen://localhost/display1`, or a template such as
-    /// `calendar://events/{year}`.
-    pub uri: Place,
-    /// The program and its arguments. No shell reads them. `{{name}}` stands for the value of the variable
-    /// `name`, and is never more than a part of the one argument that it stands in. A program without a
-    /// `/` is looked for in `PATH`, one with a `/` is relative to the configuration file.
-    pub run: Vec<String>,
-    /// For variables: the regular expression that the whole value must match. Where none is said, a value
-    /// is a name: letters, digits and `_`, and after the first of them also `.`, `,`, `:`, `@`, `+`, `=`,
-    /// `-` and spaces.
-    #[serde(default)]
-    pub pattern: BTreeMap<String, String>,
-    /// For variables that a URI may leave out: the value that they then have.
-    #[serde(default)]
-    pub default: BTreeMap<String, String>,
-    /// For variables: the values to offer, or a command that prints them, one on each line.
-    #[serde(default)]
-    pub complete: BTreeMap<String, Values>,
-    /// The folder that the program runs in, relative to the configuration file; the folder of that file
-    /// where it is not said.
-    #[serde(default)]
-    pub folder: PathBuf,
-    /// The variables of the environment, beside `PATH`, that the program gets as they are here.
-    #[serde(default)]
-    pub inherit: Vec<String>,
-    /// Further variables of the environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// How long the program may run. The wait for its turn does not count; it ends after a minute.
-    #[serde(default = "ten_seconds", deserialize_with = "crate::duration::parse")]
-    pub timeout: Duration,
-    /// The most bytes that are read of what it prints. At most 1 GiB.
-    #[serde(default = "eight_mebibytes", deserialize_with = "crate::bounds::content")]
-    pub max_size: u64,
-    /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
-    #[serde(default = "four", deserialize_with = "crate::bounds::processes")]
-    pub concurrent: usize,
-    /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
-    /// 0 are failures.
-    #[serde(default, deserialize_with = "codes")]
-    pub exit: BTreeMap<u8, Meaning>,
-    /// For how long what it printed is given again, to anybody.
-    #[serde(default, deserialize_with = "some_duration")]
-    pub cache: Option<Duration>,
-    /// How often it is run, while somebody listens, to see whether it prints something else.
-    #[serde(default, deserialize_with = "some_duration")]
-    pub poll: Option<Duration>,
-    /// A short name. The last segment of the URI where it is not said.
-    pub name: Option<String>,
-    /// A name for people.
-    pub title: Option<String>,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The media type. What the output looks like where it is not said.
-    pub mime: Option<String>,
-    /// Pictures to show beside it.
-    #[serde(default)]
-    pub icons: Vec<Icon>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
-    #[serde(default)]
-    pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
-    pub priority: Option<f64>,
-    /// Metadata for those who know the keys.
-    pub meta: Option<Meta>,
+use crate::descriptive::with_descriptive_keys;
+
+with_descriptive_keys! {
+    /// A resource or a template that is what a program prints.
+    ///
+    /// ```toml
+    /// [[command]]
+    /// uri = "log://files/{name}{?lines,bytes}"
+    /// run = ["cat", "--", "{{name}}"]
+    /// folder = "/var/log"
+    /// exit = { 1 = "not-found" }
+    /// ```
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Config {
+        /// Where it is: a URI such as `screen://localhost/display1`, or a template such as
+        /// `calendar://events/{year}`.
+        pub uri: Place,
+        /// The program and its arguments. No shell reads them. `{{name}}` stands for the value of the variable
+        /// `name`, and is never more than a part of the one argument that it stands in. A program without a
+        /// `/` is looked for in `PATH`, one with a `/` is relative to the configuration file.
+        pub run: Vec<String>,
+        /// For variables: the regular expression that the whole value must match. Where none is said, a value
+        /// is a name: letters, digits and `_`, and after the first of them also `.`, `,`, `:`, `@`, `+`, `=`,
+        /// `-` and spaces.
+        #[serde(default)]
+        pub pattern: BTreeMap<String, String>,
+        /// For variables that a URI may leave out: the value that they then have.
+        #[serde(default)]
+        pub default: BTreeMap<String, String>,
+        /// For variables: the values to offer, or a command that prints them, one on each line.
+        #[serde(default)]
+        pub complete: BTreeMap<String, Values>,
+        /// The folder that the program runs in, relative to the configuration file; the folder of that file
+        /// where it is not said.
+        #[serde(default)]
+        pub folder: PathBuf,
+        /// The variables of the environment, beside `PATH`, that the program gets as they are here.
+        #[serde(default)]
+        pub inherit: Vec<String>,
+        /// Further variables of the environment.
+        #[serde(default)]
+        pub env: BTreeMap<String, String>,
+        /// How long the program may run. The wait for its turn does not count; it ends after a minute.
+        #[serde(default = "ten_seconds", deserialize_with = "crate::settings::duration")]
+        pub timeout: Duration,
+        /// The most bytes that are read of what it prints. At most 1 GiB.
+        #[serde(default = "eight_mebibytes", deserialize_with = "crate::settings::content_bytes")]
+        pub max_size: u64,
+        /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
+        #[serde(default = "four", deserialize_with = "crate::settings::processes")]
+        pub concurrent: usize,
+        /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
+        /// 0 are failures.
+        #[serde(default, deserialize_with = "codes")]
+        pub exit: BTreeMap<u8, Meaning>,
+        /// For how long what it printed is given again, to anybody.
+        #[serde(default, deserialize_with = "crate::settings::optional_duration")]
+        pub cache: Option<Duration>,
+        /// How often it is run, while somebody listens, to see whether it prints something else.
+        #[serde(default, deserialize_with = "crate::settings::optional_duration")]
+        pub poll: Option<Duration>,
+        /// The media type. What the output looks like where it is not said.
+        pub mime: Option<String>,
+    }
 }
 
 /// Where the output of a command is.
@@ -161,10 +149,6 @@ fn eight_mebibytes() -> u64 {
 
 fn four() -> usize {
     4
-}
-
-fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    crate::duration::parse(deserializer).map(Some)
 }
 
 /// The keys of a table are texts in TOML.

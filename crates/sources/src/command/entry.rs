@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use libris_core::uri_template::Variables;
 use libris_core::{Budget, Client, Context, Error, Lease, Result, Uri, UriTemplate};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::argument::{Argument, Rule};
 use super::complete::Offer;
 use super::process::{self, Ending, Order, Ran};
 use super::take::{Take, Taken};
-use super::watch::{Followed, MOST};
 use super::{Config, Meaning, Place, Values};
+use crate::followed::{Followed, MOST};
 use crate::range::{HINT, HINT_BYTES, Range};
 
 /// The names of variables that ask for a part of the output, unless an argument takes them.
@@ -67,7 +66,7 @@ pub(super) struct Entry {
     pub(super) changes: AtomicU64,
     /// What tells the last outputs that somebody read from others, where it is watched.
     given: Mutex<HashMap<Uri, u64>>,
-    pub(super) followed: watch::Sender<Followed>,
+    pub(super) followed: Arc<Followed<()>>,
 }
 
 /// What a program printed.
@@ -166,7 +165,7 @@ impl Entry {
             expected: Expected::default(),
             changes: AtomicU64::new(0),
             given: Mutex::default(),
-            followed: watch::Sender::default(),
+            followed: Arc::default(),
             config,
         };
         entry.check_values(template.as_ref())?;
@@ -460,12 +459,7 @@ fn check_numbers(config: &Config) -> Result<(), String> {
     if config.poll.is_some_and(|poll| poll < OFTEN) {
         return Err("its `poll` must be at least `1s`".into());
     }
-    match config.priority {
-        Some(priority) if !(0.0..=1.0).contains(&priority) => {
-            Err(format!("its priority `{priority}` is not between 0 and 1"))
-        }
-        _ => Ok(()),
-    }
+    config.check_descriptive_keys()
 }
 
 fn check_environment(config: &Config) -> Result<(), String> {

@@ -6,6 +6,7 @@
 mod argument;
 mod complete;
 mod config;
+mod definition;
 mod entry;
 mod process;
 mod reaper;
@@ -24,8 +25,8 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
-    Proof, Resource, Result, Source, Template, Templates, Uri,
+    Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Result,
+    Source, Template, Templates, Uri,
 };
 
 pub use config::{Config, Meaning, Place, Printer, Values};
@@ -33,7 +34,6 @@ pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;
-use crate::segment;
 use entry::{Entry, Output, Room};
 
 /// Commands as a source.
@@ -57,13 +57,13 @@ impl Commands {
             let place = config.uri.clone();
             let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
             if !places.insert(place.as_str().to_owned()) {
-                return Err(wrong("it is there twice".into()));
+                return Err(wrong("it is declared twice".into()));
             }
             let entry = Arc::new(Entry::new(config, &home, room.clone()).map_err(wrong)?);
             if let Some(uri) = entry.bare()
                 && resources.insert(uri, entry.clone()).is_some()
             {
-                return Err(wrong("it is there twice".into()));
+                return Err(wrong("it is declared twice".into()));
             }
             if let Place::Template(template) = place {
                 templates.push((template, entry));
@@ -96,7 +96,7 @@ impl Source for Commands {
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
-        let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.resource(uri)).collect();
+        let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.config.resource(uri)).collect();
         Ok(Page {
             resources,
             more: rest.next().is_some(),
@@ -157,13 +157,13 @@ impl Source for Commands {
 
     fn follow(&self, subject: &Uri, _client: Client) {
         if let Some((entry, _)) = self.find(subject) {
-            watch::follow(entry, subject);
+            entry.followed.add(subject, (), |(), ()| {});
         }
     }
 
     fn unfollow(&self, subject: &Uri) {
         if let Some((entry, _)) = self.find(subject) {
-            watch::unfollow(entry, subject);
+            entry.followed.remove(subject);
         }
     }
 
@@ -184,36 +184,8 @@ impl Entry {
         })
     }
 
-    fn annotations(&self) -> Annotations {
-        let Config { audience, priority, .. } = &self.config;
-        Annotations { audience: audience.clone(), priority: *priority, last_modified: None }
-    }
-
-    fn resource(&self, uri: &Uri) -> Resource {
-        Resource {
-            uri: uri.clone(),
-            name: self.config.name.clone().unwrap_or_else(|| segment::last(uri)),
-            title: self.config.title.clone(),
-            description: self.config.description.clone(),
-            mime: self.config.mime.clone(),
-            size: None,
-            icons: self.config.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.config.meta.clone(),
-        }
-    }
-
     fn template(&self) -> Option<Template> {
         let Place::Template(uri) = &self.config.uri else { return None };
-        Some(Template {
-            uri: uri.clone(),
-            name: self.config.name.clone().unwrap_or_else(|| uri.as_str().to_owned()),
-            title: self.config.title.clone(),
-            description: self.config.description.clone(),
-            mime: self.config.mime.clone(),
-            icons: self.config.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.config.meta.clone(),
-        })
+        Some(self.config.template(uri))
     }
 }

@@ -49,13 +49,13 @@ pub struct Config {
     /// ignored or not included, does not exist.
     pub symlinks: bool,
     /// The largest file that is read as a whole, in bytes. Larger files are read by ranges. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// The most entries in the contents of a folder. At most 100,000.
-    #[serde(deserialize_with = "crate::bounds::folder_entries")]
+    #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
     /// The most bytes of files in the contents of a folder. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
+    #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
     #[serde(rename = "rule")]
@@ -65,10 +65,10 @@ pub struct Config {
     pub watch: Watching,
     /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks` it also
     /// limits how soon a change of a link target is noticed.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// How long clients may cache a response, as in `"30s"` or `"5m"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
-use libris_core::{Annotations, Error, Resource, Result, Uri};
+use libris_core::{Annotations, DIRECTORY, Error, Resource, Result, Uri};
 
 use super::config::Rule;
 use crate::front_matter::{self, FrontMatter};
@@ -16,9 +16,6 @@ use crate::media;
 use crate::patterns::patterns;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
-
-/// The media type of directories.
-pub(super) const DIRECTORY: &str = "inode/directory";
 
 /// The size of the cache of [`ContentFacts`], in bytes.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;

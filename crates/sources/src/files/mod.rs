@@ -7,6 +7,7 @@
 mod background;
 mod complete;
 mod config;
+mod definition;
 mod describe;
 mod read;
 

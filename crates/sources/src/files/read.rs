@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Contents, Context, DIRECTORY, Error, Result, Uri};
 
 use super::Inner;
-use super::describe::DIRECTORY;
 use crate::media::{self, CodeUnits, ContentClass};
+use crate::meta;
 use crate::part::{ByteBounds, LineScanner, OverLimit};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
 use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, Resolved, StatStamp, walk};
@@ -25,12 +25,6 @@ const SUGGESTED_RANGE: u64 = 64 * 1024;
 
 /// The media type of notes that stand for omitted data.
 const NOTE_MIME: &str = "text/plain";
-
-/// The `_meta` key that says why the data of a part is omitted.
-const META_OMITTED: &str = "dev.libris/omitted";
-
-/// The `_meta` key for the number of omitted directory entries.
-const META_MORE: &str = "dev.libris/more";
 
 /// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
 /// loaded.
@@ -262,7 +256,7 @@ impl FileReader<'_> {
                 1 => "[1 more entry; list the resources to see it]".to_owned(),
                 more => format!("[{more} more entries; list the resources to see them]"),
             };
-            let meta = Some(Meta::from_iter([(META_MORE.to_owned(), more.into())]));
+            let meta = Some(meta::with(meta::MORE, more));
             parts.extend(own.map(|own| Content { meta, ..Content::text(own, NOTE_MIME, note) }));
         } else if parts.is_empty() {
             // Only if the directory is empty: hosts take contents with the URI of the directory for a file.
@@ -299,7 +293,7 @@ impl FileReader<'_> {
         let omitted = |size: u64| {
             let note = format!("[not included: {size} bytes; read {uri} itself]");
             let why = format!("too large: {size} bytes");
-            let meta = Some(Meta::from_iter([(META_OMITTED.to_owned(), why.into())]));
+            let meta = Some(meta::with(meta::OMITTED, why));
             Some(Content { meta, ..Content::text(uri.clone(), NOTE_MIME, note) })
         };
         let size = entry.stamp.size;

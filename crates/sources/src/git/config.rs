@@ -32,23 +32,23 @@ pub struct Config {
     /// Patterns of files and folders to leave out, at every commit: from trees, diffs and logs.
     pub exclude: Vec<String>,
     /// The most bytes that are read at once. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// The most entries that reading a folder gives. At most 100,000.
-    #[serde(deserialize_with = "crate::bounds::folder_entries")]
+    #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
     /// The most bytes of its files that reading a folder gives. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
+    #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// The longest that one answer may take, as in `"10s"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
     /// The time between two looks at the refs while somebody wants to hear of changes, as in `"1s"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// How long callers may keep an answer, as in `"30s"`. What is read by a full commit id never changes and may
     /// be kept for a year.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a kept answer: `"private"` or `"public"`.
     pub scope: Scope,

@@ -3,15 +3,12 @@
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use jiff::Timestamp;
-use libris_core::{Meta, Resource, Result, Uri};
-use serde_json::{Value, json};
+use libris_core::{DIRECTORY, Meta, Resource, Result, Uri};
+use serde_json::json;
 
 use super::repo::{Entry, Objects};
 use crate::front_matter::{self, FrontMatter};
-use crate::media;
-
-/// The media type of directories.
-pub(super) const DIRECTORY: &str = "inode/directory";
+use crate::{media, meta};
 
 /// The media type of symbolic links, whose content is where they lead.
 pub(super) const LINK: &str = "inode/symlink";
@@ -99,7 +96,7 @@ pub(super) fn mime(label: &str, data: &[u8]) -> &'static str {
 
 /// What is said of a submodule.
 pub(super) fn submodule(commit: ObjectId) -> Meta {
-    Meta::from_iter([("dev.libris/submodule".to_owned(), json!({ "commit": commit.to_string() }))])
+    meta::with(meta::SUBMODULE, json!({ "commit": commit.to_string() }))
 }
 
 /// What Git LFS keeps in the place of a large file.
@@ -127,10 +124,7 @@ impl<'a> Pointer<'a> {
     }
 
     pub(super) fn meta(&self) -> Meta {
-        Meta::from_iter([(
-            "dev.libris/lfs".to_owned(),
-            json!({ "oid": self.oid, "size": Value::from(self.size) }),
-        )])
+        meta::with(meta::LFS, json!({ "oid": self.oid, "size": self.size }))
     }
 }
 

@@ -8,6 +8,7 @@ mod answer;
 mod compare;
 mod complete;
 mod config;
+mod definition;
 mod describe;
 mod directory;
 mod filter;
@@ -153,7 +154,7 @@ impl Drop for Waiting {
 
 /// For programs that make a configuration without reading one.
 fn check_bounds(config: &Config) -> Result<()> {
-    if config.timeout.is_zero() || config.timeout > crate::duration::LONGEST {
+    if config.timeout.is_zero() || config.timeout > crate::settings::LONGEST {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
     }
     Ok(())

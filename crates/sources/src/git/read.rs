@@ -4,16 +4,17 @@ use std::io::{self, Cursor};
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Body, Content, Context, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Context, DIRECTORY, Error, Result, Uri};
 
 use super::Inner;
 use super::address::Asked;
-use super::describe::{DIRECTORY, LINK, Pointer, SUBMODULE, mime, submodule};
+use super::describe::{LINK, Pointer, SUBMODULE, mime, submodule};
 use super::directory;
 use super::limits::Held;
 use super::repo::{Entry, Objects, names};
 use super::walk::{DEPTH, join};
 use crate::media::{self, CodeUnits, ContentClass};
+use crate::meta;
 use crate::part::{ByteBounds, LineScanner};
 use crate::range::{HINT, HINT_BYTES, Range, Span};
 
@@ -22,12 +23,6 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// The media type of notes that stand for what is left out.
 const NOTE: &str = "text/plain";
-
-/// The key under which a part says why its data is left out.
-const OMITTED: &str = "dev.libris/omitted";
-
-/// The key under which a directory says how many of its entries were left out.
-const MORE: &str = "dev.libris/more";
 
 /// A read of a path at a commit.
 pub(super) struct Reader<'a> {
@@ -180,7 +175,7 @@ impl Reader<'_> {
         let Some(own) = self.inner.space.place(self.rev, &base) else { return Ok(parts) };
         if more > 0 {
             let note = format!("[{more} more; list the resources to see them]");
-            let meta = Some(Meta::from_iter([(MORE.to_owned(), more.into())]));
+            let meta = Some(meta::with(meta::MORE, more));
             parts.push(Content { meta, ..Content::text(own, NOTE, note) });
         } else if parts.is_empty() {
             parts.push(Content::text(own, DIRECTORY, ""));
@@ -214,7 +209,7 @@ impl Reader<'_> {
         };
         // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
         let note = format!("[not included: {why}; read {uri} itself]");
-        let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
+        let meta = Some(meta::with(meta::OMITTED, why));
         Ok(Content { meta, ..Content::text(uri, NOTE, note) })
     }
 

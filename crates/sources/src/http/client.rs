@@ -14,9 +14,7 @@ use http::header::{
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Budget, Error, Lease, Result};
 use tokio::sync::Notify;
 use url::Url;
@@ -26,7 +24,7 @@ use super::endpoint::Endpoint;
 use super::fault::Fault;
 use super::guard::{Guard, Refused};
 use super::memory::{Received, Refusal};
-use crate::tls;
+use crate::http_client::{self, HttpClient};
 
 /// The longest that a service can ask us to wait.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -41,12 +39,9 @@ const READ: usize = 64 * 1024;
 /// The most interim responses, such as `100 Continue`, before an answer.
 const INTERIM: usize = 16;
 
-/// How long a connection is kept that is not used.
-const IDLE: Duration = Duration::from_secs(60);
-
 /// Sends requests.
 pub(super) struct Client {
-    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector<Guard>>, Empty<Bytes>>,
+    client: HttpClient<Guard, Empty<Bytes>>,
     limits: Limits,
     turns: Arc<Budget>,
     /// Until when an origin wants to be left alone.
@@ -65,23 +60,11 @@ pub(super) struct Reply {
 impl Client {
     /// One that is `secure` speaks TLS, and needs the certificates of the system.
     pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
-        let tls = tls::config(secure)
+        let tcp = HttpConnector::new_with_resolver(guard);
+        let connector = http_client::connector(tcp, limits.connect, secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
-        let mut connector = HttpConnector::new_with_resolver(guard);
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits.connect));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .http1_max_headers(HEADERS)
-            .http1_read_buf_exact_size(READ)
-            .build(connector);
+        let mut builder = http_client::builder();
+        let client = builder.http1_max_headers(HEADERS).http1_read_buf_exact_size(READ).build(connector);
         let turns = Budget::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
@@ -291,7 +274,7 @@ fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::R
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().ok()?;
     let headers = request.headers_mut();
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(USER_AGENT, HeaderValue::from_static(http_client::USER_AGENT));
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     for (name, value) in endpoint.headers.iter().chain(beside) {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use libris_core::{Audience, Icon, Meta, Scope, Uri, UriTemplate};
+use libris_core::{Scope, Uri, UriTemplate};
 use serde::Deserialize;
 
 use super::guard::Network;
+use crate::descriptive::with_descriptive_keys;
 
 /// Resources that come from an HTTP API.
 ///
@@ -36,7 +37,7 @@ pub struct Config {
     /// Query parameters of every request.
     pub query: BTreeMap<String, Text>,
     /// How often what somebody waits for is asked for again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// What a request may do and cost.
     pub limits: Limits,
@@ -75,19 +76,19 @@ impl Default for Config {
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// For how long a connection may take to open.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub connect: Duration,
     /// For how long a request may take, from waiting for its turn to the last byte of the answer.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
     /// The most bytes of an answer, after it was unpacked. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// How many redirects within the same origin are followed. At most 20.
-    #[serde(deserialize_with = "crate::bounds::redirects")]
+    #[serde(deserialize_with = "crate::settings::redirects")]
     pub redirects: usize,
     /// How many requests are under way at once. From 1 to 1,024.
-    #[serde(deserialize_with = "crate::bounds::concurrency")]
+    #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrency: usize,
     /// Whether addresses that are not public may be asked.
     pub allow_private: bool,
@@ -114,17 +115,17 @@ impl Default for Limits {
 #[serde(default, deny_unknown_fields)]
 pub struct Caching {
     /// For how long an answer is fresh that does not say how long itself.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// For how long an answer is fresh at most, whatever it says.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub max_age: Duration,
     /// For how long an answer that is fresh no more is given while no new one can be had.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub stale_if_error: Duration,
     /// How many bytes of answers are kept. At most 1 TiB. All APIs of one process share 64 MiB, or the largest of these
     /// numbers where that is more.
-    #[serde(deserialize_with = "crate::bounds::cache_bytes")]
+    #[serde(deserialize_with = "crate::settings::cache_bytes")]
     pub bytes: u64,
     /// Who may share an answer: `"private"` or `"public"`. One that says `private` itself stays so.
     pub scope: Scope,
@@ -184,54 +185,40 @@ impl From<Method> for http::Method {
     }
 }
 
-/// One resource or template.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry<U> {
-    /// Where it is: a URI such as `weather://stations`, or a template such as
-    /// `weather://forecast/{city}/{date}`.
-    pub uri: U,
-    /// What is asked for it: a URL, or the rest of one after `base`. In a template, its variables are filled
-    /// in as in `forecast/{city}{?date}`.
-    pub url: String,
-    /// `"GET"` or `"HEAD"`.
-    #[serde(default)]
-    pub method: Method,
-    /// Headers beside those of all requests.
-    #[serde(default = "BTreeMap::new")]
-    pub headers: BTreeMap<String, Text>,
-    /// Query parameters beside those of all requests.
-    #[serde(default = "BTreeMap::new")]
-    pub query: BTreeMap<String, Text>,
-    /// A short name. The last segment of the URI, or the template, where it is not said.
-    pub name: Option<String>,
-    /// A name for people.
-    pub title: Option<String>,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The media type. An answer of another one is an error, and so is JSON that is none.
-    pub mime: Option<String>,
-    /// Pictures to show beside it.
-    #[serde(default)]
-    pub icons: Vec<Icon>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
-    #[serde(default)]
-    pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
-    pub priority: Option<f64>,
-    /// Metadata for those who know the keys.
-    pub meta: Option<Meta>,
-    /// For templates: variables without which nothing is asked.
-    #[serde(default)]
-    pub required: Vec<String>,
-    /// For templates: what to offer for a variable.
-    #[serde(default = "BTreeMap::new")]
-    pub complete: BTreeMap<String, Choices>,
-    /// For templates: where the resources are found that are listed.
-    pub list: Option<Listing>,
-    /// What the variables are called in the URL, where that is something else.
-    #[serde(skip)]
-    pub(super) renamed: BTreeMap<String, String>,
+with_descriptive_keys! {
+    /// One resource or template.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Entry<U> {
+        /// Where it is: a URI such as `weather://stations`, or a template such as
+        /// `weather://forecast/{city}/{date}`.
+        pub uri: U,
+        /// What is asked for it: a URL, or the rest of one after `base`. In a template, its variables are filled
+        /// in as in `forecast/{city}{?date}`.
+        pub url: String,
+        /// `"GET"` or `"HEAD"`.
+        #[serde(default)]
+        pub method: Method,
+        /// Headers beside those of all requests.
+        #[serde(default = "BTreeMap::new")]
+        pub headers: BTreeMap<String, Text>,
+        /// Query parameters beside those of all requests.
+        #[serde(default = "BTreeMap::new")]
+        pub query: BTreeMap<String, Text>,
+        /// The media type. An answer of another one is an error, and so is JSON that is none.
+        pub mime: Option<String>,
+        /// For templates: variables without which nothing is asked.
+        #[serde(default)]
+        pub required: Vec<String>,
+        /// For templates: what to offer for a variable.
+        #[serde(default = "BTreeMap::new")]
+        pub complete: BTreeMap<String, Choices>,
+        /// For templates: where the resources are found that are listed.
+        pub list: Option<Listing>,
+        /// What the variables are called in the URL, where that is something else.
+        #[serde(skip)]
+        pub(super) renamed: BTreeMap<String, String>,
+    }
 }
 
 impl<U> Entry<U> {

@@ -6,6 +6,7 @@
 mod answer;
 mod client;
 mod config;
+mod definition;
 mod endpoint;
 mod extract;
 mod fault;
@@ -28,7 +29,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Change, Client, Completion, Content, Contents, Context, Freshness, Meta, Page, Partial, Proof, Resource,
+    Change, Client, Completion, Content, Contents, Context, Freshness, Page, Partial, Proof, Resource,
     Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
@@ -37,6 +38,7 @@ pub use config::{
 };
 pub use guard::Network;
 
+use crate::meta;
 use answer::Answer;
 use endpoint::Endpoint;
 use fault::Fault;
@@ -44,10 +46,6 @@ use list::{Instances, Listed, Made, Place};
 use parsing::Parser;
 use store::{Hit, Store, Want};
 use watch::Followed;
-
-/// The key under which a part says for how many seconds it has been known, where it should be newer and could
-/// not be had.
-const STALE: &str = "dev.libris/stale";
 
 /// An HTTP API as a source.
 pub struct Http {
@@ -65,7 +63,7 @@ struct Inner {
     templates: TemplateSet<Filled>,
     /// The templates whose resources are listed.
     listed: Vec<UriTemplate>,
-    followed: Followed,
+    followed: Arc<Followed>,
 }
 
 /// What is at a URI.
@@ -156,7 +154,7 @@ impl Source for Http {
     }
 
     fn unfollow(&self, subject: &Uri) {
-        watch::unfollow(&self.inner, subject);
+        self.inner.followed.remove(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -198,13 +196,13 @@ impl Inner {
             return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
         let hit = self.get(uri, Want::Fresh, context.client()).await.map_err(|fault| fault.of(uri))?;
-        self.followed.give(uri, hit.answer.digest);
+        watch::served(&self.followed, uri, hit.answer.digest);
         // Everybody who asks gets a copy of its own.
         let size = hit.answer.body.len();
         if size > memory::SMALL {
             context.reserve(size as u64)?;
         }
-        let meta = hit.stale.map(|known| Meta::from_iter([(STALE.to_owned(), known.as_secs().into())]));
+        let meta = hit.stale.map(|known| meta::with(meta::STALE, known.as_secs()));
         let content = Content {
             uri: uri.clone(),
             mime: Some(hit.answer.mime.clone()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use libris_core::uri_template::{TemplateSet, Variables};
-use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
+use libris_core::{Error, Resource, Result, Uri, UriTemplate};
 
 use super::client::Client;
 use super::config::{Choices, Config, Entry, Link, Method};
@@ -36,14 +36,14 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         let uri = entry.uri.clone();
         let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
         if held.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     for link in links {
         let uri = link.uri.clone();
         let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
         if held.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     let mut filled = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     for entry in templates {
         let uri = entry.uri.clone();
         if !texts.insert(uri.as_str().to_owned()) {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
         let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
@@ -75,7 +75,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         resources: held,
         templates: TemplateSet::new(filled),
         listed,
-        followed: super::Followed::default(),
+        followed: Arc::default(),
     };
     // A list from a resource that is not there would fail only when somebody asks for it.
     match froms.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
@@ -143,9 +143,7 @@ impl<'a> Opening<'a> {
     }
 
     fn entry<U>(&mut self, entry: &Entry<U>, variables: Vec<&str>) -> Result<Arc<Endpoint>, String> {
-        if entry.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
-            return Err("its `priority` must be from 0 to 1".into());
-        }
+        entry.check_descriptive_keys()?;
         if entry.method == Method::HEAD
             && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
         {
@@ -172,17 +170,7 @@ impl<'a> Opening<'a> {
             return Err("only a template can have a `list`".into());
         }
         let endpoint = self.entry(&entry, Vec::new())?;
-        let resource = Resource {
-            name: entry.name.clone().unwrap_or_else(|| segment::last(&entry.uri)),
-            annotations: annotations(&entry),
-            title: entry.title,
-            description: entry.description,
-            mime: entry.mime,
-            icons: entry.icons,
-            meta: entry.meta,
-            ..Resource::new(entry.uri, "")
-        };
-        Ok(Held { resource, endpoint: Some(endpoint) })
+        Ok(Held { resource: entry.resource(&entry.uri), endpoint: Some(endpoint) })
     }
 
     pub(super) fn template(&mut self, entry: Entry<UriTemplate>) -> Result<Filled, String> {
@@ -220,17 +208,7 @@ impl<'a> Opening<'a> {
                 Some(Arc::new(Instances::new(place, list.clone())))
             }
         };
-        let template = Template {
-            name: entry.name.clone().unwrap_or_else(|| entry.uri.as_str().to_owned()),
-            annotations: annotations(&entry),
-            title: entry.title,
-            description: entry.description,
-            mime: entry.mime,
-            icons: entry.icons,
-            meta: entry.meta,
-            ..Template::new(entry.uri, "")
-        };
-        Ok(Filled { template, endpoint, choices, instances })
+        Ok(Filled { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
     /// Where a list is.
@@ -273,10 +251,6 @@ fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<
         Some(wrong) => Err(format!("`{wrong}` is not a place in JSON such as `/data/0/name`")),
         None => Ok(()),
     }
-}
-
-fn annotations<U>(entry: &Entry<U>) -> Annotations {
-    Annotations { audience: entry.audience.clone(), priority: entry.priority, last_modified: None }
 }
 
 fn link(link: Link) -> Result<Held, String> {

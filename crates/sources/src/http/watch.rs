@@ -4,53 +4,35 @@
 //! requests are under way at once, so where there is much to ask for, a round takes longer. How a resource stands
 //! when it begins to be followed is found out beside the rounds, so that a change during a long one is not missed.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Client, Uri};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Inner;
 use super::fault::Fault;
 use super::list::Listed;
 use super::store::Want;
+use crate::followed::Watching;
 
 /// How many requests of a round are under way at once.
 const AT_ONCE: usize = 4;
 
-/// How many resources are followed. Where there are more, everybody is told to look again.
-const MOST: usize = 1_000;
-
 /// How long somebody who begins to listen is kept waiting while it is found out how things stand.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The resources that somebody subscribes to.
-#[derive(Default)]
-pub(super) struct Followed {
-    state: Mutex<State>,
-    /// Told when there are new ones.
-    new: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    /// How many watches there are. Nothing is followed while there is none.
-    watches: usize,
-    /// How each was last seen.
-    seen: BTreeMap<Uri, Seen>,
-    /// Whether there were too many.
-    full: bool,
-}
+/// The resources that somebody subscribes to, each with how it was last seen.
+pub(super) type Followed = crate::followed::Followed<Seen>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+pub(super) enum Seen {
     /// It was not looked at yet.
     Unknown,
     /// It was looked at in vain.
@@ -60,24 +42,20 @@ enum Seen {
     There(u64),
 }
 
-impl Followed {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
-    /// the first look at the resource comes later.
-    pub(super) fn give(&self, uri: &Uri, digest: u64) {
-        if let Some(seen @ Seen::Unknown) = self.lock().seen.get_mut(uri) {
+/// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
+/// the first look at the resource comes later.
+pub(super) fn served(followed: &Followed, uri: &Uri, digest: u64) {
+    followed.with(uri, |seen| {
+        if *seen == Seen::Unknown {
             *seen = Seen::There(digest);
         }
-    }
+    });
+}
 
-    /// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
-    fn update(&self, uri: &Uri, now: Option<Seen>) -> bool {
-        let mut state = self.lock();
-        // It is compared with what is known by now, which may be more than when this look began.
-        let Some(known) = state.seen.get_mut(uri) else { return false };
+/// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
+fn update(followed: &Followed, uri: &Uri, now: Option<Seen>) -> bool {
+    // It is compared with what is known by now, which may be more than when this look began.
+    let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
             Some(now) => *known = now,
@@ -85,17 +63,8 @@ impl Followed {
             None => {}
         }
         before != Seen::Unknown && now.is_some_and(|now| now != before)
-    }
-
-    /// Whether there were too many. If so, all are forgotten: those that somebody still wants are followed again
-    /// once changes are said to be lost.
-    fn overflowed(&self) -> bool {
-        let mut state = self.lock();
-        if state.full {
-            state.seen.clear();
-        }
-        std::mem::take(&mut state.full)
-    }
+    });
+    changed.unwrap_or_default()
 }
 
 /// Follows a resource while there is a watch.
@@ -104,22 +73,7 @@ pub(super) fn follow(inner: &Inner, uri: &Uri) {
     // What anybody knows of it came from here, so news is what differs from that.
     let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
     let seen = kept.map_or(Seen::Unknown, |answer| Seen::There(answer.digest));
-    let mut state = inner.followed.lock();
-    if state.watches == 0 || state.seen.contains_key(uri) {
-        return;
-    }
-    if state.seen.len() >= MOST {
-        state.full = true;
-        return;
-    }
-    state.seen.insert(uri.clone(), seen);
-    drop(state);
-    inner.followed.new.notify_one();
-}
-
-/// Follows a resource no more.
-pub(super) fn unfollow(inner: &Inner, uri: &Uri) {
-    inner.followed.lock().seen.remove(uri);
+    inner.followed.add(uri, seen, |_, _| {});
 }
 
 /// How a resource stands; `None` where that cannot be known now.
@@ -141,27 +95,29 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let lists = lists.buffered(AT_ONCE).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
-    let beside = stream::unfold(inner, async |inner| {
-        inner.followed.new.notified().await;
-        Some((stream::iter(look_at_followed(&inner, Which::New).await), inner))
+    let watching = inner.followed.watch();
+    let beside = stream::unfold((inner, watching), async |(inner, mut watching)| {
+        watching.added().await;
+        Some((stream::iter(look_at_followed(&inner, Which::New).await), (inner, watching)))
     });
     stream::select(rounds, beside.flatten()).boxed()
 }
 
 /// Which of the followed resources have changed.
 async fn look_at_followed(inner: &Arc<Inner>, which: Which) -> Vec<Change> {
-    let wanted = |(_, seen): &(&Uri, &Seen)| which == Which::All || **seen == Seen::Unknown;
-    let followed: Vec<Uri> =
-        inner.followed.lock().seen.iter().filter(wanted).map(|(uri, _)| uri.clone()).collect();
+    let followed: Vec<Uri> = inner
+        .followed
+        .collect(|(uri, seen)| (which == Which::All || *seen == Seen::Unknown).then(|| uri.clone()));
     let looks = followed.into_iter().map(|uri| async move {
         let now = look(inner, &uri, Want::Now).await;
-        inner.followed.update(&uri, now).then_some(Change::Updated(uri))
+        update(&inner.followed, &uri, now).then_some(Change::Updated(uri))
     });
     stream::iter(looks).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
 }
 
 struct Watch {
     inner: Arc<Inner>,
+    watching: Watching<Seen>,
     /// What each list held when it was last seen.
     lists: Vec<Listed>,
     /// When it is looked again.
@@ -170,22 +126,11 @@ struct Watch {
     changes: VecDeque<Change>,
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut state = self.inner.followed.lock();
-        state.watches -= 1;
-        if state.watches == 0 {
-            state.seen.clear();
-            state.full = false;
-        }
-    }
-}
-
 impl Watch {
     fn new(inner: Arc<Inner>) -> Self {
-        inner.followed.lock().watches += 1;
         let due = Instant::now() + jittered(inner.poll);
-        Self { inner, lists: Vec::new(), due, changes: VecDeque::new() }
+        let watching = inner.followed.watch();
+        Self { inner, watching, lists: Vec::new(), due, changes: VecDeque::new() }
     }
 
     async fn next(&mut self) -> Change {
@@ -196,7 +141,7 @@ impl Watch {
             sleep_until(self.due).await;
             self.look_at_lists().await;
             self.changes.extend(look_at_followed(&self.inner, Which::All).await);
-            if self.inner.followed.overflowed() {
+            if self.watching.overflowed() {
                 self.changes.push_back(Change::Lost);
             }
             self.due = Instant::now() + jittered(self.inner.poll);

@@ -137,16 +137,6 @@ fn reading() -> OpenOptions {
     options
 }
 
-/// Checks a priority of the configuration.
-pub(super) fn check_priority(priority: Option<f64>) -> Result<(), String> {
-    match priority {
-        Some(priority) if !(0.0..=1.0).contains(&priority) => {
-            Err(format!("its priority `{priority}` is not between 0 and 1"))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// What is wrong with the entry of this URI.
 pub(super) fn wrong(uri: &str, why: String) -> Error {
     Error::invalid(format!("the inline resource `{uri}`: {why}"))

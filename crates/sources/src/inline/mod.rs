@@ -2,6 +2,7 @@
 
 mod config;
 mod data;
+mod definition;
 mod fill;
 mod watch;
 
@@ -16,14 +17,13 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
-    Proof, Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{Config, Entry};
 
-use crate::segment;
-use data::{Data, check_priority, wrong};
+use data::{Data, wrong};
 use fill::Escape;
 
 /// Inline resources as a source.
@@ -58,7 +58,7 @@ impl Inline {
             }
             let held = Held::new(entry, uri.as_str(), folder)?;
             if resources.insert(uri.clone(), held).is_some() {
-                return Err(wrong(uri.as_str(), "it is there twice".into()));
+                return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
         }
         let mut templates: Vec<(UriTemplate, Held<UriTemplate>)> = Vec::new();
@@ -66,7 +66,7 @@ impl Inline {
         for entry in config.templates {
             let uri = entry.uri.clone();
             if !texts.insert(uri.as_str().to_owned()) {
-                return Err(wrong(uri.as_str(), "it is there twice".into()));
+                return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
             let held = Held::new(entry, uri.as_str(), folder)?;
             held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
@@ -178,7 +178,7 @@ impl Inner {
 impl<U> Held<U> {
     fn new(entry: Entry<U>, uri: &str, folder: &Path) -> Result<Self> {
         let data = Data::of(&entry, folder)
-            .and_then(|data| check_priority(entry.priority).map(|()| data))
+            .and_then(|data| entry.check_descriptive_keys().map(|()| data))
             .map_err(|why| wrong(uri, why))?;
         Ok(Self { entry, data })
     }
@@ -194,32 +194,14 @@ impl<U> Held<U> {
             }
         }
     }
-
-    fn annotations(&self) -> Annotations {
-        Annotations {
-            audience: self.entry.audience.clone(),
-            priority: self.entry.priority,
-            last_modified: self.entry.last_modified,
-        }
-    }
 }
 
 impl Held<Uri> {
     fn resource(&self) -> Resource {
         let facts = self.data.facts(self.entry.mime.as_deref());
-        let mut annotations = self.annotations();
-        annotations.last_modified = annotations.last_modified.or(facts.modified);
-        Resource {
-            uri: self.entry.uri.clone(),
-            name: self.entry.name.clone().unwrap_or_else(|| segment::last(&self.entry.uri)),
-            title: self.entry.title.clone(),
-            description: self.entry.description.clone(),
-            mime: Some(facts.mime),
-            size: facts.size,
-            icons: self.entry.icons.clone(),
-            annotations,
-            meta: self.entry.meta.clone(),
-        }
+        let mut resource = self.entry.resource(&self.entry.uri);
+        resource.annotations.last_modified = self.entry.last_modified.or(facts.modified);
+        Resource { mime: Some(facts.mime), size: facts.size, ..resource }
     }
 }
 
@@ -237,16 +219,10 @@ impl Held<UriTemplate> {
     }
 
     fn template(&self) -> Template {
-        Template {
-            uri: self.entry.uri.clone(),
-            name: self.entry.name.clone().unwrap_or_else(|| self.entry.uri.as_str().to_owned()),
-            title: self.entry.title.clone(),
-            description: self.entry.description.clone(),
-            mime: Some(self.data.facts(self.entry.mime.as_deref()).mime),
-            icons: self.entry.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.entry.meta.clone(),
-        }
+        let mut template = self.entry.template(&self.entry.uri);
+        template.mime = Some(self.data.facts(self.entry.mime.as_deref()).mime);
+        template.annotations.last_modified = self.entry.last_modified;
+        template
     }
 
     /// A misspelt variable would otherwise show only in what callers read.

@@ -10,17 +10,15 @@ use http::header::{
 };
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use libris_core::{Error, Result, Uri};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Config;
-use crate::tls;
+use crate::http_client::{self, HttpClient};
 
 /// The version of the API that is spoken.
 const VERSION: &str = "2026-03-11";
@@ -32,9 +30,6 @@ const LONGEST: Duration = Duration::from_secs(16);
 
 /// The longest wait that Notion may ask for, in seconds.
 const QUIETEST: u64 = 3_600;
-
-/// How long a connection is kept that is not used.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// How many requests one read may make.
 const REQUESTS: u64 = 2_000;
@@ -93,7 +88,7 @@ impl Budget {
 
 /// A connection to Notion.
 pub(super) struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: HttpClient<GaiResolver, Full<Bytes>>,
     base: String,
     headers: HeaderMap,
     timeout: Duration,
@@ -119,25 +114,14 @@ impl Client {
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, authorization),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION")))),
+            (USER_AGENT, HeaderValue::from_static(http_client::USER_AGENT)),
             (HeaderName::from_static("notion-version"), HeaderValue::from_static(VERSION)),
         ]);
         let secure = base.starts_with("https:");
-        let tls = tls::config(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(config.timeout));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
+        let connector = http_client::connector(HttpConnector::new(), config.timeout, secure)
+            .map_err(|cause| Error::failed("set up TLS for Notion", cause))?;
         // It follows no redirects: the token is for this host only.
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
+        let http = http_client::builder().build(connector);
         Ok(Self {
             http,
             base,

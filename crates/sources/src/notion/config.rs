@@ -18,22 +18,22 @@ pub struct Config {
     /// Where the API is. Without TLS it may only be on this machine.
     pub url: String,
     /// For how long what was read or listed is given again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub cache: Duration,
     /// How often Notion is asked what was edited, while somebody listens.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// How long Notion may take for one answer.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
     /// For how long a request is tried again where Notion asks to wait or is not there.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub patience: Duration,
     /// How many requests may be under way at the same time. From 1 to 1,024.
-    #[serde(deserialize_with = "crate::bounds::concurrency")]
+    #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrent: usize,
     /// The most bytes that Notion may send for one page or one database. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
 }
 

@@ -2,6 +2,7 @@
 
 mod client;
 mod config;
+mod definition;
 mod found;
 mod id;
 mod listing;

@@ -19,11 +19,6 @@ impl Url {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
-
-    /// Whether this text is the address of a database, rather than a path.
-    pub fn is_meant(text: &str) -> bool {
-        text.split_once(':').is_some_and(|(scheme, _)| dialect(scheme).is_some())
-    }
 }
 
 /// Without user, password and options.

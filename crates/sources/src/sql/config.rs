@@ -63,21 +63,21 @@ pub struct Config {
     /// The most bytes that one read gives, up to 256 MiB.
     pub max_bytes: u64,
     /// How long a statement may take, as in `"10s"`: from `1ms` to `1h`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
     /// How many connections may be open at once, up to 256. One more may be opened to cancel statements that
     /// nobody waits for any more, and one to listen for changes.
     pub connections: usize,
     /// How often the database is asked for changes while somebody listens. `250ms` for SQLite and `5s`
     /// for the others where it is not said. From `10ms` to `1day`.
-    #[serde(deserialize_with = "maybe_duration")]
+    #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
     /// The PostgreSQL channel on which triggers tell of changes.
     pub channel: String,
     /// How rows are written where the caller does not say: `"json"`, `"csv"` or `"markdown"`.
     pub format: Format,
     /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a kept answer: `"private"` or `"public"`.
     pub scope: Scope,
@@ -117,8 +117,8 @@ impl Config {
         Ok(())
     }
 
-    /// What to call it in messages: where it is, without its secrets.
-    pub fn shown(&self) -> String {
+    /// The name of the database in messages: its URL, without secrets.
+    pub(super) fn label(&self) -> String {
         match (&self.url, &self.url_env) {
             (Some(url), _) => url.to_string(),
             (None, Some(name)) => format!("${name}"),
@@ -184,10 +184,4 @@ pub struct Query {
     pub audience: Vec<Audience>,
     /// How important it is, from 0 to 1.
     pub priority: Option<f64>,
-}
-
-fn maybe_duration<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Duration>, D::Error> {
-    crate::duration::parse(deserializer).map(Some)
 }

@@ -10,6 +10,7 @@
 mod address;
 mod catalog;
 mod config;
+mod definition;
 mod dialect;
 mod driver;
 mod follow;
@@ -35,12 +36,13 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Client, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Contents, Context, DIRECTORY, Error, Freshness, Page, Partial, Proof,
+    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use address::Url;
 pub use config::{Config, Query};
+pub use definition::Database;
 pub use output::Format;
 pub use value::Kind;
 
@@ -50,9 +52,6 @@ use dialect::Dialect;
 use driver::{Driver, Problem, REQUEST, Settings, Statement};
 use follow::Followed;
 use single_flight::SingleFlight;
-
-/// The media type of a directory.
-const DIRECTORY: &str = "inode/directory";
 
 /// How long what is known of a table is taken for true without asking.
 const KNOWN: Duration = Duration::from_secs(2);
@@ -74,7 +73,7 @@ struct Inner {
     known: Mutex<HashMap<Name, (Instant, Arc<Table>)>>,
     /// The schema whose tables are named without it.
     default: OnceLock<String>,
-    followed: Followed,
+    followed: Arc<Followed>,
     loads: Loads,
 }
 
@@ -152,7 +151,7 @@ impl Sql {
             queries,
             known: Mutex::default(),
             default: OnceLock::new(),
-            followed: Followed::default(),
+            followed: Arc::default(),
             loads: Loads::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -242,7 +241,7 @@ impl Source for Sql {
     }
 
     fn unfollow(&self, subject: &Uri) {
-        self.inner.followed.forget(subject);
+        self.inner.followed.remove(subject);
     }
 
     fn concurrency(&self) -> usize {

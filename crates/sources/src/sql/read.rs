@@ -13,6 +13,7 @@ use super::rows::{Rows, matching, written};
 use super::schema::Document;
 use super::value::Cell;
 use super::{Inner, Place, key};
+use crate::meta;
 
 /// How many rows a page has where the caller does not say.
 const PAGE: u64 = 100;
@@ -186,9 +187,7 @@ impl Inner {
             None => None,
             Some(last) => Some(self.next(uri, &last, variables)?),
         };
-        let meta = next.as_ref().map(|next| {
-            Meta::from_iter([("dev.libris/next".to_owned(), serde_json::Value::from(next.as_str()))])
-        });
+        let meta = next.as_ref().map(|next| meta::with(meta::NEXT, next.as_str()));
         let more = writer.more.then(more);
         let text = writer.finish(next.as_ref());
         Ok(Content { meta: meta.or(more), ..Content::text(uri.clone(), format.mime(), text) })
@@ -394,7 +393,7 @@ impl From<Error> for Failure {
 }
 
 fn more() -> Meta {
-    Meta::from_iter([("dev.libris/more".to_owned(), serde_json::Value::Bool(true))])
+    meta::with(meta::MORE, true)
 }
 
 fn keyed(table: &Table) -> Result<()> {

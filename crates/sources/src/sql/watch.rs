@@ -20,8 +20,9 @@ use tokio::time::{Instant, sleep_until};
 use super::catalog::{Name, Table};
 use super::dialect::Dialect;
 use super::driver::{Listen, Statement, collect};
-use super::follow::Digests;
+use super::follow::{Digests, Known, by_client};
 use super::{Inner, Place, key};
+use crate::followed::Watching;
 
 /// For how long messages are gathered before queries and pages are looked at again.
 const GATHER: Duration = Duration::from_millis(100);
@@ -41,13 +42,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// Changes from now on.
 pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
-    inner.followed.begin();
     let poll = inner.config.poll.unwrap_or(match inner.driver.dialect() {
         Dialect::Sqlite => Duration::from_millis(250),
         Dialect::Postgres | Dialect::Mysql => Duration::from_secs(5),
     });
     let channel = inner.driver.listen(&inner.config.channel);
     let mut watch = Watch {
+        watching: inner.followed.watch(),
         inner,
         poll,
         pause: poll,
@@ -73,6 +74,7 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
 
 struct Watch {
     inner: Arc<Inner>,
+    watching: Watching<Known>,
     poll: Duration,
     /// How long to wait before the next look.
     pause: Duration,
@@ -113,19 +115,12 @@ struct Message {
 /// What made a look stop: the database is away.
 struct Away;
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.inner.followed.end();
-    }
-}
-
 impl Watch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
                 return change;
             }
-            let inner = Arc::clone(&self.inner);
             let due = self.heard.due;
             let hear = async {
                 match &mut self.channel {
@@ -146,7 +141,7 @@ impl Watch {
                     let heard = std::mem::take(&mut self.heard);
                     let _ = self.look_at_followed(Which::Heard(&heard)).await;
                 }
-                () = inner.followed.new.notified() => self.take_in().await,
+                () = self.watching.added() => self.take_in().await,
                 () = sleep_until(self.next) => self.look().await,
             }
         }
@@ -196,7 +191,7 @@ impl Watch {
             return self.look_at_followed(Which::Unfinished).await;
         }
         self.compare_tables().await?;
-        if self.inner.followed.overflowed() {
+        if self.watching.overflowed() {
             self.changes.push_back(Change::Lost);
         }
         self.look_at_followed(Which::All).await?;
@@ -269,15 +264,15 @@ impl Watch {
     async fn take_in(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
-        for followed in inner.followed.by_client().into_values() {
+        for followed in by_client(&inner.followed).into_values() {
             let begun = Instant::now();
             for (uri, _) in followed.into_iter().filter(|(_, digest)| digest.is_none()) {
                 if begun.elapsed() > SHARE {
-                    inner.followed.new.notify_one();
+                    self.watching.wake();
                     break;
                 }
                 if let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) {
-                    inner.followed.set(&uri, digest);
+                    inner.followed.with(&uri, |known| known.digest = Some(digest));
                     new.push(uri);
                 }
             }
@@ -290,7 +285,7 @@ impl Watch {
 
     /// Looks again at what is followed, in the time of each client that follows it.
     async fn look_at_followed(&mut self, which: Which<'_>) -> Result<(), Away> {
-        let clients = self.inner.followed.by_client();
+        let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
         for (client, followed) in clients {
             self.look_at_those_of(client, followed, which).await?;
@@ -326,11 +321,11 @@ impl Watch {
                 }
                 // It would keep the others waiting each time.
                 tracing::warn!(%uri, "takes too long to be looked at, and is not followed any more");
-                inner.followed.forget(&uri);
+                inner.followed.remove(&uri);
                 continue;
             };
             if before != Some(digest) {
-                inner.followed.set(&uri, digest);
+                inner.followed.with(&uri, |known| known.digest = Some(digest));
                 // Of rows that triggers named, it was told at once.
                 if !told {
                     self.changes.push_back(Change::Updated(uri));
@@ -408,7 +403,8 @@ impl Inner {
     /// Looks at this one too when there is reason to. Schemas are looked at anyway.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
         if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
-            self.followed.add(subject, client);
+            let known = Known { digest: None, client };
+            self.followed.add(subject, known, |known, again| known.client = again.client);
         }
     }
 }

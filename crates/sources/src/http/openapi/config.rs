@@ -30,7 +30,7 @@ pub struct Config {
     /// Query parameters of every request.
     pub query: BTreeMap<String, Text>,
     /// How often what somebody waits for is asked for again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// What a request may do and cost.
     pub limits: Limits,

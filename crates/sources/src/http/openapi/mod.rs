@@ -1,6 +1,7 @@
 //! APIs that are described by an OpenAPI document: what can be got becomes resources and templates.
 
 mod config;
+mod definition;
 mod document;
 mod operation;
 
@@ -99,7 +100,7 @@ fn keep<U: Display + PartialEq>(
     match opened {
         Err(why) => Some(wrong(&entry.uri, why)),
         Ok(()) if entries.iter().any(|other| other.uri == entry.uri) => {
-            Some(wrong(&entry.uri, "it is there twice".into()))
+            Some(wrong(&entry.uri, "it is declared twice".into()))
         }
         Ok(()) => {
             entries.push(entry);

@@ -5,6 +5,8 @@
 //! database and waits until that has ended. Only then are the connection and the permit free again, so the
 //! database never has more to do for a source than `connections` statements.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod canceller;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod output;

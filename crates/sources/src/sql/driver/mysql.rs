@@ -10,8 +10,8 @@ use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Decode, Executor as _, Row as _, Statement as _,
     TypeInfo as _, ValueRef as _,
 };
-use tokio::sync::Mutex;
 
+use super::canceller::Canceller;
 use super::{
     Backend, Bounds, Driver, GRACE, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
 };
@@ -20,14 +20,14 @@ use crate::sql::value::{Bind, Cell, Kind};
 
 pub(super) fn driver(options: MySqlConnectOptions, settings: Settings) -> impl Driver {
     let options = options.disable_statement_logging();
-    Pool::new(Server { options, settings, canceller: Mutex::default() }, settings)
+    let canceller = Canceller::new(options.clone());
+    Pool::new(Server { options, settings, canceller }, settings)
 }
 
 struct Server {
     options: MySqlConnectOptions,
     settings: Settings,
-    /// The connection that cancels what others run, once one was needed.
-    canceller: Mutex<Option<MySqlConnection>>,
+    canceller: Canceller<MySqlConnection>,
 }
 
 /// A connection and the server's number of it.
@@ -94,25 +94,12 @@ impl Backend for Server {
     }
 
     async fn cancel(&self, number: u64) -> bool {
-        let cancel = async {
-            let mut canceller = self.canceller.lock().await;
-            // If it fails or takes too long it is not put back.
-            let mut connection = match canceller.take() {
-                Some(connection) => connection,
-                None => self.options.connect().await?,
-            };
-            connection.execute(&*format!("KILL QUERY {number}")).await?;
-            *canceller = Some(connection);
-            Ok::<_, sqlx::Error>(())
-        };
-        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a statement cannot be cancelled");
-                false
-            }
-            Err(_) => false,
-        }
+        let statement = format!("KILL QUERY {number}");
+        let timeout = self.settings.timeout + GRACE;
+        let run = self.canceller.cancel(timeout, move |connection| {
+            Box::pin(async move { connection.execute(&*statement).await.map(drop) })
+        });
+        run.await
     }
 
     async fn recover(&self, session: &mut Session) -> bool {

@@ -9,8 +9,8 @@ use sqlx::postgres::{PgTypeInfo, PgTypeKind, Postgres};
 use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Executor as _, Row as _, Statement as _, TypeInfo as _,
 };
-use tokio::sync::Mutex;
 
+use super::canceller::Canceller;
 use super::{
     Backend, Driver, GRACE, Listen, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
 };
@@ -25,7 +25,8 @@ pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driv
         settings.millis()
     );
     let options = options.application_name("libris").disable_statement_logging();
-    Pool::new(Server { options, begin, settings, canceller: Mutex::default() }, settings)
+    let canceller = Canceller::new(options.clone());
+    Pool::new(Server { options, begin, settings, canceller }, settings)
 }
 
 struct Server {
@@ -34,8 +35,7 @@ struct Server {
     /// another for each transaction.
     begin: String,
     settings: Settings,
-    /// The connection that cancels what others run, once one was needed.
-    canceller: Mutex<Option<PgConnection>>,
+    canceller: Canceller<PgConnection>,
 }
 
 #[async_trait]
@@ -92,25 +92,12 @@ impl Backend for Server {
     }
 
     async fn cancel(&self, process: u64) -> bool {
-        let cancel = async {
-            let mut canceller = self.canceller.lock().await;
-            // If it fails or takes too long it is not put back.
-            let mut connection = match canceller.take() {
-                Some(connection) => connection,
-                None => self.options.connect().await?,
-            };
-            connection.execute(&*format!("SELECT pg_catalog.pg_cancel_backend({process})")).await?;
-            *canceller = Some(connection);
-            Ok::<_, sqlx::Error>(())
-        };
-        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a statement cannot be cancelled");
-                false
-            }
-            Err(_) => false,
-        }
+        let statement = format!("SELECT pg_catalog.pg_cancel_backend({process})");
+        let timeout = self.settings.timeout + GRACE;
+        let run = self.canceller.cancel(timeout, move |connection| {
+            Box::pin(async move { connection.execute(&*statement).await.map(drop) })
+        });
+        run.await
     }
 
     async fn recover(&self, connection: &mut PgConnection) -> bool {
