@@ -82,8 +82,8 @@ def prepare(folder):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     source = f'[[files]]\npath = "{data}"\n'
     (folder / "kept.toml").write_text(source)
-    (folder / "cold.toml").write_text(f"[server]\nkept_bytes = 0\n{source}")
-    (folder / "templates.toml").write_text(f"[server]\nkept_bytes = 0\n{TEMPLATES}")
+    (folder / "cold.toml").write_text(f"[server]\ncache_bytes = 0\n{source}")
+    (folder / "templates.toml").write_text(f"[server]\ncache_bytes = 0\n{TEMPLATES}")
 
 
 def instructions(program, folder, config, make, count):

@@ -171,7 +171,7 @@ fn run(seed: u64, changes: usize) -> usize {
     let mut cold = Server::start(
         &root,
         &format!(
-            "[server]\nstrict = true\npage_size = 3\nkept_bytes = 0\n{folder}watch = \"poll\"\npoll = \"1h\"\n"
+            "[server]\nstrict = true\npage_size = 3\ncache_bytes = 0\n{folder}watch = \"poll\"\npoll = \"1h\"\n"
         ),
     );
     let mut dice = Dice(seed);
