@@ -6,7 +6,8 @@ use std::time::Duration;
 use libris_core::{Error, Flights, Result};
 use tokio::time::Instant;
 
-use super::entry::{Entry, Line};
+use super::entry::Entry;
+use super::line::Line;
 
 /// For how long printed values are offered: about as long as somebody types.
 const KEPT: Duration = Duration::from_secs(5);

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Budget, Client, Context, Error, Lease, Result, Uri, UriTemplate};
-use tokio::time::timeout;
+use libris_core::{Budget, Client, Context, Error, Result, Uri};
 
-use super::argument::{Argument, Rule};
+use super::argument::Rule;
+use super::budgets::{Expected, Room, Turn, busy, within_queue};
+use super::check::{check_environment, check_names, check_numbers, takes_lists};
 use super::complete::Offer;
+use super::line::{Line, environment};
 use super::process::{self, Ending, Order, Ran};
 use super::take::{Take, Taken};
 use super::{Config, Meaning, Place, Values};
@@ -21,40 +22,16 @@ use crate::followed::{Followed, MOST};
 use crate::range::{HINT, HINT_BYTES, Range};
 
 /// The names of variables that ask for a part of the output, unless an argument takes them.
-const PARTS: [&str; 2] = ["lines", "bytes"];
+pub(super) const PARTS: [&str; 2] = ["lines", "bytes"];
 
 /// The shortest time between two runs that look for changes.
-const OFTEN: Duration = Duration::from_secs(1);
-
-/// The most processes that all commands together run at once.
-const PROCESSES: usize = 256;
-
-/// How many runs of all commands may wait for their turn, and for how long one does. What the program itself may take
-/// begins with its start.
-const QUEUE: usize = 1024;
-const QUEUED: Duration = Duration::from_secs(60);
-
-/// The most bytes that may be taken at once of what programs print to complete something.
-const VALUES: usize = 16 << 20;
-
-/// What all commands of a configuration share, each client within its share.
-pub(super) struct Room {
-    processes: Arc<Budget>,
-    values: Arc<Budget>,
-    queue: Arc<Budget>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { processes: Budget::new(PROCESSES), values: Budget::new(VALUES), queue: Budget::new(QUEUE) }
-    }
-}
+pub(super) const OFTEN: Duration = Duration::from_secs(1);
 
 /// A command that can be run.
 pub(super) struct Entry {
     pub(super) config: Config,
     line: Line,
-    rules: BTreeMap<String, Rule>,
+    pub(super) rules: BTreeMap<String, Rule>,
     pub(super) offers: BTreeMap<String, Offer>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
@@ -77,47 +54,6 @@ pub(super) struct Output {
     pub(super) head: Vec<u8>,
     /// What tells all of it from others, where it came to its end.
     pub(super) digest: Option<u64>,
-}
-
-/// A program with its arguments.
-pub(super) struct Line {
-    program: PathBuf,
-    arguments: Vec<Argument>,
-}
-
-impl Line {
-    fn new(run: &[String], home: &Path) -> Result<Self, String> {
-        let (program, arguments) = run.split_first().ok_or("its `run` names no program")?;
-        if run.iter().any(|argument| argument.contains('\0')) {
-            return Err("its `run` has a zero byte in it".into());
-        }
-        if Argument::parse(program).variables().next().is_some() {
-            return Err("its program cannot be a variable: only arguments can".into());
-        }
-        let program = find(program, home).ok_or_else(|| format!("there is no program `{program}`"))?;
-        Ok(Self { program, arguments: arguments.iter().map(|text| Argument::parse(text)).collect() })
-    }
-
-    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
-        self.arguments.iter().flat_map(Argument::variables)
-    }
-}
-
-/// The file of a program: below `home` if it has a slash in its name, and in `PATH` otherwise.
-fn find(program: &str, home: &Path) -> Option<PathBuf> {
-    let runs = |file: &PathBuf| {
-        std::fs::metadata(file)
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return Some(home.join(program)).filter(runs);
-    }
-    let path = std::env::var_os("PATH")?;
-    // A relative folder would be another one for each place that the server is started from.
-    std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(program))
-        .find(runs)
 }
 
 impl Entry {
@@ -172,36 +108,8 @@ impl Entry {
         Ok(entry)
     }
 
-    /// Values of the configuration must be such that a caller may give too.
-    fn check_values(&self, template: Option<&UriTemplate>) -> Result<(), String> {
-        for (name, rule) in &self.rules {
-            if self.is_part(name) {
-                if self.config.pattern.contains_key(name) {
-                    return Err(format!("its `{name}` asks for a part of the output and has no pattern"));
-                }
-                continue;
-            }
-            let default = self.config.default.get(name);
-            if default.is_none() && template.is_some_and(|template| template.may_lack(name)) {
-                return Err(format!("its variable `{name}` may be left out and so needs a `default`"));
-            }
-            let offered = match self.offers.get(name) {
-                Some(Offer::Fixed(values)) => &values[..],
-                _ => &[],
-            };
-            if let Some(value) = default.into_iter().chain(offered).find(|value| !rule.allows(value)) {
-                return Err(format!("`{value}` may not be the value of its variable `{name}`"));
-            }
-        }
-        let parts = PARTS.iter().filter(|name| self.config.default.contains_key(**name));
-        if parts.clone().any(|name| self.is_part(name)) {
-            self.part(&Variables::new()).map_err(|error| format!("its `default`: {error}"))?;
-        }
-        Ok(())
-    }
-
     /// Whether a variable asks for a part of the output.
-    fn is_part(&self, name: &str) -> bool {
+    pub(super) fn is_part(&self, name: &str) -> bool {
         PARTS.contains(&name)
             && self.rules.contains_key(name)
             && !self.line.variables().any(|used| used == name)
@@ -415,90 +323,4 @@ impl Entry {
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
-}
-
-/// The right to run a command, held until no process of it is left: one of its own turns, and one of all processes.
-pub(super) type Turn = [Lease; 2];
-
-fn busy() -> Error {
-    Error::Unavailable("the command is busy: try again later".into())
-}
-
-/// What is waited for in a queue, for as long as a run waits there.
-async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
-    timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
-}
-
-/// How large outputs are, as far as the last ones tell. A run reserves that much before it starts, and waits for it; one
-/// that needs more when it runs fails where there is no memory.
-#[derive(Default)]
-struct Expected(AtomicU64);
-
-impl Expected {
-    /// What a run begins with, at least. Most outputs are smaller.
-    const LEAST: u64 = 256 << 10;
-
-    fn bytes(&self, limit: u64) -> u64 {
-        self.0.load(Ordering::Relaxed).max(Self::LEAST).min(limit)
-    }
-
-    /// Notes what a run needed. After large outputs, small ones bring it down slowly.
-    fn update(&self, needed: u64) {
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store(needed.max(before - before / 8), Ordering::Relaxed);
-    }
-}
-
-fn check_numbers(config: &Config) -> Result<(), String> {
-    if config.timeout.is_zero() {
-        return Err("its `timeout` must be longer than nothing".into());
-    }
-    if config.concurrent == 0 || config.concurrent > PROCESSES {
-        return Err(format!("its `concurrent` must be from 1 to {PROCESSES}"));
-    }
-    if config.poll.is_some_and(|poll| poll < OFTEN) {
-        return Err("its `poll` must be at least `1s`".into());
-    }
-    config.check_descriptive_keys()
-}
-
-fn check_environment(config: &Config) -> Result<(), String> {
-    let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
-    match config.env.keys().chain(&config.inherit).find(|name| !is_name(name)) {
-        Some(name) => Err(format!("`{name}` is no name for a variable of the environment")),
-        None if config.env.values().any(|value| value.contains('\0')) => {
-            Err("its `env` has a zero byte in it".into())
-        }
-        None => Ok(()),
-    }
-}
-
-/// A misspelt variable would otherwise show only when the command is run.
-fn check_names(config: &Config, line: &Line, names: &[&str]) -> Result<(), String> {
-    let said = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
-    let said = said.map(String::as_str).chain(line.variables());
-    if let Some(unknown) = said.into_iter().find(|name| !names.contains(name)) {
-        let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        return Err(match known.is_empty() {
-            true => format!("it has no variable `{unknown}`"),
-            false => format!("it has no variable `{unknown}`, only {}", known.join(", ")),
-        });
-    }
-    let used = |name: &str| line.variables().any(|used| used == name) || PARTS.contains(&name);
-    match names.iter().find(|name| !used(name)) {
-        Some(name) => Err(format!("its variable `{name}` stands nowhere in `run`")),
-        None => Ok(()),
-    }
-}
-
-/// Whether a variable of the template can have several values.
-fn takes_lists(template: &UriTemplate) -> bool {
-    let expressions = template.as_str().split('{').skip(1);
-    expressions.filter_map(|rest| rest.split_once('}')).any(|(inside, _)| inside.contains('*'))
-}
-
-fn environment(config: &Config) -> Vec<(OsString, OsString)> {
-    let inherited = ["PATH"].into_iter().chain(config.inherit.iter().map(String::as_str));
-    let inherited = inherited.filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    inherited.chain(config.env.iter().map(|(name, value)| (name.into(), value.into()))).collect()
 }

@@ -4,10 +4,13 @@
 //! before it does: there is no shell.
 
 mod argument;
+mod budgets;
+mod check;
 mod complete;
 mod config;
 mod definition;
 mod entry;
+mod line;
 mod process;
 mod reaper;
 mod take;
@@ -34,7 +37,8 @@ pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;
-use entry::{Entry, Output, Room};
+use budgets::Room;
+use entry::{Entry, Output};
 
 /// Commands as a source.
 pub struct Commands {

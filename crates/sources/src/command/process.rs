@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use libris_core::Result;
 
-use super::entry::Turn;
+use super::budgets::Turn;
 use super::reaper;
 use super::take::{Take, Taken};
 

@@ -1,5 +1,6 @@
 //! The example source of CONTRIBUTING.md: it compiles, passes the contract suite, and its diff applies.
 
+#[allow(unreachable_pub, reason = "in a source, it is public")]
 mod environment;
 
 use std::path::{Path, PathBuf};
