@@ -17,7 +17,7 @@ const PAGE: usize = 1000;
   libris check ./docs                    what `libris serve ./docs` would serve
   libris check --config libris.toml      validate a configuration file
   libris check ./docs --json             JSON for scripts, with every resource")]
-pub(crate) struct Options {
+pub(crate) struct CheckOptions {
     #[command(flatten)]
     sources: SourceArguments,
     /// Print JSON, with every resource
@@ -38,7 +38,7 @@ struct Report {
 }
 
 /// Opens all sources, lists each completely and prints the result.
-pub(crate) async fn run(options: Options) -> Result<()> {
+pub(crate) async fn run(options: CheckOptions) -> Result<()> {
     let (_, opened) = options.sources.open(&[])?;
     let mut all = Vec::new();
     for opened in &opened {

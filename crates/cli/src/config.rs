@@ -21,11 +21,11 @@ const MAX_BYTES: u64 = 4 << 20;
 #[derive(Default)]
 pub(crate) struct Config {
     /// How the server presents itself.
-    pub(crate) server: Server,
+    pub(crate) server: ServerConfig,
     /// Notifications of changes.
-    pub(crate) live: Live,
+    pub(crate) live: LiveConfig,
     /// The HTTP endpoint.
-    pub(crate) listen: Listen,
+    pub(crate) listen: ListenConfig,
     /// The sources, each kind under a key of its own.
     pub(crate) sources: Sections,
 }
@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Config, A::Error> {
         let mut config = Config::default();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(key) = map.next_key_seed(ConfigKey)? {
             match key {
                 "server" => config.server = map.next_value()?,
                 "live" => config.live = map.next_value()?,
@@ -63,9 +63,9 @@ impl<'de> Visitor<'de> for ConfigVisitor {
 }
 
 /// A key of the file. An unknown one is refused while the key itself is read, so that the error has its line.
-struct Key;
+struct ConfigKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for ConfigKey {
     type Value = &'static str;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
@@ -81,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Key {
 /// How the server presents itself.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Server {
+pub(crate) struct ServerConfig {
     /// The name of the server, for programs.
     pub(crate) name: String,
     /// A human-readable title.
@@ -104,7 +104,7 @@ pub(crate) struct Server {
     pub(crate) strict: bool,
 }
 
-impl Default for Server {
+impl Default for ServerConfig {
     fn default() -> Self {
         let libris::Config { name, page, kept, .. } = libris::Config::default();
         let catalog::Config { source_timeout, strict } = catalog::Config::default();
@@ -124,7 +124,7 @@ impl Default for Server {
 /// Notifications of changes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Live {
+pub(crate) struct LiveConfig {
     /// The debounce window, as in `"50ms"`: changes within it cause one notification. At most an hour.
     #[serde(deserialize_with = "window")]
     pub(crate) window: Duration,
@@ -139,7 +139,7 @@ pub(crate) struct Live {
     pub(crate) client_subscription_bytes: usize,
 }
 
-impl Default for Live {
+impl Default for LiveConfig {
     fn default() -> Self {
         let libris::Live { window, subscriptions, subscription_bytes, client_subscription_bytes, .. } =
             libris::Live::default();
@@ -150,7 +150,7 @@ impl Default for Live {
 /// The HTTP endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Listen {
+pub(crate) struct ListenConfig {
     /// Accepted `Host` names besides `localhost` and IP addresses.
     pub(crate) allow_hosts: Vec<String>,
     /// Accepted origins besides local ones and the server's own.

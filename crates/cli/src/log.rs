@@ -11,7 +11,7 @@ use crate::terminal::advice;
 /// The options for logging.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
-pub(crate) struct Options {
+pub(crate) struct LogOptions {
     /// The log level (error, warn, info, debug, trace, off), or a filter such as `libris_wire=debug`
     #[arg(long, global = true, env = "LIBRIS_LOG", default_value = "warn", value_name = "LEVEL")]
     log: String,
@@ -28,7 +28,7 @@ enum LogFormat {
     Json,
 }
 
-impl Options {
+impl LogOptions {
     /// Installs the logger.
     pub(crate) fn start(&self) -> Result<()> {
         let filter = EnvFilter::builder().parse(&self.log).ok().filter(|_| !self.log.contains(' '));

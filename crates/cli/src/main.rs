@@ -34,15 +34,15 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    log: log::Options,
+    log: log::LogOptions,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Options),
-    Check(check::Options),
+    Serve(serve::ServeOptions),
+    Check(check::CheckOptions),
     #[cfg(feature = "postgres")]
-    Triggers(triggers::Options),
+    Triggers(triggers::TriggersOptions),
 }
 
 fn main() -> ExitCode {

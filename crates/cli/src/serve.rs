@@ -22,7 +22,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:4747";
 /// Without --stdio and --http, Libris serves over stdio, or over HTTP on 127.0.0.1 if standard input is a terminal.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
-pub(crate) struct Options {
+pub(crate) struct ServeOptions {
     #[command(flatten)]
     sources: SourceArguments,
     /// Serve over stdio
@@ -56,7 +56,7 @@ fn examples() -> String {
 }
 
 /// Serves until the client disconnects or the process receives a signal to stop.
-pub(crate) async fn run(options: Options) -> Result<()> {
+pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let (config, opened) = options.sources.open(&[])?;
     let served = opened.iter().map(|opened| opened.source.clone()).collect();
     let catalog_config =
@@ -79,7 +79,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
         },
         ..libris::Config::default()
     });
-    let Options { sources, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
+    let ServeOptions { sources, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
     tokio::spawn(reload::run(sources, opened, catalog));
     let wants_http =
         http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::Source;
-use libris_sources::registry::{self, ConfigFile, Definition, Root};
+use libris_sources::registry::{self, ConfigFile, Definition, SourceRoot};
 
 use crate::config::{self, Config};
 use crate::terminal::advice;
@@ -34,7 +34,7 @@ pub(crate) struct OpenSource {
     /// Its name in messages.
     pub(crate) label: String,
     pub(crate) source: Arc<dyn Source>,
-    root: Option<Root>,
+    root: Option<SourceRoot>,
 }
 
 impl OpenSource {
@@ -145,7 +145,7 @@ pub(crate) fn example(command: &str, what: &str) -> String {
 fn check_roots(opened: &[OpenSource]) -> Result<()> {
     let mut seen = HashMap::new();
     for OpenSource { root, label, .. } in opened {
-        let Some(Root { uri, key }) = root else { continue };
+        let Some(SourceRoot { uri, key }) = root else { continue };
         if let Some(other) = seen.insert(uri, label) {
             return Err(advice(
                 format!("`{other}` and `{label}` would both have the URI `{uri}`"),

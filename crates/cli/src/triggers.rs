@@ -10,13 +10,13 @@ use crate::terminal::{advice, print};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris triggers postgres://localhost/shop | psql postgres://localhost/shop")]
-pub(crate) struct Options {
+pub(crate) struct TriggersOptions {
     #[command(flatten)]
     sources: SourceArguments,
 }
 
 /// Reads the tables of each PostgreSQL database and prints the triggers for them.
-pub(crate) async fn run(options: Options) -> Result<()> {
+pub(crate) async fn run(options: TriggersOptions) -> Result<()> {
     let mut scripts = String::new();
     for database in options.sources.databases()? {
         let script = database.triggers().await;

@@ -43,12 +43,12 @@ impl<T> Followed<T> {
     }
 
     /// Begins a watch. The set is cleared when the last one is dropped.
-    pub(crate) fn watch(self: &Arc<Self>) -> Watching<T> {
+    pub(crate) fn watch(self: &Arc<Self>) -> FollowedWatch<T> {
         let mut state = self.lock();
         state.watches += 1;
         let overflows = state.overflows;
         drop(state);
-        Watching { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
+        FollowedWatch { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
     }
 
     /// Follows a resource if there is a watch. `known` is stored unless the resource is followed already; then
@@ -88,14 +88,14 @@ impl<T> Followed<T> {
 }
 
 /// A watch of a set of followed resources.
-pub(crate) struct Watching<T> {
+pub(crate) struct FollowedWatch<T> {
     followed: Arc<Followed<T>>,
     added: watch::Receiver<()>,
     /// The overflows that this watch has reported.
     overflows: u64,
 }
 
-impl<T> Watching<T> {
+impl<T> FollowedWatch<T> {
     /// Waits until a resource is added.
     pub(crate) async fn added(&mut self) {
         if self.added.changed().await.is_err() {
@@ -121,7 +121,7 @@ impl<T> Watching<T> {
     }
 }
 
-impl<T> Drop for Watching<T> {
+impl<T> Drop for FollowedWatch<T> {
     fn drop(&mut self) {
         let mut state = self.followed.lock();
         state.watches -= 1;

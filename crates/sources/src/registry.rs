@@ -46,12 +46,12 @@ pub struct Opened {
     /// The source.
     pub source: Arc<dyn Source>,
     /// The root of its URIs, if it has one of its own.
-    pub root: Option<Root>,
+    pub root: Option<SourceRoot>,
 }
 
 /// The URI that the resources of one source begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct SourceRoot {
     /// The URI. No other source may have the same one.
     pub uri: Uri,
     /// The key of the configuration that changes it.
@@ -66,7 +66,7 @@ impl Opened {
 
     /// A source whose URIs begin with a root, which `key` of its configuration changes.
     pub fn with_root(source: impl Source, uri: Uri, key: &'static str) -> Self {
-        Self { source: Arc::new(source), root: Some(Root { uri, key }) }
+        Self { source: Arc::new(source), root: Some(SourceRoot { uri, key }) }
     }
 }
 

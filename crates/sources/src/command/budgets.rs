@@ -19,20 +19,20 @@ const QUEUED: Duration = Duration::from_secs(60);
 const VALUES: usize = 16 << 20;
 
 /// What all commands of a configuration share, each client within its share.
-pub(super) struct Room {
+pub(super) struct CommandBudgets {
     pub(super) processes: Arc<Budget>,
     pub(super) values: Arc<Budget>,
     pub(super) queue: Arc<Budget>,
 }
 
-impl Default for Room {
+impl Default for CommandBudgets {
     fn default() -> Self {
         Self { processes: Budget::new(PROCESSES), values: Budget::new(VALUES), queue: Budget::new(QUEUE) }
     }
 }
 
 /// The right to run a command, held until no process of it is left: one of its own turns, and one of all processes.
-pub(super) type Turn = [Lease; 2];
+pub(super) type RunPermits = [Lease; 2];
 
 pub(super) fn busy() -> Error {
     Error::Unavailable("the command is busy: try again later".into())
@@ -46,9 +46,9 @@ pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) ->
 /// How large outputs are, as far as the last ones tell. A run reserves that much before it starts, and waits for it; one
 /// that needs more when it runs fails where there is no memory.
 #[derive(Default)]
-pub(super) struct Expected(AtomicU64);
+pub(super) struct ExpectedSize(AtomicU64);
 
-impl Expected {
+impl ExpectedSize {
     /// What a run begins with, at least. Most outputs are smaller.
     const LEAST: u64 = 256 << 10;
 

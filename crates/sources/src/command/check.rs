@@ -6,10 +6,10 @@ use libris_core::uri_template::Variables;
 use super::Config;
 use super::budgets::PROCESSES;
 use super::complete::Offer;
-use super::entry::{Entry, OFTEN, PARTS};
-use super::line::Line;
+use super::entry::{OFTEN, PARTS, RunnableCommand};
+use super::line::Invocation;
 
-impl Entry {
+impl RunnableCommand {
     /// Values of the configuration must be such that a caller may give too.
     pub(super) fn check_values(&self, template: Option<&UriTemplate>) -> Result<(), String> {
         for (name, rule) in &self.rules {
@@ -64,7 +64,7 @@ pub(super) fn check_environment(config: &Config) -> Result<(), String> {
 }
 
 /// A misspelt variable would otherwise show only when the command is run.
-pub(super) fn check_names(config: &Config, line: &Line, names: &[&str]) -> Result<(), String> {
+pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
     let said = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
     let said = said.map(String::as_str).chain(line.variables());
     if let Some(unknown) = said.into_iter().find(|name| !names.contains(name)) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use libris_core::{Error, Flights, Result};
 use tokio::time::Instant;
 
-use super::entry::Entry;
-use super::line::Line;
+use super::entry::RunnableCommand;
+use super::line::Invocation;
 
 /// For how long printed values are offered: about as long as somebody types.
 const KEPT: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(super) enum Offer {
 
 /// What a program prints, which is run once for all who ask at the same time.
 pub(super) struct Printed {
-    line: Line,
+    line: Invocation,
     /// What was printed last, and when.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
     under_way: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
@@ -31,7 +31,7 @@ pub(super) struct Printed {
 
 impl Offer {
     /// Those that this program prints.
-    pub(super) fn printed(line: Line) -> Result<Self, String> {
+    pub(super) fn printed(line: Invocation) -> Result<Self, String> {
         if let Some(name) = line.variables().next() {
             return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
         }
@@ -40,7 +40,7 @@ impl Offer {
     }
 
     /// The values, those that may not be given left out.
-    pub(super) async fn values(&self, entry: &Arc<Entry>, name: &str) -> Result<Arc<[String]>> {
+    pub(super) async fn values(&self, entry: &Arc<RunnableCommand>, name: &str) -> Result<Arc<[String]>> {
         let printed = match self {
             Self::Fixed(values) => return Ok(values.as_slice().into()),
             Self::Printed(printed) => printed,
@@ -60,7 +60,7 @@ impl Printed {
         last.as_ref().filter(|(when, _)| when.elapsed() < KEPT).map(|(_, values)| values.clone())
     }
 
-    async fn print(&self, entry: &Entry, name: &str) -> Result<Arc<[String]>> {
+    async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
         let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);
         let values: Arc<[String]> = printed

@@ -25,7 +25,7 @@ with_descriptive_keys! {
     pub struct Config {
         /// Where it is: a URI such as `screen://localhost/display1`, or a template such as
         /// `calendar://events/{year}`.
-        pub uri: Place,
+        pub uri: CommandUri,
         /// The program and its arguments. No shell reads them. `{{name}}` stands for the value of the variable
         /// `name`, and is never more than a part of the one argument that it stands in. A program without a
         /// `/` is looked for in `PATH`, one with a `/` is relative to the configuration file.
@@ -77,14 +77,14 @@ with_descriptive_keys! {
 
 /// Where the output of a command is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum CommandUri {
     /// At one URI.
     Resource(Uri),
     /// At those of a template.
     Template(UriTemplate),
 }
 
-impl Place {
+impl CommandUri {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Resource(uri) => uri.as_str(),
@@ -93,7 +93,7 @@ impl Place {
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for CommandUri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         match text.contains('{') {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use libris_core::uri_template::Variables;
 use libris_core::{Budget, Client, Context, Error, Result, Uri};
 
-use super::argument::Rule;
-use super::budgets::{Expected, Room, Turn, busy, within_queue};
+use super::argument::ValueRule;
+use super::budgets::{CommandBudgets, ExpectedSize, RunPermits, busy, within_queue};
 use super::check::{check_environment, check_names, check_numbers, takes_lists};
 use super::complete::Offer;
-use super::line::{Line, environment};
-use super::process::{self, Ending, Order, Ran};
+use super::line::{Invocation, environment};
+use super::process::{self, Order, ProcessEnd, Ran};
 use super::take::{Take, Taken};
-use super::{Config, Meaning, Place, Values};
+use super::{CommandUri, Config, Meaning, Values};
 use crate::followed::{Followed, MOST};
 use crate::range::{HINT, HINT_BYTES, Range};
 
@@ -28,17 +28,17 @@ pub(super) const PARTS: [&str; 2] = ["lines", "bytes"];
 pub(super) const OFTEN: Duration = Duration::from_secs(1);
 
 /// A command that can be run.
-pub(super) struct Entry {
+pub(super) struct RunnableCommand {
     pub(super) config: Config,
-    line: Line,
-    pub(super) rules: BTreeMap<String, Rule>,
+    line: Invocation,
+    pub(super) rules: BTreeMap<String, ValueRule>,
     pub(super) offers: BTreeMap<String, Offer>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     turns: Arc<Budget>,
-    room: Arc<Room>,
+    room: Arc<CommandBudgets>,
     /// How many bytes of an output to reserve memory for before the program starts.
-    expected: Expected,
+    expected: ExpectedSize,
     /// How often the output was seen to be another.
     pub(super) changes: AtomicU64,
     /// What tells the last outputs that somebody read from others, where it is watched.
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 }
 
 /// What a program printed.
-pub(super) struct Output {
+pub(super) struct CommandOutput {
     /// The part that was asked for.
     pub(super) data: Vec<u8>,
     /// How all of it begins.
@@ -56,13 +56,13 @@ pub(super) struct Output {
     pub(super) digest: Option<u64>,
 }
 
-impl Entry {
+impl RunnableCommand {
     /// Checks a command; `home` is the folder of the configuration file, as an absolute path.
-    pub(super) fn new(config: Config, home: &Path, room: Arc<Room>) -> Result<Self, String> {
-        let line = Line::new(&config.run, home)?;
+    pub(super) fn new(config: Config, home: &Path, room: Arc<CommandBudgets>) -> Result<Self, String> {
+        let line = Invocation::new(&config.run, home)?;
         let template = match &config.uri {
-            Place::Template(template) => Some(template.clone()),
-            Place::Resource(_) => None,
+            CommandUri::Template(template) => Some(template.clone()),
+            CommandUri::Resource(_) => None,
         };
         let names: Vec<&str> = template.iter().flat_map(|template| template.variables()).collect();
         check_numbers(&config)?;
@@ -73,7 +73,8 @@ impl Entry {
         }
         let mut rules = BTreeMap::new();
         for name in &names {
-            let rule = config.pattern.get(*name).map_or(Ok(Rule::Name), |pattern| Rule::of(pattern))?;
+            let rule =
+                config.pattern.get(*name).map_or(Ok(ValueRule::Name), |pattern| ValueRule::of(pattern))?;
             rules.insert((*name).to_owned(), rule);
         }
         let mut offers = BTreeMap::new();
@@ -82,7 +83,7 @@ impl Entry {
                 name.clone(),
                 match values {
                     Values::Fixed(values) => Offer::Fixed(values.clone()),
-                    Values::Printed(printer) => Offer::printed(Line::new(&printer.run, home)?)?,
+                    Values::Printed(printer) => Offer::printed(Invocation::new(&printer.run, home)?)?,
                 },
             );
         }
@@ -98,7 +99,7 @@ impl Entry {
             environment: environment(&config),
             turns: Budget::new(config.concurrent),
             room,
-            expected: Expected::default(),
+            expected: ExpectedSize::default(),
             changes: AtomicU64::new(0),
             given: Mutex::default(),
             followed: Arc::default(),
@@ -118,8 +119,8 @@ impl Entry {
     /// Where the output is when no variable has a value, if it is anywhere then.
     pub(super) fn bare(&self) -> Option<Uri> {
         match &self.config.uri {
-            Place::Resource(uri) => Some(uri.clone()),
-            Place::Template(template) => {
+            CommandUri::Resource(uri) => Some(uri.clone()),
+            CommandUri::Template(template) => {
                 let all = template.variables().all(|name| template.may_lack(name));
                 all.then(|| template.expand(&Variables::new())).and_then(|text| Uri::parse(&text).ok())
             }
@@ -128,7 +129,7 @@ impl Entry {
 
     /// The whole of what these variables name a part of.
     pub(super) fn whole(&self, variables: &Variables) -> Option<Uri> {
-        let Place::Template(template) = &self.config.uri else { return None };
+        let CommandUri::Template(template) = &self.config.uri else { return None };
         let rest = variables.iter().filter(|(name, _)| !self.is_part(name));
         let rest: Variables = rest.map(|(name, value)| (name, value.clone())).collect();
         if rest.len() == variables.len() {
@@ -157,7 +158,7 @@ impl Entry {
         variables: &Variables,
         part: Option<Range>,
         context: &Context,
-    ) -> Result<Output> {
+    ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
         let turn = self.turn(context.client()).await?;
         // Before the program runs, since it must not run again because of memory.
@@ -172,8 +173,8 @@ impl Entry {
     /// What tells all that is printed for a URI from other outputs.
     pub(super) async fn look(&self, uri: &Uri) -> Result<Option<u64>> {
         let variables = match &self.config.uri {
-            Place::Template(template) => template.matches(uri).unwrap_or_default(),
-            Place::Resource(_) => Variables::new(),
+            CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
+            CommandUri::Resource(_) => Variables::new(),
         };
         // A change anywhere may be one of some part. What has no parts cannot be read when it is too large.
         let take = match PARTS.iter().any(|name| self.is_part(name)) {
@@ -200,7 +201,7 @@ impl Entry {
     }
 
     /// What a program of a completion prints.
-    pub(super) async fn print(&self, line: &Line) -> Result<Vec<u8>> {
+    pub(super) async fn print(&self, line: &Invocation) -> Result<Vec<u8>> {
         let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
         let arguments = arguments.collect::<Result<_>>()?;
         let turn = self.turn(Client::default()).await?;
@@ -208,7 +209,7 @@ impl Entry {
         let _memory = within_queue(self.room.values.take(Client::default(), bytes)).await?;
         let take = Take::new(None, self.config.max_size);
         match self.run(line, arguments, take, turn).await? {
-            Ran { taken: Ok(Taken::Part(printed)), ending: Ending::Exited(status), .. }
+            Ran { taken: Ok(Taken::Part(printed)), ending: ProcessEnd::Exited(status), .. }
                 if status.success() =>
             {
                 Ok(printed)
@@ -220,7 +221,13 @@ impl Entry {
         }
     }
 
-    async fn run(&self, line: &Line, arguments: Vec<String>, take: Take, turn: Turn) -> Result<Ran> {
+    async fn run(
+        &self,
+        line: &Invocation,
+        arguments: Vec<String>,
+        take: Take,
+        turn: RunPermits,
+    ) -> Result<Ran> {
         let order = Order {
             program: line.program.clone(),
             arguments,
@@ -233,7 +240,7 @@ impl Entry {
     }
 
     /// Waits until this client may run the command.
-    async fn turn(&self, client: Client) -> Result<Turn> {
+    async fn turn(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
             // Its own first, so that a command that is asked for much takes no process from others while it waits.
@@ -248,17 +255,17 @@ impl Entry {
         self.rules.get(name).is_some_and(|rule| rule.allows(value))
     }
 
-    fn judge(&self, uri: &Uri, ran: Ran) -> Result<Output> {
+    fn judge(&self, uri: &Uri, ran: Ran) -> Result<CommandOutput> {
         let Ran { head, taken, digest, ending, said, .. } = ran;
         let said = said.trim_end();
         let (code, meaning) = match ending {
-            Ending::Enough => (None, Some(Meaning::Ok)),
-            Ending::TimedOut => {
+            ProcessEnd::Enough => (None, Some(Meaning::Ok)),
+            ProcessEnd::TimedOut => {
                 tracing::warn!(%uri, ?said, "a command took too long");
                 let time = humantime::format_duration(self.config.timeout);
                 return Err(Error::Unavailable(format!("`{uri}` took longer than {time}")));
             }
-            Ending::Exited(status) => {
+            ProcessEnd::Exited(status) => {
                 let said = status.code().and_then(|code| u8::try_from(code).ok());
                 let meaning = said.and_then(|code| self.config.exit.get(&code).copied());
                 (Some(status), meaning.or(status.success().then_some(Meaning::Ok)))
@@ -269,7 +276,7 @@ impl Entry {
                 if !said.is_empty() {
                     tracing::debug!(%uri, ?said, "a command said something on standard error");
                 }
-                Ok(Output { data: self.part_of(uri, taken?)?, head, digest })
+                Ok(CommandOutput { data: self.part_of(uri, taken?)?, head, digest })
             }
             Some(meaning) => {
                 tracing::debug!(%uri, ?code, ?said, "a command gave nothing");

@@ -5,29 +5,29 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Config;
-use super::argument::Argument;
+use super::argument::ArgumentTemplate;
 
 /// A program with its arguments.
-pub(super) struct Line {
+pub(super) struct Invocation {
     pub(super) program: PathBuf,
-    pub(super) arguments: Vec<Argument>,
+    pub(super) arguments: Vec<ArgumentTemplate>,
 }
 
-impl Line {
+impl Invocation {
     pub(super) fn new(run: &[String], home: &Path) -> Result<Self, String> {
         let (program, arguments) = run.split_first().ok_or("its `run` names no program")?;
         if run.iter().any(|argument| argument.contains('\0')) {
             return Err("its `run` has a zero byte in it".into());
         }
-        if Argument::parse(program).variables().next().is_some() {
+        if ArgumentTemplate::parse(program).variables().next().is_some() {
             return Err("its program cannot be a variable: only arguments can".into());
         }
         let program = find(program, home).ok_or_else(|| format!("there is no program `{program}`"))?;
-        Ok(Self { program, arguments: arguments.iter().map(|text| Argument::parse(text)).collect() })
+        Ok(Self { program, arguments: arguments.iter().map(|text| ArgumentTemplate::parse(text)).collect() })
     }
 
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
-        self.arguments.iter().flat_map(Argument::variables)
+        self.arguments.iter().flat_map(ArgumentTemplate::variables)
     }
 }
 

@@ -32,19 +32,19 @@ use libris_core::{
     Source, Template, Templates, Uri,
 };
 
-pub use config::{Config, Meaning, Place, Printer, Values};
+pub use config::{CommandUri, Config, Meaning, Printer, Values};
 pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;
-use budgets::Room;
-use entry::{Entry, Output};
+use budgets::CommandBudgets;
+use entry::{CommandOutput, RunnableCommand};
 
 /// Commands as a source.
 pub struct Commands {
     /// Those that are somewhere without any variable.
-    resources: BTreeMap<Uri, Arc<Entry>>,
-    templates: TemplateSet<Arc<Entry>>,
+    resources: BTreeMap<Uri, Arc<RunnableCommand>>,
+    templates: TemplateSet<Arc<RunnableCommand>>,
 }
 
 impl Commands {
@@ -56,27 +56,27 @@ impl Commands {
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
         let mut places = HashSet::new();
-        let room = Arc::new(Room::default());
+        let room = Arc::new(CommandBudgets::default());
         for config in commands {
             let place = config.uri.clone();
             let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
             if !places.insert(place.as_str().to_owned()) {
                 return Err(wrong("it is declared twice".into()));
             }
-            let entry = Arc::new(Entry::new(config, &home, room.clone()).map_err(wrong)?);
+            let entry = Arc::new(RunnableCommand::new(config, &home, room.clone()).map_err(wrong)?);
             if let Some(uri) = entry.bare()
                 && resources.insert(uri, entry.clone()).is_some()
             {
                 return Err(wrong("it is declared twice".into()));
             }
-            if let Place::Template(template) = place {
+            if let CommandUri::Template(template) = place {
                 templates.push((template, entry));
             }
         }
         Ok(Self { resources, templates: TemplateSet::new(templates) })
     }
 
-    fn find(&self, uri: &Uri) -> Option<(&Arc<Entry>, Variables)> {
+    fn find(&self, uri: &Uri) -> Option<(&Arc<RunnableCommand>, Variables)> {
         match self.resources.get(uri) {
             Some(entry) => Some((entry, Variables::new())),
             None => self.templates.closest(uri).map(|(_, entry, variables)| (entry, variables)),
@@ -114,7 +114,7 @@ impl Source for Commands {
         let part = entry.part(&variables)?;
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
-        let Output { data, head, digest } = entry.output(uri, &variables, part, context).await?;
+        let CommandOutput { data, head, digest } = entry.output(uri, &variables, part, context).await?;
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
@@ -178,7 +178,7 @@ impl Source for Commands {
     }
 }
 
-impl Entry {
+impl RunnableCommand {
     /// Holds for that time, if the output is not seen to be another before.
     fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
         let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
@@ -189,7 +189,7 @@ impl Entry {
     }
 
     fn template(&self) -> Option<Template> {
-        let Place::Template(uri) = &self.config.uri else { return None };
+        let CommandUri::Template(uri) = &self.config.uri else { return None };
         Some(self.config.template(uri))
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use libris_core::Result;
 
-use super::budgets::Turn;
+use super::budgets::RunPermits;
 use super::reaper;
 use super::take::{Take, Taken};
 
@@ -38,7 +38,7 @@ pub(super) struct Order {
     /// How long it may run.
     pub(super) timeout: Duration,
     /// Given back when no process is left.
-    pub(super) turn: Turn,
+    pub(super) turn: RunPermits,
 }
 
 /// What came of it.
@@ -51,13 +51,13 @@ pub(super) struct Ran {
     pub(super) reserved: u64,
     /// What tells all that it printed from other outputs, where it came to its end.
     pub(super) digest: Option<u64>,
-    pub(super) ending: Ending,
+    pub(super) ending: ProcessEnd,
     /// What it said on standard error, or the beginning of that.
     pub(super) said: String,
 }
 
 /// Why a program was not waited for any longer.
-pub(super) enum Ending {
+pub(super) enum ProcessEnd {
     /// It ended by itself.
     Exited(ExitStatus),
     /// It printed all that is wanted, or too much.
@@ -94,11 +94,11 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
         ending = follow(&mut child, &mut pipes, &mut take) => ending,
-        () = sleep(order.timeout) => Ok(Ending::TimedOut),
+        () = sleep(order.timeout) => Ok(ProcessEnd::TimedOut),
         // Whatever it is called then, nobody hears of it.
-        () = tell.closed() => Ok(Ending::Enough),
+        () = tell.closed() => Ok(ProcessEnd::Enough),
     };
-    if let Ok(Ending::Exited(_)) = ending {
+    if let Ok(ProcessEnd::Exited(_)) = ending {
         // What it has left running would keep its output open.
         group.kill();
         let _ = timeout(GRACE, pipes.drain(&mut take)).await;
@@ -106,7 +106,7 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let said = String::from_utf8_lossy(&pipes.said).into_owned();
     drop(pipes);
     let head = take.head();
-    let digest = matches!(ending, Ok(Ending::Exited(_))).then(|| take.digest());
+    let digest = matches!(ending, Ok(ProcessEnd::Exited(_))).then(|| take.digest());
     let reserved = take.reserved();
     let _ =
         tell.send(ending.map(|ending| Ran { head, taken: take.finish(), reserved, digest, ending, said }));
@@ -118,12 +118,12 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
 }
 
 /// Takes what the program prints until it ends or enough is there.
-async fn follow(child: &mut Child, pipes: &mut Pipes, take: &mut Take) -> io::Result<Ending> {
+async fn follow(child: &mut Child, pipes: &mut Pipes, take: &mut Take) -> io::Result<ProcessEnd> {
     tokio::select! {
-        status = child.wait() => status.map(Ending::Exited),
+        status = child.wait() => status.map(ProcessEnd::Exited),
         flow = pipes.drain(take) => match flow? {
-            ControlFlow::Break(()) => Ok(Ending::Enough),
-            ControlFlow::Continue(()) => child.wait().await.map(Ending::Exited),
+            ControlFlow::Break(()) => Ok(ProcessEnd::Enough),
+            ControlFlow::Continue(()) => child.wait().await.map(ProcessEnd::Exited),
         },
     }
 }

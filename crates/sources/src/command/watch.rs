@@ -11,30 +11,30 @@ use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Uri};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::entry::Entry;
-use crate::followed::Watching;
+use super::entry::RunnableCommand;
+use crate::followed::FollowedWatch;
 
 /// A command that is run again and again.
-struct Watched {
-    entry: Arc<Entry>,
+struct PolledCommand {
+    entry: Arc<RunnableCommand>,
     listed: Option<Uri>,
-    watching: Watching<()>,
+    watching: FollowedWatch<()>,
     ticks: Interval,
     /// What is still to be looked at.
     due: BTreeSet<Uri>,
     /// What was seen last.
-    seen: BTreeMap<Uri, Seen>,
+    seen: BTreeMap<Uri, OutputDigest>,
 }
 
 /// What tells one output from another; nothing for a failure.
-type Seen = Option<u64>;
+type OutputDigest = Option<u64>;
 
 /// Changes from now on; nothing if no command is to be run for that.
 pub(super) fn changes<'e>(
-    entries: impl Iterator<Item = &'e Arc<Entry>>,
+    entries: impl Iterator<Item = &'e Arc<RunnableCommand>>,
 ) -> Option<BoxStream<'static, Change>> {
     let streams: Vec<_> = entries
-        .filter_map(Watched::new)
+        .filter_map(PolledCommand::new)
         .map(|watched| {
             stream::unfold(watched, async |mut watched| Some((watched.next().await, watched))).boxed()
         })
@@ -42,8 +42,8 @@ pub(super) fn changes<'e>(
     (!streams.is_empty()).then(|| stream::select_all(streams).boxed())
 }
 
-impl Watched {
-    fn new(entry: &Arc<Entry>) -> Option<Self> {
+impl PolledCommand {
+    fn new(entry: &Arc<RunnableCommand>) -> Option<Self> {
         let mut ticks = interval(entry.config.poll?);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watching = entry.followed.watch();

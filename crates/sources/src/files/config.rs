@@ -6,7 +6,7 @@ use std::time::Duration;
 use libris_core::{Audience, Scope};
 use serde::Deserialize;
 
-use crate::tree::{Options, Watching};
+use crate::tree::{Options, Watching as ChangeDetection};
 
 /// A folder whose files are resources.
 ///
@@ -59,10 +59,10 @@ pub struct Config {
     pub directory_bytes: u64,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
     #[serde(rename = "rule")]
-    pub rules: Vec<Rule>,
+    pub rules: Vec<MetadataRule>,
     /// How changes are detected: `"auto"`, by file system events where the operating system reports them and
     /// otherwise by polling, or `"poll"`, by polling always.
-    pub watch: Watching,
+    pub watch: ChangeDetection,
     /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks` it also
     /// limits how soon a change of a link target is noticed.
     #[serde(deserialize_with = "crate::settings::duration")]
@@ -90,7 +90,7 @@ impl Default for Config {
             directory_entries: 100,
             directory_bytes: 256 * 1024,
             rules: Vec::new(),
-            watch: Watching::Auto,
+            watch: ChangeDetection::Auto,
             poll: Duration::from_secs(5),
             ttl: Duration::ZERO,
             scope: Scope::Private,
@@ -121,7 +121,7 @@ impl Config {
 /// Metadata for the files that match a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rule {
+pub struct MetadataRule {
     /// The pattern. Required.
     pub glob: String,
     /// How important the files are, from 0 to 1.

@@ -28,8 +28,8 @@ use libris_core::{
 };
 use tokio::sync::Semaphore;
 
-pub use crate::tree::Watching;
-pub use config::{Config, Rule};
+pub use crate::tree::Watching as ChangeDetection;
+pub use config::{Config, MetadataRule};
 
 use crate::range::Range;
 use crate::tree::walk::{Blocking, TreeWalk, WalkItem};

@@ -8,17 +8,17 @@ use libris_core::{Content, Contents, Context, Error, Proof, Result, Uri};
 use serde_json::Value;
 
 use super::Inner;
-use super::address::{Asked, Format, What};
-use super::compare::{Compare, Difference};
+use super::address::{GitTarget, GitUri, PageFormat};
+use super::compare::{Difference, TreeComparison};
 use super::history::Log;
 use super::pages::{
     Commit, Title, commit_json, commit_markdown, escaped, log_json, log_markdown, refs_json, refs_markdown,
 };
 use super::patch::Patch;
-use super::read::Reader;
+use super::read::PathReader;
 use super::refs::Refs;
 use super::repo::{Objects, Task, is_name};
-use super::rev::{self, Resolved};
+use super::rev::{self, ResolvedRev};
 use super::walk::DEPTH;
 use crate::media;
 
@@ -42,15 +42,15 @@ const COMPARED: usize = 100_000;
 pub(super) fn read(inner: &Inner, objects: &Objects<'_>) -> Result<Contents> {
     let Task { uri, context, .. } = &objects.task;
     let asked = inner.space.parse(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
-    Answer { inner, objects, uri, context, asked }.read()
+    UriReader { inner, objects, uri, context, asked }.read()
 }
 
-struct Answer<'a> {
+struct UriReader<'a> {
     inner: &'a Inner,
     objects: &'a Objects<'a>,
     uri: &'a Uri,
     context: &'a Context,
-    asked: Asked<'a>,
+    asked: GitUri<'a>,
 }
 
 /// What an answer depends on.
@@ -59,34 +59,35 @@ struct Basis {
     proof: Option<Proof>,
 }
 
-impl Answer<'_> {
+impl UriReader<'_> {
     fn read(&self) -> Result<Contents> {
         let (parts, basis) = match self.asked.what {
-            What::Refs => {
+            GitTarget::Refs => {
                 let refs = Refs::read(self.objects)?;
                 let page = match self.asked.format()? {
-                    Format::Markdown => {
+                    PageFormat::Markdown => {
                         self.markdown(refs_markdown(&self.inner.space, &self.inner.name, &refs))
                     }
-                    Format::Json => self.json(&refs_json(&refs)),
+                    PageFormat::Json => self.json(&refs_json(&refs)),
                 };
                 return Ok(Contents::from(page).with_freshness(self.inner.freshness(None)));
             }
-            What::Place { rev, path } => {
+            GitTarget::Place { rev, path } => {
                 let resolved = self.resolve(rev)?;
                 let tree = self.objects.node(resolved.commit)?.tree;
-                let reader = Reader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
+                let reader =
+                    PathReader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
                 (reader.read(tree, &self.asked, self.context)?, basis(resolved))
             }
-            What::Log { rev } => {
+            GitTarget::Log { rev } => {
                 let resolved = self.resolve(rev)?;
                 (vec![self.log(rev, resolved.commit)?], self.history(resolved)?)
             }
-            What::Commit { rev } => {
+            GitTarget::Commit { rev } => {
                 let resolved = self.resolve(rev)?;
                 (vec![self.commit(resolved.commit)?], self.history(resolved)?)
             }
-            What::Diff { base: one, head: other } => {
+            GitTarget::Diff { base: one, head: other } => {
                 let (one, other) = (self.resolve(one)?, self.resolve(other)?);
                 let content = self.diff(one.commit, other.commit)?;
                 let (one, other) = (basis(one), basis(other));
@@ -100,7 +101,7 @@ impl Answer<'_> {
     }
 
     /// What an answer about the past depends on: in a shallow clone, more of it may come.
-    fn history(&self, resolved: Resolved) -> Result<Basis> {
+    fn history(&self, resolved: ResolvedRev) -> Result<Basis> {
         match self.objects.is_shallow()? {
             true => Ok(Basis { fixed: false, proof: None }),
             false => Ok(basis(resolved)),
@@ -111,7 +112,7 @@ impl Answer<'_> {
         Error::NotFound(self.uri.clone())
     }
 
-    fn resolve(&self, rev: &str) -> Result<Resolved> {
+    fn resolve(&self, rev: &str) -> Result<ResolvedRev> {
         rev::resolve(self.objects, rev)?.ok_or_else(|| self.not_found())
     }
 
@@ -173,8 +174,8 @@ impl Answer<'_> {
         let rev = rev::decode(rev)?;
         let title = Title { rev: &rev, path: path.as_deref(), more, most: MOST_COMMITS, shallow };
         Ok(match format {
-            Format::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
-            Format::Json => self.json(&log_json(&title, &commits)),
+            PageFormat::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
+            PageFormat::Json => self.json(&log_json(&title, &commits)),
         })
     }
 
@@ -186,8 +187,8 @@ impl Answer<'_> {
         let changed = self.compare(before.map(|node| node.tree), commit.tree, &[], FILES)?;
         let changed = changed.as_deref();
         Ok(match format {
-            Format::Markdown => self.markdown(commit_markdown(&self.inner.space, &commit, changed)),
-            Format::Json => self.json(&commit_json(&commit, changed)),
+            PageFormat::Markdown => self.markdown(commit_markdown(&self.inner.space, &commit, changed)),
+            PageFormat::Json => self.json(&commit_json(&commit, changed)),
         })
     }
 
@@ -223,7 +224,7 @@ impl Answer<'_> {
         within: &[&[u8]],
         limit: usize,
     ) -> Result<Option<Vec<Difference>>> {
-        let compare = Compare { objects: self.objects, filter: &self.inner.filter, within, limit };
+        let compare = TreeComparison { objects: self.objects, filter: &self.inner.filter, within, limit };
         let mut differences = compare.trees(old, Some(new))?;
         if let Some(differences) = &mut differences {
             differences
@@ -238,16 +239,16 @@ impl Answer<'_> {
             return true;
         }
         let revs: &[&str] = match &self.asked.what {
-            What::Refs => &[],
-            What::Place { rev, .. } | What::Log { rev } | What::Commit { rev } => &[rev],
-            What::Diff { base, head } => &[base, head],
+            GitTarget::Refs => &[],
+            GitTarget::Place { rev, .. } | GitTarget::Log { rev } | GitTarget::Commit { rev } => &[rev],
+            GitTarget::Diff { base, head } => &[base, head],
         };
         let path = escaped(path) + if directory { "/" } else { "" };
         revs.iter().all(|rev| self.inner.space.place(rev, &path).is_some_and(|uri| self.context.sees(&uri)))
     }
 }
 
-fn basis(resolved: Resolved) -> Basis {
+fn basis(resolved: ResolvedRev) -> Basis {
     Basis { fixed: resolved.fixed, proof: resolved.proof }
 }
 

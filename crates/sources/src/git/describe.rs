@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use libris_core::{DIRECTORY, Meta, Resource, Result, Uri};
 use serde_json::json;
 
-use super::repo::{Entry, Objects};
+use super::repo::{Objects, TreeEntry};
 use crate::front_matter::{self, FrontMatter};
 use crate::{media, meta};
 
@@ -37,7 +37,13 @@ impl<'a> Describe<'a> {
     }
 
     /// A file or directory; `time` is when it last changed.
-    pub(super) fn resource(&mut self, uri: Uri, name: &[u8], entry: Entry, time: i64) -> Result<Resource> {
+    pub(super) fn resource(
+        &mut self,
+        uri: Uri,
+        name: &[u8],
+        entry: TreeEntry,
+        time: i64,
+    ) -> Result<Resource> {
         let label = String::from_utf8_lossy(name);
         let mut resource = Resource::new(uri, &*label);
         resource.annotations.last_modified = Timestamp::from_second(time).ok();

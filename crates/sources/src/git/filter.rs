@@ -9,12 +9,12 @@ use super::Config;
 use crate::patterns::patterns;
 
 /// What the configuration says about showing paths.
-pub(super) struct Filter {
+pub(super) struct PathFilter {
     include: Gitignore,
     exclude: Gitignore,
 }
 
-impl Filter {
+impl PathFilter {
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
             include: patterns("include", &config.include)?,

@@ -22,12 +22,12 @@ const PARENTS: usize = 1_000;
 const FREE: u64 = 1024 * 1024;
 
 /// Memory that a task uses for what it has loaded.
-pub(super) struct Held<'o> {
+pub(super) struct HeldMemory<'o> {
     objects: &'o Objects<'o>,
     bytes: u64,
 }
 
-impl Held<'_> {
+impl HeldMemory<'_> {
     /// Counts so many bytes more.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
         self.objects.count(bytes)?;
@@ -36,7 +36,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
         let used = &self.objects.memory.used;
         used.set(used.get() - self.bytes);
@@ -52,9 +52,9 @@ pub(super) struct TaskMemory {
 
 impl Objects<'_> {
     /// Reserves memory for so many bytes; they count until the value that this gives is dropped.
-    pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>> {
+    pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
         self.count(bytes)?;
-        Ok(Held { objects: self, bytes })
+        Ok(HeldMemory { objects: self, bytes })
     }
 
     fn count(&self, bytes: u64) -> Result<()> {

@@ -4,18 +4,18 @@ use gix::objs::tree::EntryKind;
 use jiff::Timestamp;
 use libris_core::{Error, Page, Resource, Result, Uri};
 
-use super::address::What;
+use super::address::GitTarget;
 use super::describe::Describe;
-use super::read::{Reader, base};
+use super::read::{PathReader, base};
 use super::repo::Objects;
-use super::walk::{Item, Walk, join};
-use super::{Inner, LISTED, answer, rev, seen};
+use super::walk::{TreeItem, Walk, join};
+use super::{Inner, LISTED, answer, ref_evidence, rev};
 
 impl Inner {
     /// One page of the files at [`LISTED`], with the log and the refs.
     pub(super) fn list(&self, objects: &Objects<'_>, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let mut page = Page::default();
-        let seen = seen::Seen::of(objects, LISTED);
+        let seen = ref_evidence::RefEvidence::of(objects, LISTED);
         let resolved = rev::resolve(objects, LISTED)?;
         page.freshness = self.freshness(seen.prove());
         let node = resolved.as_ref().map(|resolved| objects.node(resolved.commit)).transpose()?;
@@ -74,9 +74,9 @@ impl Inner {
     ) -> Result<Page> {
         let not_found = || Error::NotFound(uri.clone());
         let asked = self.space.parse(uri).ok_or_else(not_found)?;
-        let What::Place { rev, path } = asked.what else { return Err(Error::NotDirectory(uri.clone())) };
+        let GitTarget::Place { rev, path } = asked.what else { return Err(Error::NotDirectory(uri.clone())) };
         let resolved = rev::resolve(objects, rev)?.ok_or_else(not_found)?;
-        let reader = Reader { inner: self, objects, uri, rev, path };
+        let reader = PathReader { inner: self, objects, uri, rev, path };
         let found = reader.find(objects.node(resolved.commit)?.tree)?.ok_or_else(not_found)?;
         if found.entry.kind != EntryKind::Tree {
             return Err(Error::NotDirectory(uri.clone()));
@@ -95,7 +95,7 @@ impl Inner {
         let mut items = Vec::new();
         let mut page = Page { freshness: self.freshness(resolved.proof), ..Page::default() };
         for (key, entry) in &directory.entries()[first..] {
-            let item = Item { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
+            let item = TreeItem { key: format!("{base}{key}"), path: join(&found.path, key), entry: *entry };
             let shown = self.filter.shows(&item.path, entry.kind == EntryKind::Tree);
             if !shown || self.space.place(rev, &item.key).is_none() {
                 continue;
@@ -115,7 +115,7 @@ impl Inner {
         objects: &Objects<'_>,
         rev: &str,
         commit: gix::ObjectId,
-        items: Vec<Item>,
+        items: Vec<TreeItem>,
     ) -> Result<Vec<Resource>> {
         let window = objects.window(commit)?;
         let mut describe = Describe::new(objects);

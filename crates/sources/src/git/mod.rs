@@ -20,12 +20,12 @@ mod list;
 mod pages;
 mod patch;
 mod read;
+mod ref_evidence;
 mod ref_store;
 mod refs;
 mod regular;
 mod repo;
 mod rev;
-mod seen;
 mod walk;
 mod watch;
 mod work;
@@ -45,8 +45,8 @@ use tokio::sync::Semaphore;
 
 pub use config::Config;
 
-use address::{Space, TEMPLATES};
-use filter::Filter;
+use address::{TEMPLATES, UriSpace};
+use filter::PathFilter;
 use repo::Repo;
 use work::{AT_ONCE, QUEUE};
 
@@ -62,10 +62,10 @@ pub struct Git {
 struct Inner {
     config: Config,
     name: String,
-    space: Space,
+    space: UriSpace,
     /// The templates, each with its name.
     templates: TemplateSet<&'static str>,
-    filter: Filter,
+    filter: PathFilter,
     repo: Repo,
     at_once: Arc<Semaphore>,
     queue: Semaphore,
@@ -85,13 +85,13 @@ impl Git {
             .map_err(|why| Error::Unavailable(format!("the repository `{shown}` cannot be opened: {why}")))?;
         let repo = Repo::open(&path).map_err(|cause| cannot_open(&config.path, &path, &cause))?;
         let name = config.name.clone().unwrap_or_else(|| name_of(&path));
-        let space = Space::new(&name)
+        let space = UriSpace::new(&name)
             .ok_or_else(|| Error::invalid(format!("`{name}` cannot be the name of `{shown}`: set `name`")))?;
         let templates = TEMPLATES
             .iter()
             .map(|(rest, name, _)| Ok((space.template(rest)?, *name)))
             .collect::<Result<Vec<_>>>()?;
-        let filter = Filter::new(&config)?;
+        let filter = PathFilter::new(&config)?;
         let inner = Inner {
             name,
             space,
@@ -190,7 +190,7 @@ impl Source for Git {
         let Some(name) = self.inner.templates.get(asked.template).copied() else {
             return Ok(Completion::default());
         };
-        let wanted = complete::Wanted::new(name, &asked);
+        let wanted = complete::CompletionRequest::new(name, &asked);
         self.blocking(self.root(), context, move |inner, objects| wanted.values(inner, objects)).await
     }
 

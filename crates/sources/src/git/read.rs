@@ -7,11 +7,11 @@ use gix::objs::tree::EntryKind;
 use libris_core::{Body, Content, Context, DIRECTORY, Error, Result, Uri};
 
 use super::Inner;
-use super::address::Asked;
+use super::address::GitUri;
 use super::describe::{LINK, Pointer, SUBMODULE, mime, submodule};
 use super::directory;
-use super::limits::Held;
-use super::repo::{Entry, Objects, names};
+use super::limits::HeldMemory;
+use super::repo::{Objects, TreeEntry, names};
 use super::walk::{DEPTH, join};
 use crate::media::{self, CodeUnits, ContentClass};
 use crate::meta;
@@ -25,7 +25,7 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 const NOTE: &str = "text/plain";
 
 /// A read of a path at a commit.
-pub(super) struct Reader<'a> {
+pub(super) struct PathReader<'a> {
     pub(super) inner: &'a Inner,
     pub(super) objects: &'a Objects<'a>,
     pub(super) uri: &'a Uri,
@@ -35,13 +35,13 @@ pub(super) struct Reader<'a> {
 }
 
 /// What was found at a path.
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) path: Vec<u8>,
-    pub(super) entry: Entry,
+    pub(super) entry: TreeEntry,
 }
 
-impl Reader<'_> {
-    pub(super) fn read(&self, tree: ObjectId, asked: &Asked<'_>, context: &Context) -> Result<Vec<Content>> {
+impl PathReader<'_> {
+    pub(super) fn read(&self, tree: ObjectId, asked: &GitUri<'_>, context: &Context) -> Result<Vec<Content>> {
         let range = Range::parse(asked.range())?;
         let found = self.find(tree)?.ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         match (found.entry.kind, range) {
@@ -55,17 +55,17 @@ impl Reader<'_> {
     }
 
     /// What is at the path, if it is shown.
-    pub(super) fn find(&self, tree: ObjectId) -> Result<Option<Found>> {
+    pub(super) fn find(&self, tree: ObjectId) -> Result<Option<FoundEntry>> {
         let Some(names) = names(self.path).filter(|names| names.len() <= DEPTH) else { return Ok(None) };
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let Some(entry) = self.objects.at(tree, &names)? else { return Ok(None) };
         let directory = entry.kind == EntryKind::Tree;
         let shown =
             self.inner.filter.shows_all(&names, directory) && (directory || !self.path.ends_with('/'));
-        Ok(shown.then(|| Found { path: names.join(&b'/'), entry }))
+        Ok(shown.then(|| FoundEntry { path: names.join(&b'/'), entry }))
     }
 
-    fn file(&self, found: &Found, range: Option<Range>, context: &Context) -> Result<Content> {
+    fn file(&self, found: &FoundEntry, range: Option<Range>, context: &Context) -> Result<Content> {
         let label = label(&found.path);
         if found.entry.kind == EntryKind::Commit {
             return Ok(self.submodule(self.uri.clone(), found.entry.id));
@@ -144,7 +144,7 @@ impl Reader<'_> {
     }
 
     /// The entries of a directory that the caller may see, with their data as far as it fits.
-    fn directory(&self, found: &Found, context: &Context) -> Result<Vec<Content>> {
+    fn directory(&self, found: &FoundEntry, context: &Context) -> Result<Vec<Content>> {
         let config = &self.inner.config;
         let directory = self.objects.directory(found.entry.id)?;
         let base = base(self.path);
@@ -187,9 +187,9 @@ impl Reader<'_> {
         &self,
         uri: Uri,
         key: &str,
-        entry: Entry,
+        entry: TreeEntry,
         left: &mut u64,
-        held: &mut Held<'_>,
+        held: &mut HeldMemory<'_>,
     ) -> Result<Content> {
         match entry.kind {
             EntryKind::Tree => return Ok(Content::text(uri, DIRECTORY, "")),

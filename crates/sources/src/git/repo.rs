@@ -13,12 +13,12 @@ use gix::objs::{CommitRefIter, Kind, TreeRefIter};
 use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Context, Error, Result, Uri};
 
-use super::directory::{Directory, Weight};
+use super::directory::{Directory, DirectoryWeight};
 use super::guard::{self, Alternates};
-use super::history::Window;
-use super::limits::{Held, TaskMemory};
+use super::history::ModificationTimes;
+use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
-use super::regular::{self, Stamp};
+use super::regular::{self, RefFileStamp};
 
 /// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
 const OBJECTS: usize = 8 * 1024 * 1024;
@@ -50,22 +50,22 @@ pub(super) struct Repo {
     own: PathBuf,
     /// Where the branches and tags are: elsewhere for a linked working tree.
     common: PathBuf,
-    shared: Mutex<Shared>,
+    shared: Mutex<OpenRepository>,
     /// Whether others may write it without this system knowing.
     remote: bool,
     refs: RefStore,
     alternates: Alternates,
     /// The commits that a shallow clone ends at, sorted, as they were read last.
-    shallow: Mutex<Option<(Stamp, Arc<[ObjectId]>)>>,
-    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
+    shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
+    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, DirectoryWeight>,
     /// When the files of some commits last changed.
-    windows: quick_cache::sync::Cache<ObjectId, Arc<Window>>,
+    windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
     /// What is so many first parents before a commit.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
 /// What the library has open.
-struct Shared {
+struct OpenRepository {
     repository: gix::ThreadSafeRepository,
     /// Handles that nobody uses now, with what they remember.
     idle: Vec<gix::Repository>,
@@ -77,7 +77,7 @@ struct Shared {
     suspect: bool,
 }
 
-impl Shared {
+impl OpenRepository {
     fn open(path: &Path, generation: u64) -> gix::Result<Self> {
         // Nothing of the environment or of the user's configuration is read, and nothing here asks for what would
         // run a program.
@@ -90,7 +90,7 @@ impl Shared {
 
 impl Repo {
     pub(super) fn open(path: &Path) -> gix::Result<Self> {
-        let opened = Shared::open(path, 0)?;
+        let opened = OpenRepository::open(path, 0)?;
         let shared = &opened.repository;
         let common = shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir());
         let hash = shared.to_thread_local().object_hash();
@@ -103,7 +103,7 @@ impl Repo {
             alternates: Alternates::new(common),
             shallow: Mutex::default(),
             shared: Mutex::new(opened),
-            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, Weight),
+            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, DirectoryWeight),
             windows: quick_cache::sync::Cache::new(WINDOWS),
             ancestors: quick_cache::sync::Cache::new(ANCESTORS),
         })
@@ -122,7 +122,7 @@ impl Repo {
     /// Fails where the repository is gone, or holds a file that the library must not open.
     pub(super) fn check(&self, name: &str) -> Result<()> {
         // One that is gone is not an empty one.
-        match Stamp::of(&self.own().join("HEAD")) {
+        match RefFileStamp::of(&self.own().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
             Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` is not there now"))),
             Err(cause) => Err(Error::failed("read the repository", cause)),
@@ -133,7 +133,7 @@ impl Repo {
     fn shallow(&self) -> Result<Arc<[ObjectId]>> {
         const NAME: &str = "shallow";
         let path = self.common().join(NAME);
-        let stamp = Stamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
+        let stamp = RefFileStamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
         let Some(stamp) = stamp else { return Ok(Arc::default()) };
         let mut cached = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, commits)) = &*cached
@@ -152,16 +152,16 @@ impl Repo {
         Ok(commits)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, OpenRepository> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reopen(&self, shared: &mut Shared) {
+    fn reopen(&self, shared: &mut OpenRepository) {
         shared.opened = Instant::now();
         shared.suspect = false;
         let checked = guard::check_repository(&self.path);
         let opened = checked.and_then(|()| {
-            Shared::open(&self.path, shared.generation + 1).map_err(|cause| cause.to_string())
+            OpenRepository::open(&self.path, shared.generation + 1).map_err(|cause| cause.to_string())
         });
         match opened {
             Ok(opened) => *shared = opened,
@@ -195,13 +195,13 @@ impl Repo {
 
 /// How long somebody waits for an answer.
 #[derive(Clone)]
-pub(super) struct Patience {
+pub(super) struct Deadline {
     until: Instant,
     limit: Duration,
     gone: Arc<AtomicBool>,
 }
 
-impl Patience {
+impl Deadline {
     /// `gone` tells that nobody waits any more.
     pub(super) fn new(from: Instant, limit: Duration, gone: Arc<AtomicBool>) -> Self {
         Self { until: from + limit, limit, gone }
@@ -233,7 +233,7 @@ pub(super) struct Task {
     pub(super) uri: Uri,
     /// Holds the permit of the catalog until the task ends.
     pub(super) context: Context,
-    pub(super) patience: Patience,
+    pub(super) patience: Deadline,
 }
 
 /// A repository as one task sees it.
@@ -278,17 +278,17 @@ pub(super) struct Node {
 
 /// What stands in a tree under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) kind: EntryKind,
     pub(super) id: ObjectId,
 }
 
 /// An entry with its name.
-pub(super) type Named = (Vec<u8>, Entry);
+pub(super) type NamedEntry = (Vec<u8>, TreeEntry);
 
 impl Objects<'_> {
     /// How long somebody waits for the task.
-    pub(super) fn patience(&self) -> &Patience {
+    pub(super) fn patience(&self) -> &Deadline {
         &self.task.patience
     }
 
@@ -355,14 +355,14 @@ impl Objects<'_> {
     }
 
     /// The entries of a tree in the order of git, without those whose names lead elsewhere.
-    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<Named>, Held<'_>)> {
+    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
         let held = self.hold(object.data.len() as u64 * DECODED)?;
         let mut entries = Vec::new();
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
             if is_name(entry.filename) {
-                let found = Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() };
+                let found = TreeEntry { kind: entry.mode.kind(), id: entry.oid.to_owned() };
                 entries.push((entry.filename.to_vec(), found));
             }
         }
@@ -370,12 +370,12 @@ impl Objects<'_> {
     }
 
     /// The entry of a name in a tree, without making a list of all.
-    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<Entry>> {
+    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         let object = self.tree_object(id)?;
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
             if *entry.filename == *name {
-                return Ok(Some(Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
+                return Ok(Some(TreeEntry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
             }
         }
         Ok(None)
@@ -404,11 +404,11 @@ impl Objects<'_> {
     }
 
     /// When the files of a commit last changed.
-    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<Window>> {
+    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
         if let Some(kept) = self.repo.windows.get(&commit) {
             return Ok(kept);
         }
-        let window = Arc::new(Window::read(self, commit)?);
+        let window = Arc::new(ModificationTimes::read(self, commit)?);
         self.repo.windows.insert(commit, Arc::clone(&window));
         Ok(window)
     }
@@ -430,8 +430,8 @@ impl Objects<'_> {
     }
 
     /// What is at a path below a tree; the tree itself where the path is empty.
-    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<Entry>> {
-        let mut found = Entry { kind: EntryKind::Tree, id: tree };
+    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<TreeEntry>> {
+        let mut found = TreeEntry { kind: EntryKind::Tree, id: tree };
         for name in path {
             if found.kind != EntryKind::Tree || !is_name(name) {
                 return Ok(None);

@@ -10,8 +10,8 @@ use gix::objs::{Kind, TagRefIter};
 use libris_core::{Error, Proof, Result, Uri};
 
 use super::address::is_full_id;
+use super::ref_evidence::RefEvidence;
 use super::repo::{Objects, fault};
-use super::seen::Seen;
 
 /// The longest revision.
 const LENGTH: usize = 1024;
@@ -33,7 +33,7 @@ pub(super) const SHOWN: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/
 
 /// A commit that a revision stands for.
 #[derive(Clone, Debug)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedRev {
     pub(super) commit: ObjectId,
     /// Whether the revision stands for this commit for ever.
     pub(super) fixed: bool,
@@ -45,12 +45,12 @@ pub(super) struct Resolved {
 #[derive(Debug, PartialEq, Eq)]
 struct Rev<'a> {
     base: &'a str,
-    steps: Vec<Step>,
+    steps: Vec<AncestorStep>,
 }
 
 /// A step from a commit to one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AncestorStep {
     /// The parent of this number, from 1; the commit itself for 0.
     Parent(u32),
     /// So many first parents back.
@@ -64,7 +64,7 @@ pub(super) fn decode(rev: &str) -> Result<String> {
 }
 
 /// The commit that a revision, as it stands in a URI, stands for; `None` if there is none.
-pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolved>> {
+pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
     let text = decode(rev)?;
     let rev = Rev::parse(&text)?;
     let Some(mut resolved) = find(objects, rev.base)? else { return Ok(None) };
@@ -77,16 +77,16 @@ pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolve
     Ok(Some(resolved))
 }
 
-fn find(objects: &Objects<'_>, base: &str) -> Result<Option<Resolved>> {
+fn find(objects: &Objects<'_>, base: &str) -> Result<Option<ResolvedRev>> {
     if is_full_id(base) {
         let id = ObjectId::from_hex(base.as_bytes()).map_err(fault)?;
         let commit = if id.kind() == objects.object_hash() { peel(objects, id)? } else { None };
-        return Ok(commit.map(|commit| Resolved { commit, fixed: true, proof: Some(Proof::always()) }));
+        return Ok(commit.map(|commit| ResolvedRev { commit, fixed: true, proof: Some(Proof::always()) }));
     }
-    let seen = Seen::of(objects, base);
+    let seen = RefEvidence::of(objects, base);
     for name in candidates(base) {
         if let Some(commit) = by_name(objects, &name)? {
-            return Ok(Some(Resolved { commit, fixed: false, proof: seen.prove() }));
+            return Ok(Some(ResolvedRev { commit, fixed: false, proof: seen.prove() }));
         }
     }
     let commit = match base.len() >= SHORTEST && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -94,7 +94,7 @@ fn find(objects: &Objects<'_>, base: &str) -> Result<Option<Resolved>> {
         false => None,
     };
     // What begins alike may come at any time.
-    Ok(commit.map(|commit| Resolved { commit, fixed: false, proof: None }))
+    Ok(commit.map(|commit| ResolvedRev { commit, fixed: false, proof: None }))
 }
 
 /// The full names that a name may stand for, in the order of git.
@@ -171,11 +171,11 @@ pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<Obj
     Ok(None)
 }
 
-fn walk(objects: &Objects<'_>, from: ObjectId, step: Step) -> Result<Option<ObjectId>> {
+fn walk(objects: &Objects<'_>, from: ObjectId, step: AncestorStep) -> Result<Option<ObjectId>> {
     match step {
-        Step::Parent(0) => Ok(Some(from)),
-        Step::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
-        Step::Back(count) => objects.ancestor(from, count),
+        AncestorStep::Parent(0) => Ok(Some(from)),
+        AncestorStep::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
+        AncestorStep::Back(count) => objects.ancestor(from, count),
     }
 }
 
@@ -209,8 +209,8 @@ impl<'a> Rev<'a> {
                     .ok_or_else(|| wrong("it leads too far back"))?,
             };
             steps.push(match sign {
-                '~' => Step::Back(number),
-                '^' => Step::Parent(number),
+                '~' => AncestorStep::Back(number),
+                '^' => AncestorStep::Parent(number),
                 _ => return Err(wrong("after `~` or `^` only a number may follow")),
             });
             if steps.len() > STEPS {
@@ -224,14 +224,17 @@ impl<'a> Rev<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rev, Step, candidates};
+    use super::{AncestorStep, Rev, candidates};
 
     #[test]
     fn revisions_are_read() {
         let steps = |text: &'static str| Rev::parse(text).map(|rev| (rev.base, rev.steps)).unwrap();
         assert_eq!(steps("main"), ("main", vec![]));
-        assert_eq!(steps("HEAD~3"), ("HEAD", vec![Step::Back(3)]));
-        assert_eq!(steps("v1.0^2~^0"), ("v1.0", vec![Step::Parent(2), Step::Back(1), Step::Parent(0)]));
+        assert_eq!(steps("HEAD~3"), ("HEAD", vec![AncestorStep::Back(3)]));
+        assert_eq!(
+            steps("v1.0^2~^0"),
+            ("v1.0", vec![AncestorStep::Parent(2), AncestorStep::Back(1), AncestorStep::Parent(0)])
+        );
         assert_eq!(steps("feature/ünï"), ("feature/ünï", vec![]));
     }
 

@@ -16,11 +16,11 @@ use gix::objs::tree::EntryKind;
 use libris_core::{Change, Result, Uri};
 use tokio::sync::mpsc;
 
-use super::compare::{Compare, Difference};
+use super::compare::{Difference, TreeComparison};
 use super::pages::escaped;
 use super::refs::{self, shortest};
-use super::regular::Stamp;
-use super::repo::{Entry, Objects};
+use super::regular::RefFileStamp;
+use super::repo::{Objects, TreeEntry};
 use super::rev::{SHOWN, candidates, peel};
 use super::{Inner, LISTED};
 
@@ -56,11 +56,11 @@ impl Stream for Changes {
 /// Begins to watch. A change after this has returned is told.
 pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let (send, receive) = mpsc::channel(WAITING);
-    let mut pulse = Pulse::default();
+    let mut pulse = RefStamps::default();
     let first = inner.blocking(inner.own_task(), |inner, objects| {
-        let mut pulse = Pulse::default();
+        let mut pulse = RefStamps::default();
         pulse.beats(inner);
-        Ok((pulse, State::read(objects)?))
+        Ok((pulse, RefsState::read(objects)?))
     });
     // A repository that cannot be read now must not keep anybody from hearing of others.
     let mut state = match tokio::time::timeout(FIRST, first).await {
@@ -89,7 +89,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 if !beating.beats(inner) {
                     return Ok((beating, None));
                 }
-                let now = State::read(objects)?;
+                let now = RefsState::read(objects)?;
                 // What takes too long to tell is lost, rather than tried again and again.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.until(&now, inner, objects));
@@ -110,7 +110,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 // It may be back at the next look, and then it is told what changed meanwhile.
                 Err(cause) => {
                     tracing::debug!(name = inner.name, ?cause, "the refs cannot be read now");
-                    pulse = Pulse::default();
+                    pulse = RefStamps::default();
                 }
             }
         }
@@ -120,16 +120,17 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
 
 /// The times of the files and folders that hold the refs.
 #[derive(Default)]
-struct Pulse {
-    stamps: Vec<(PathBuf, Option<Stamp>)>,
+struct RefStamps {
+    stamps: Vec<(PathBuf, Option<RefFileStamp>)>,
     settled: bool,
 }
 
-impl Pulse {
+impl RefStamps {
     /// Whether anything may have changed since the last time.
     fn beats(&mut self, inner: &Inner) -> bool {
-        let is_same =
-            |(path, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(path).is_ok_and(|now| now == *stamp);
+        let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
+            RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
+        };
         let same = self.settled && self.stamps.iter().all(is_same);
         if same {
             return false;
@@ -142,12 +143,12 @@ impl Pulse {
         let known = paths.len() < FOLDERS;
         let mut failed = false;
         let stamp = |path: PathBuf| {
-            let stamp = Stamp::of(&path);
+            let stamp = RefFileStamp::of(&path);
             failed |= stamp.is_err();
             (path, stamp.ok().flatten())
         };
         self.stamps = paths.into_iter().map(stamp).collect();
-        let old = |stamp: &Stamp| {
+        let old = |stamp: &RefFileStamp| {
             let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
             age.is_some_and(|age| age > UNSETTLED)
         };
@@ -173,25 +174,25 @@ fn folders(path: &Path, found: &mut Vec<PathBuf>) {
 
 /// What all names stand for at one time.
 #[derive(Clone, PartialEq, Eq)]
-struct State {
+struct RefsState {
     /// The branch that `HEAD` is, or the commit.
-    head: Head,
+    head: HeadState,
     /// By full name: a commit or a tag.
     refs: BTreeMap<String, ObjectId>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Head {
+enum HeadState {
     Branch(String),
     Detached(Option<ObjectId>),
 }
 
-impl State {
+impl RefsState {
     fn read(objects: &Objects<'_>) -> Result<Self> {
         let refs = refs::all(objects)?.refs.into_iter().collect();
         let head = match refs::head(objects)? {
-            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
-            _ => Head::Detached(super::rev::by_name(objects, LISTED)?),
+            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => HeadState::Branch(branch),
+            _ => HeadState::Detached(super::rev::by_name(objects, LISTED)?),
         };
         Ok(Self { head, refs })
     }
@@ -199,8 +200,8 @@ impl State {
     /// What a short name stands for.
     fn find(&self, name: &str) -> Option<ObjectId> {
         match (&self.head, name) {
-            (Head::Branch(branch), LISTED) => self.refs.get(branch).copied(),
-            (Head::Detached(id), LISTED) => *id,
+            (HeadState::Branch(branch), LISTED) => self.refs.get(branch).copied(),
+            (HeadState::Detached(id), LISTED) => *id,
             _ => candidates(name).iter().find_map(|full| self.refs.get(full)).copied(),
         }
     }
@@ -218,7 +219,8 @@ impl State {
             names.insert(short.to_owned());
             names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
         }
-        let mut told = Told { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
+        let mut told =
+            ChangeList { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
         for name in names {
             let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(objects, id));
             let (old, new) = (commit(self.find(&name))?, commit(later.find(&name))?);
@@ -231,12 +233,12 @@ impl State {
 }
 
 /// Changes that are to be told.
-struct Told<'a> {
+struct ChangeList<'a> {
     inner: &'a Inner,
     changes: Vec<Change>,
 }
 
-impl Told<'_> {
+impl ChangeList<'_> {
     /// Tells that a name stands for another commit; false where that is too much to tell.
     fn moved(
         &mut self,
@@ -248,7 +250,7 @@ impl Told<'_> {
         let rev = Uri::encode_segment(name.as_bytes());
         let tree =
             |commit: Option<ObjectId>| commit.map(|id| objects.node(id).map(|node| node.tree)).transpose();
-        let compare = Compare { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
+        let compare = TreeComparison { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
         let Some(differences) = compare.trees(tree(old)?, tree(new)?)? else { return Ok(false) };
         let listed = name == LISTED;
         match (self.inner.space.log(&rev), listed, old, new) {
@@ -280,7 +282,7 @@ impl Told<'_> {
 
     fn differs(&mut self, rev: &str, listed: bool, difference: &Difference) {
         let path = escaped(&difference.path);
-        let is_tree = |entry: Option<Entry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
+        let is_tree = |entry: Option<TreeEntry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
         let path = if is_tree(difference.old) || is_tree(difference.new) { format!("{path}/") } else { path };
         let uri = self.inner.space.place(rev, &path);
         let (old, new) = (difference.old.is_some(), difference.new.is_some());

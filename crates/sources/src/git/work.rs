@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libris_core::{Context, Error, Result, Uri};
 use tokio::time::timeout_at;
 
-use super::repo::{Objects, Patience, Task};
+use super::repo::{Deadline, Objects, Task};
 use super::{Git, Inner};
 
 /// How many tasks may work on one repository at once. Each may hold a file of some size in memory.
@@ -28,7 +28,7 @@ impl Git {
         context: &Context,
         work: impl FnOnce(&Inner, &Objects<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let waiting = Waiting::default();
+        let waiting = CancelOnDrop::default();
         let patience = self.inner.patience(Arc::clone(&waiting.gone));
         self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), patience }, work).await
     }
@@ -36,11 +36,11 @@ impl Git {
 
 /// Tells a running task when its caller has gone.
 #[derive(Default)]
-struct Waiting {
+struct CancelOnDrop {
     gone: Arc<AtomicBool>,
 }
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
@@ -48,8 +48,8 @@ impl Drop for Waiting {
 
 impl Inner {
     /// The patience of somebody who asks now; `gone` tells that nobody waits any more.
-    pub(super) fn patience(&self, gone: Arc<AtomicBool>) -> Patience {
-        Patience::new(Instant::now(), self.config.timeout, gone)
+    pub(super) fn patience(&self, gone: Arc<AtomicBool>) -> Deadline {
+        Deadline::new(Instant::now(), self.config.timeout, gone)
     }
 
     /// A task of the source itself, that nobody waits for.

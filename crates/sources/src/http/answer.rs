@@ -8,14 +8,14 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use libris_core::{Body, Lease};
 use serde_json::Value;
 
-use super::client::Reply;
+use super::client::RawResponse;
 use super::config::Method;
-use super::endpoint::Endpoint;
-use super::fault::Fault;
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
 use crate::media;
 
 /// What an answer holds.
-pub(super) struct Answer {
+pub(super) struct ApiResponse {
     pub(super) body: Body,
     pub(super) mime: String,
     /// Two answers that differ most likely differ in this.
@@ -24,9 +24,9 @@ pub(super) struct Answer {
     memory: Mutex<Option<Lease>>,
 }
 
-impl Answer {
+impl ApiResponse {
     /// Takes an answer that came for an endpoint.
-    pub(super) fn new(endpoint: &Endpoint, path: &str, mut reply: Reply) -> Result<Self, Fault> {
+    pub(super) fn new(endpoint: &ApiEndpoint, path: &str, mut reply: RawResponse) -> Result<Self, HttpFault> {
         let memory = Mutex::new(reply.memory.take());
         let (body, mime) = match endpoint.method {
             Method::HEAD => (Body::Text(headers(&reply.headers)), "application/json".to_owned()),
@@ -54,15 +54,15 @@ impl Answer {
     }
 
     /// The text that it holds, which may be JSON.
-    pub(super) fn text(&self) -> Result<&str, Fault> {
+    pub(super) fn text(&self) -> Result<&str, HttpFault> {
         match &self.body {
             Body::Text(text) => Ok(text),
-            Body::Bytes(_) => Err(Fault::Malformed),
+            Body::Bytes(_) => Err(HttpFault::Malformed),
         }
     }
 }
 
-fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, String), Fault> {
+fn content(endpoint: &ApiEndpoint, path: &str, reply: RawResponse) -> Result<(Body, String), HttpFault> {
     let said = reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (sent, parameters) = said.split_once(';').unwrap_or((said, ""));
     let sent = sent.trim().to_ascii_lowercase();
@@ -71,7 +71,7 @@ fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, Strin
     {
         // It comes from outside, and is shown.
         let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
-        return Err(Fault::Kind { sent, meant: meant.clone() });
+        return Err(HttpFault::Kind { sent, meant: meant.clone() });
     }
     let mime = match &endpoint.mime {
         Some(meant) => meant.clone(),
@@ -87,9 +87,9 @@ fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, Strin
             None => media::body(reply.data, essence(&mime)),
         };
     if endpoint.mime.is_some() && is_json(&mime) {
-        let Body::Text(text) = &body else { return Err(Fault::Malformed) };
+        let Body::Text(text) = &body else { return Err(HttpFault::Malformed) };
         if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
-            return Err(Fault::Malformed);
+            return Err(HttpFault::Malformed);
         }
     }
     Ok((body, mime))

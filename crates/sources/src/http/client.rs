@@ -19,11 +19,11 @@ use libris_core::{Budget, Error, Lease, Result};
 use tokio::sync::Notify;
 use url::Url;
 
-use super::config::{Limits, Method};
-use super::endpoint::Endpoint;
-use super::fault::Fault;
-use super::guard::{Guard, Refused};
-use super::memory::{Received, Refusal};
+use super::config::{Method, RequestLimits};
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
+use super::guard::{AddressGuard, ForbiddenAddress};
+use super::memory::{ReceiveError, ReceivedBody};
 use crate::http_client::{self, HttpClient};
 
 /// The longest that a service can ask us to wait.
@@ -40,16 +40,16 @@ const READ: usize = 64 * 1024;
 const INTERIM: usize = 16;
 
 /// Sends requests.
-pub(super) struct Client {
-    client: HttpClient<Guard, Empty<Bytes>>,
-    limits: Limits,
+pub(super) struct ApiClient {
+    client: HttpClient<AddressGuard, Empty<Bytes>>,
+    limits: RequestLimits,
     turns: Arc<Budget>,
     /// Until when an origin wants to be left alone.
     quiet: Mutex<HashMap<String, Instant>>,
 }
 
 /// An answer as it came.
-pub(super) struct Reply {
+pub(super) struct RawResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) data: Vec<u8>,
@@ -57,9 +57,9 @@ pub(super) struct Reply {
     pub(super) memory: Option<Lease>,
 }
 
-impl Client {
+impl ApiClient {
     /// One that is `secure` speaks TLS, and needs the certificates of the system.
-    pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
+    pub(super) fn new(limits: &RequestLimits, guard: AddressGuard, secure: bool) -> Result<Self> {
         let tcp = HttpConnector::new_with_resolver(guard);
         let connector = http_client::connector(tcp, limits.connect, secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
@@ -72,17 +72,17 @@ impl Client {
     /// Asks in the turn of this client, with these headers beside those of the endpoint.
     pub(super) async fn ask(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         url: &Url,
         beside: &HeaderMap,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<RawResponse, HttpFault> {
         if let Some(wait) = self.wait(endpoint.origin()) {
-            return Err(Fault::Busy(Some(wait)));
+            return Err(HttpFault::Busy(Some(wait)));
         }
         let limit = self.limits.timeout;
         let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside, asker)).await;
-        let reply = asked.unwrap_or(Err(Fault::Slow(limit)));
+        let reply = asked.unwrap_or(Err(HttpFault::Slow(limit)));
         if let Err(fault) = &reply {
             tracing::debug!(url = %shown(url), ?fault, "a request failed");
         }
@@ -91,14 +91,14 @@ impl Client {
 
     async fn follow(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         mut url: Url,
         beside: &HeaderMap,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
-        let _turn = self.turns.take(asker, 1).await.ok_or(Fault::Unreachable)?;
+    ) -> Result<RawResponse, HttpFault> {
+        let _turn = self.turns.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
-            let mut request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
+            let mut request = request(endpoint, &url, beside).ok_or(HttpFault::Failed)?;
             let interim = Interim::count(&mut request);
             let response = tokio::select! {
                 response = self.client.request(request) => response.map_err(|cause| {
@@ -107,7 +107,7 @@ impl Client {
                 })?,
                 () = interim.too_many() => {
                     tracing::warn!(url = %shown(&url), "a service sends interim responses and no answer");
-                    return Err(Fault::Failed);
+                    return Err(HttpFault::Failed);
                 }
             };
             let status = response.status();
@@ -119,21 +119,21 @@ impl Client {
             let Some(next) = next.filter(|next| next.origin().ascii_serialization() == endpoint.origin())
             else {
                 tracing::warn!(url = %shown(&url), "a redirect to another origin is not followed");
-                return Err(Fault::Elsewhere);
+                return Err(HttpFault::Elsewhere);
             };
             url = next;
         }
         tracing::warn!(url = %shown(&url), "too many redirects");
-        Err(Fault::Elsewhere)
+        Err(HttpFault::Elsewhere)
     }
 
     async fn receive(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         url: &Url,
         response: Response<Incoming>,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<RawResponse, HttpFault> {
         let (response, mut body) = response.into_parts();
         let (status, headers) = (response.status, response.headers);
         if status != StatusCode::NOT_MODIFIED && !status.is_success() {
@@ -145,20 +145,20 @@ impl Client {
                 let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
                 let said = said.filter(|_: &u64| endpoint.method == Method::GET);
                 match said.filter(|size| *size > limit) {
-                    Some(size) => return Err(Fault::TooLarge { size, limit }),
-                    None => Received::plain(limit, said, asker),
+                    Some(size) => return Err(HttpFault::TooLarge { size, limit }),
+                    None => ReceivedBody::plain(limit, said, asker),
                 }
             }
-            Some(b"gzip" | b"x-gzip") => Received::gzip(limit, asker),
+            Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, asker),
             Some(_) => {
                 tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
-                return Err(Fault::Failed);
+                return Err(HttpFault::Failed);
             }
         };
         let refused = |refusal| match refusal {
-            Refusal::TooLarge(size) => Fault::TooLarge { size, limit },
-            Refusal::NoMemory => Fault::NoMemory,
-            Refusal::Malformed(cause) => failure(&cause, url, true),
+            ReceiveError::TooLarge(size) => HttpFault::TooLarge { size, limit },
+            ReceiveError::NoMemory => HttpFault::NoMemory,
+            ReceiveError::Malformed(cause) => failure(&cause, url, true),
         };
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|cause| failure(&cause, url, true))?;
@@ -167,26 +167,32 @@ impl Client {
             }
         }
         let (data, memory) = received.finish().await.map_err(refused)?;
-        Ok(Reply { status, headers, data, memory })
+        Ok(RawResponse { status, headers, data, memory })
     }
 
-    fn refusal(&self, endpoint: &Endpoint, url: &Url, status: StatusCode, headers: &HeaderMap) -> Fault {
+    fn refusal(
+        &self,
+        endpoint: &ApiEndpoint,
+        url: &Url,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> HttpFault {
         let fault = match status.as_u16() {
-            404 | 410 => Fault::Missing,
-            400 | 414 | 422 => Fault::Values,
-            401 | 407 => Fault::Credentials,
-            403 => Fault::Denied,
+            404 | 410 => HttpFault::Missing,
+            400 | 414 | 422 => HttpFault::Values,
+            401 | 407 => HttpFault::Credentials,
+            403 => HttpFault::Denied,
             429 | 503 => {
                 let wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
                 if let Some(wait) = wait {
                     let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
                     quiet.insert(endpoint.origin().to_owned(), Instant::now() + wait);
                 }
-                Fault::Busy(wait)
+                HttpFault::Busy(wait)
             }
-            _ => Fault::Failed,
+            _ => HttpFault::Failed,
         };
-        if matches!(fault, Fault::Missing) {
+        if matches!(fault, HttpFault::Missing) {
             tracing::debug!(url = %shown(url), %status, "a service has nothing there");
         } else {
             tracing::warn!(url = %shown(url), %status, "a service did not answer as it should");
@@ -253,23 +259,23 @@ fn shown(url: &Url) -> String {
 }
 
 /// What is to be told of an error, which is logged.
-fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> Fault {
+fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
         let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if inner.is::<Refused>() || refused.is_some_and(|refused| refused.is::<Refused>()) {
+        if inner.is::<ForbiddenAddress>() || refused.is_some_and(|refused| refused.is::<ForbiddenAddress>()) {
             tracing::warn!(url = %shown(url), "{inner}");
-            return Fault::Refused;
+            return HttpFault::Refused;
         }
         causes.push(inner.to_string());
         cause = inner.source();
     }
     tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
-    if reached { Fault::Failed } else { Fault::Unreachable }
+    if reached { HttpFault::Failed } else { HttpFault::Unreachable }
 }
 
-fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
+fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
     let mut request = http::Request::new(Empty::new());
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().ok()?;
@@ -285,9 +291,12 @@ fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::R
 
 #[cfg(test)]
 mod tests {
-    use super::{Client, Endpoint, Fault, Guard, Method, PATIENCE, Refused, Url, failure, retry_after};
+    use super::{
+        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, Method, PATIENCE, Url, failure,
+        retry_after,
+    };
     use crate::http::config::Config;
-    use crate::http::endpoint::Written;
+    use crate::http::endpoint::EndpointSpec;
     use libris_core::{Error, Uri};
     use std::collections::BTreeMap;
     use std::io;
@@ -295,10 +304,10 @@ mod tests {
     use tokio::net::TcpListener;
 
     /// What `GET /` of `localhost` comes to, when it leads to a private address only once it is connected to.
-    async fn ask_localhost(port: u16, allow_private: bool) -> Option<Fault> {
+    async fn ask_localhost(port: u16, allow_private: bool) -> Option<HttpFault> {
         let config = Config::default();
         let (none, renamed, url) = (BTreeMap::new(), BTreeMap::new(), format!("http://localhost:{port}/"));
-        let written = Written {
+        let written = EndpointSpec {
             url: &url,
             method: Method::GET,
             headers: &none,
@@ -308,9 +317,10 @@ mod tests {
             renamed: &renamed,
             variables: Vec::new(),
         };
-        let anywhere = Guard { allow_private: true, networks: Vec::new() };
-        let endpoint = Endpoint::new(written, 0, &config, &anywhere).unwrap();
-        let client = Client::new(&config.limits, Guard { allow_private, ..anywhere }, false).unwrap();
+        let anywhere = AddressGuard { allow_private: true, networks: Vec::new() };
+        let endpoint = ApiEndpoint::new(written, 0, &config, &anywhere).unwrap();
+        let client =
+            ApiClient::new(&config.limits, AddressGuard { allow_private, ..anywhere }, false).unwrap();
         client
             .ask(&endpoint, &Url::parse(&url).unwrap(), &Default::default(), libris_core::Client::default())
             .await
@@ -321,20 +331,20 @@ mod tests {
     async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(ask_localhost(port, false).await, Some(Fault::Refused));
+        assert_eq!(ask_localhost(port, false).await, Some(HttpFault::Refused));
         // Whoever may ask is the first that the listener hears of.
         let allowed = tokio::spawn(async move { ask_localhost(port, true).await });
         let (first, from) = listener.accept().await.unwrap();
         drop(first);
-        assert_eq!(allowed.await.unwrap(), Some(Fault::Failed), "{from}");
+        assert_eq!(allowed.await.unwrap(), Some(HttpFault::Failed), "{from}");
     }
 
     #[test]
     fn an_address_that_may_not_be_asked_is_said_to_be() {
         let url = Url::parse("http://intranet.example/").unwrap();
         let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
-        assert_eq!(failed(io::Error::other("no route")), Fault::Unreachable);
-        let fault = failed(io::Error::other(Refused));
+        assert_eq!(failed(io::Error::other("no route")), HttpFault::Unreachable);
+        let fault = failed(io::Error::other(ForbiddenAddress));
         let told = fault.of(&Uri::parse("a://b").unwrap()).to_string();
         assert_eq!(
             told,

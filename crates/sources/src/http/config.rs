@@ -33,22 +33,22 @@ pub struct Config {
     /// The URL that those of the entries are relative to.
     pub base: Option<String>,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Text>,
+    pub headers: BTreeMap<String, TextOrSecret>,
     /// Query parameters of every request.
-    pub query: BTreeMap<String, Text>,
+    pub query: BTreeMap<String, TextOrSecret>,
     /// How often what somebody waits for is asked for again.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// What a request may do and cost.
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// What is kept.
     pub cache: Caching,
     /// The resources.
     #[serde(rename = "resource")]
-    pub resources: Vec<Entry<Uri>>,
+    pub resources: Vec<EndpointConfig<Uri>>,
     /// The templates.
     #[serde(rename = "template")]
-    pub templates: Vec<Entry<UriTemplate>>,
+    pub templates: Vec<EndpointConfig<UriTemplate>>,
     /// Resources on the web that clients fetch themselves.
     #[serde(rename = "link")]
     pub links: Vec<Link>,
@@ -62,7 +62,7 @@ impl Default for Config {
             headers: BTreeMap::new(),
             query: BTreeMap::new(),
             poll: Duration::from_secs(60),
-            limits: Limits::default(),
+            limits: RequestLimits::default(),
             cache: Caching::default(),
             resources: Vec::new(),
             templates: Vec::new(),
@@ -74,7 +74,7 @@ impl Default for Config {
 /// What a request may do and cost.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct RequestLimits {
     /// For how long a connection may take to open.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub connect: Duration,
@@ -96,7 +96,7 @@ pub struct Limits {
     pub networks: Vec<Network>,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
@@ -146,7 +146,7 @@ impl Default for Caching {
 /// A text of the configuration, or one of the environment.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or `{ env = \"NAME\" }` with perhaps a `prefix`")]
-pub enum Text {
+pub enum TextOrSecret {
     /// This text.
     Plain(String),
     /// What a variable of the environment holds.
@@ -189,7 +189,7 @@ with_descriptive_keys! {
     /// One resource or template.
     #[derive(Clone, Debug, PartialEq, Deserialize)]
     #[serde(deny_unknown_fields)]
-    pub struct Entry<U> {
+    pub struct EndpointConfig<U> {
         /// Where it is: a URI such as `weather://stations`, or a template such as
         /// `weather://forecast/{city}/{date}`.
         pub uri: U,
@@ -201,10 +201,10 @@ with_descriptive_keys! {
         pub method: Method,
         /// Headers beside those of all requests.
         #[serde(default = "BTreeMap::new")]
-        pub headers: BTreeMap<String, Text>,
+        pub headers: BTreeMap<String, TextOrSecret>,
         /// Query parameters beside those of all requests.
         #[serde(default = "BTreeMap::new")]
-        pub query: BTreeMap<String, Text>,
+        pub query: BTreeMap<String, TextOrSecret>,
         /// The media type. An answer of another one is an error, and so is JSON that is none.
         pub mime: Option<String>,
         /// For templates: variables without which nothing is asked.
@@ -214,14 +214,14 @@ with_descriptive_keys! {
         #[serde(default = "BTreeMap::new")]
         pub complete: BTreeMap<String, Choices>,
         /// For templates: where the resources are found that are listed.
-        pub list: Option<Listing>,
+        pub list: Option<ListConfig>,
         /// What the variables are called in the URL, where that is something else.
         #[serde(skip)]
         pub(super) renamed: BTreeMap<String, String>,
     }
 }
 
-impl<U> Entry<U> {
+impl<U> EndpointConfig<U> {
     /// One of which no more is said.
     pub fn new(uri: U, url: impl Into<String>) -> Self {
         Self {
@@ -256,7 +256,7 @@ pub enum Choices {
     /// These.
     Fixed(Vec<Choice>),
     /// Those of a list.
-    Found(Found),
+    Found(ChoiceList),
 }
 
 /// A value to offer.
@@ -277,7 +277,7 @@ pub enum Choice {
 /// A list of values to offer. One of `url` and `from` says where it is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
+pub struct ChoiceList {
     /// What is asked for it. The variables that are filled in already can stand in it, and `{typed}` for what
     /// has been typed: then the answer is taken as it is.
     pub url: Option<String>,
@@ -297,7 +297,7 @@ pub struct Found {
 /// Where the resources of a template are found. One of `url` and `from` says where the list is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
+pub struct ListConfig {
     /// What is asked for it.
     pub url: Option<String>,
     /// The resource of this source that holds it, such as `weather://stations`.

@@ -11,13 +11,13 @@ use libris_core::uri_template::{Value, Variables};
 use libris_core::{Uri, UriTemplate};
 use url::Url;
 
-use super::config::{Config, Method, Secret, Text};
-use super::fault::Fault;
-use super::guard::Guard;
+use super::config::{Config, Method, Secret, TextOrSecret};
+use super::fault::HttpFault;
+use super::guard::AddressGuard;
 
 /// What is asked for a resource, a template or a list.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub(super) struct ApiEndpoint {
     /// A number of its own within its source.
     pub(super) number: usize,
     pub(super) method: Method,
@@ -35,11 +35,11 @@ pub(super) struct Endpoint {
 }
 
 /// How an endpoint is written in a configuration.
-pub(super) struct Written<'a> {
+pub(super) struct EndpointSpec<'a> {
     pub(super) url: &'a str,
     pub(super) method: Method,
-    pub(super) headers: &'a BTreeMap<String, Text>,
-    pub(super) query: &'a BTreeMap<String, Text>,
+    pub(super) headers: &'a BTreeMap<String, TextOrSecret>,
+    pub(super) query: &'a BTreeMap<String, TextOrSecret>,
     pub(super) mime: Option<&'a str>,
     pub(super) required: &'a [String],
     pub(super) renamed: &'a BTreeMap<String, String>,
@@ -47,13 +47,13 @@ pub(super) struct Written<'a> {
     pub(super) variables: Vec<&'a str>,
 }
 
-impl Endpoint {
+impl ApiEndpoint {
     /// Checks what is written. Errors say what is wrong and not where: the caller does.
     pub(super) fn new(
-        written: Written<'_>,
+        written: EndpointSpec<'_>,
         number: usize,
         config: &Config,
-        guard: &Guard,
+        guard: &AddressGuard,
     ) -> Result<Self, String> {
         let text = joined(config.base.as_deref(), written.url)?;
         let end = authority(&text)?;
@@ -107,9 +107,9 @@ impl Endpoint {
     }
 
     /// The URL for these values.
-    pub(super) fn url(&self, variables: Variables) -> Result<Url, Fault> {
+    pub(super) fn url(&self, variables: Variables) -> Result<Url, HttpFault> {
         if let Some(lacking) = self.required.iter().find(|name| variables.value(name).is_none()) {
-            return Err(Fault::Lacking(lacking.clone()));
+            return Err(HttpFault::Lacking(lacking.clone()));
         }
         let mut named = Variables::new();
         for (name, value) in variables {
@@ -117,23 +117,23 @@ impl Endpoint {
             self.check(&name, &value)?;
             named.insert(name, value);
         }
-        self.filled(&named).ok_or(Fault::Missing)
+        self.filled(&named).ok_or(HttpFault::Missing)
     }
 
-    fn check(&self, name: &str, value: &Value) -> Result<(), Fault> {
+    fn check(&self, name: &str, value: &Value) -> Result<(), HttpFault> {
         let texts: Vec<&str> = match value {
             Value::Text(text) => vec![text],
             Value::List(list) => list.iter().map(String::as_str).collect(),
             // These are parameters under names that the caller chose.
-            Value::Map(_) => return Err(Fault::Missing),
+            Value::Map(_) => return Err(HttpFault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
             if text.contains(char::is_control) {
-                return Err(Fault::Control(name.to_owned()));
+                return Err(HttpFault::Control(name.to_owned()));
             }
             if in_path && (text.is_empty() || climbs(text)) {
-                return Err(Fault::Missing);
+                return Err(HttpFault::Missing);
             }
         }
         Ok(())
@@ -201,7 +201,7 @@ fn parameters(query: &str) -> Vec<String> {
     url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name.into_owned()).collect()
 }
 
-fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
+fn check_host(place: &Url, guard: &AddressGuard) -> Result<(), String> {
     let host = place.host_str().unwrap_or_default();
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     // Other names are known only when they are looked up.
@@ -244,17 +244,17 @@ fn climbs(text: &str) -> bool {
 }
 
 /// The text, from the environment where it is a secret.
-fn text(text: &Text) -> Result<(String, bool), String> {
+fn text(text: &TextOrSecret) -> Result<(String, bool), String> {
     match text {
-        Text::Plain(text) => Ok((text.clone(), false)),
-        Text::Secret(Secret { env, prefix }) => match std::env::var(env) {
+        TextOrSecret::Plain(text) => Ok((text.clone(), false)),
+        TextOrSecret::Secret(Secret { env, prefix }) => match std::env::var(env) {
             Ok(value) if !value.is_empty() => Ok((format!("{prefix}{value}"), true)),
             _ => Err(format!("`{env}` is not set in the environment")),
         },
     }
 }
 
-fn headers(all: [&BTreeMap<String, Text>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
+fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
     /// Headers that say how a message is sent, and are ours to say.
     const OURS: [&str; 9] = [
         "accept-encoding",
@@ -285,7 +285,7 @@ fn headers(all: [&BTreeMap<String, Text>; 2], mime: Option<&str>) -> Result<Head
     Ok(headers)
 }
 
-fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
+fn query(all: [&BTreeMap<String, TextOrSecret>; 2]) -> Result<String, String> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in all.into_iter().flatten() {
         pairs.push((name.clone(), text(value)?.0));
@@ -297,13 +297,13 @@ fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Endpoint, Guard, Method, Variables, Written};
+    use super::{AddressGuard, ApiEndpoint, Config, EndpointSpec, Method, Variables};
     use libris_core::uri_template::Value;
     use std::collections::BTreeMap;
 
-    fn endpoint(url: &str) -> Result<Endpoint, String> {
+    fn endpoint(url: &str) -> Result<ApiEndpoint, String> {
         let nothing = BTreeMap::new();
-        let written = Written {
+        let written = EndpointSpec {
             url,
             method: Method::GET,
             headers: &nothing,
@@ -314,7 +314,7 @@ mod tests {
             variables: vec!["a", "b"],
         };
         let config = Config { base: Some("https://api.example/v1/".into()), ..Config::default() };
-        Endpoint::new(written, 0, &config, &Guard { allow_private: false, networks: Vec::new() })
+        ApiEndpoint::new(written, 0, &config, &AddressGuard { allow_private: false, networks: Vec::new() })
     }
 
     fn url(pattern: &str, a: impl Into<Value>) -> Option<String> {

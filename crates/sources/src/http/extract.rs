@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::fault::Fault;
+use super::fault::HttpFault;
 
 /// How many items of one list are taken.
 const ITEMS: usize = 10_000;
@@ -14,23 +14,23 @@ const TEXT: usize = 4 << 20;
 
 /// The fields of an item as text, in the order in which they were asked for; `None` where there is no text, number or
 /// truth value.
-pub(super) type Item = Vec<Option<String>>;
+pub(super) type ItemFields = Vec<Option<String>>;
 
 /// A field that is asked for: its place in an [`Item`], and the rest of the path that leads to it.
-type Wanted<'p> = (usize, &'p [String]);
+type WantedField<'p> = (usize, &'p [String]);
 
 /// The items at a place in JSON, each with the fields at these places in it: the elements of an array, or the pairs of
 /// an object, each with its `key` and its `value`. Places are JSON pointers.
-pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<Item>, Fault> {
+pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
-    let wanted: Vec<Wanted<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
-    let mut found = Found::default();
+    let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
+    let mut found = ExtractedItems::default();
     let mut json = serde_json::Deserializer::from_str(json);
     let search = Search { path: &list_path, wanted: &wanted, found: &mut found };
-    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| Fault::Malformed)?;
+    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
     if !found.is_list {
         tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
-        return Err(Fault::Failed);
+        return Err(HttpFault::Failed);
     }
     if found.count > found.items.len() {
         let (count, taken) = (found.count, found.items.len());
@@ -52,8 +52,8 @@ fn index(part: &str) -> Option<usize> {
 
 /// What was found of a list.
 #[derive(Default)]
-struct Found {
-    items: Vec<Item>,
+struct ExtractedItems {
+    items: Vec<ItemFields>,
     /// How many items there are, also those that are not taken.
     count: usize,
     /// How many bytes of text the items have.
@@ -61,12 +61,12 @@ struct Found {
     is_list: bool,
 }
 
-impl Found {
+impl ExtractedItems {
     fn is_full(&self) -> bool {
         self.items.len() >= ITEMS || self.text >= TEXT
     }
 
-    fn push(&mut self, item: Item) {
+    fn push(&mut self, item: ItemFields) {
         self.text += item.iter().flatten().map(String::len).sum::<usize>();
         self.items.push(item);
         self.count += 1;
@@ -77,8 +77,8 @@ impl Found {
 struct Search<'a> {
     /// Where it is from here.
     path: &'a [String],
-    wanted: &'a [Wanted<'a>],
-    found: &'a mut Found,
+    wanted: &'a [WantedField<'a>],
+    found: &'a mut ExtractedItems,
 }
 
 impl<'de> DeserializeSeed<'de> for Search<'_> {
@@ -86,7 +86,7 @@ impl<'de> DeserializeSeed<'de> for Search<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         // Of names that are there twice, the last counts.
-        *self.found = Found::default();
+        *self.found = ExtractedItems::default();
         json.deserialize_any(self)
     }
 }
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for Search<'_> {
         let Self { path, wanted, found } = self;
         if let Some((part, path)) = path.split_first() {
             let name = [(0, std::slice::from_ref(part))];
-            while let Some(matching) = object.next_key_seed(Name(&name))? {
+            while let Some(matching) = object.next_key_seed(MemberName(&name))? {
                 match matching.is_empty() {
                     true => drop(object.next_value::<IgnoredAny>()?),
                     false => object.next_value_seed(Search { path, wanted, found })?,
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Search<'_> {
             return Ok(());
         }
         found.is_list = true;
-        let value: Vec<Wanted<'_>> = rest(wanted, "value").collect();
+        let value: Vec<WantedField<'_>> = rest(wanted, "value").collect();
         while !found.is_full() {
             let Some(key) = object.next_key::<String>()? else { return Ok(()) };
             let mut item = vec![None; wanted.len()];
@@ -184,7 +184,7 @@ impl<'de> Visitor<'de> for Search<'_> {
 }
 
 /// The fields that are below a name, with the rest of their paths.
-fn rest<'p>(wanted: &[Wanted<'p>], name: &str) -> impl Iterator<Item = Wanted<'p>> {
+fn rest<'p>(wanted: &[WantedField<'p>], name: &str) -> impl Iterator<Item = WantedField<'p>> {
     wanted.iter().filter_map(move |(at, path)| match path.split_first() {
         Some((first, rest)) if first == name => Some((*at, rest)),
         _ => None,
@@ -192,18 +192,18 @@ fn rest<'p>(wanted: &[Wanted<'p>], name: &str) -> impl Iterator<Item = Wanted<'p
 }
 
 /// The name of a member of an object: gives the fields that are below it.
-struct Name<'a, 'p>(&'a [Wanted<'p>]);
+struct MemberName<'a, 'p>(&'a [WantedField<'p>]);
 
-impl<'de, 'p> DeserializeSeed<'de> for Name<'_, 'p> {
-    type Value = Vec<Wanted<'p>>;
+impl<'de, 'p> DeserializeSeed<'de> for MemberName<'_, 'p> {
+    type Value = Vec<WantedField<'p>>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_str(self)
     }
 }
 
-impl<'de, 'p> Visitor<'de> for Name<'_, 'p> {
-    type Value = Vec<Wanted<'p>>;
+impl<'de, 'p> Visitor<'de> for MemberName<'_, 'p> {
+    type Value = Vec<WantedField<'p>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
@@ -216,8 +216,8 @@ impl<'de, 'p> Visitor<'de> for Name<'_, 'p> {
 
 /// Picks the wanted fields of an item.
 struct Pick<'a, 'p> {
-    wanted: &'a [Wanted<'p>],
-    item: &'a mut Item,
+    wanted: &'a [WantedField<'p>],
+    item: &'a mut ItemFields,
 }
 
 impl Pick<'_, '_> {
@@ -256,7 +256,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
                 Some((part, rest)) if index(part) == Some(at) => Some((*slot, rest)),
                 _ => None,
             });
-            let below: Vec<Wanted<'_>> = below.collect();
+            let below: Vec<WantedField<'_>> = below.collect();
             if array.next_element_seed(Pick { wanted: &below, item })?.is_none() {
                 break;
             }
@@ -266,7 +266,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         let Self { wanted, item } = self;
-        while let Some(below) = object.next_key_seed(Name(wanted))? {
+        while let Some(below) = object.next_key_seed(MemberName(wanted))? {
             object.next_value_seed(Pick { wanted: &below, item })?;
         }
         Ok(())
@@ -304,7 +304,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, ITEMS, TEXT, items};
+    use super::{HttpFault, ITEMS, TEXT, items};
     use crate::http::list;
     use serde_json::{Value, json};
 
@@ -354,7 +354,7 @@ mod tests {
         let found =
             items(r#"{"a":[1],"a":[{"b":1,"c":2,"b":3},{"b":1,"b":null}]}"#, "/a", &["/b", "/c"]).unwrap();
         assert_eq!(found, [[Some("3".into()), Some("2".into())], [None, None]]);
-        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(Fault::Failed));
+        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(HttpFault::Failed));
     }
 
     #[test]
@@ -362,10 +362,10 @@ mod tests {
         for (json, list) in
             [("{}", "/a"), ("1", ""), (r#"{"a":"b"}"#, "/a"), ("[[1]]", "/00"), ("[]", "/a/b")]
         {
-            assert_eq!(items(json, list, &["/b"]), Err(Fault::Failed), "{json}");
+            assert_eq!(items(json, list, &["/b"]), Err(HttpFault::Failed), "{json}");
         }
         for json in ["", "[", "[1,]", "[] x", r#"{"a":[}"#, "[1}"] {
-            assert_eq!(items(json, "", &["/b"]), Err(Fault::Malformed), "{json}");
+            assert_eq!(items(json, "", &["/b"]), Err(HttpFault::Malformed), "{json}");
         }
     }
 

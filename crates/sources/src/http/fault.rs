@@ -6,7 +6,7 @@ use libris_core::{Error, Uri};
 
 /// Why an answer could not be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum HttpFault {
     /// There is nothing there.
     Missing,
     /// It is not for us.
@@ -41,7 +41,7 @@ pub(super) enum Fault {
     Malformed,
 }
 
-impl Fault {
+impl HttpFault {
     /// Whether the answer before may be given while this lasts.
     pub(super) fn is_outage(&self) -> bool {
         match self {

@@ -8,58 +8,58 @@ use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::config::{Choice, Listing};
-use super::endpoint::Endpoint;
-use super::extract::{self, Item};
-use super::fault::Fault;
+use super::answer::ApiResponse;
+use super::config::{Choice, ListConfig};
+use super::endpoint::ApiEndpoint;
+use super::extract::{self, ItemFields};
+use super::fault::HttpFault;
 
 /// For how long the pages after the first are those of the list that the first was made of.
 const PAGING: Duration = Duration::from_secs(30);
 
 /// Where a list is.
-pub(super) enum Place {
+pub(super) enum ListSource {
     /// What an endpoint answers.
-    Endpoint(Arc<Endpoint>),
+    Endpoint(Arc<ApiEndpoint>),
     /// What a resource of the same source holds.
     From(libris_core::UriTemplate),
 }
 
 /// The resources of a template that are listed.
 pub(super) struct Instances {
-    pub(super) place: Place,
-    listing: Listing,
-    made: Made<Listed>,
+    pub(super) place: ListSource,
+    listing: ListConfig,
+    made: DerivedValue<ListedResources>,
 }
 
 /// What was made of the last answer.
-pub(super) struct Made<T>(Mutex<Option<Last<T>>>);
+pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
-struct Last<T> {
+struct DerivedFrom<T> {
     /// Tells the answer from others, without keeping it.
-    answer: Weak<Answer>,
+    answer: Weak<ApiResponse>,
     value: T,
     /// When it was last asked for.
     at: Instant,
 }
 
-impl<T> Default for Made<T> {
+impl<T> Default for DerivedValue<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Clone> Made<T> {
+impl<T: Clone> DerivedValue<T> {
     /// What was made of this answer, if it was the last.
-    pub(super) fn of(&self, answer: &Arc<Answer>) -> Option<T> {
+    pub(super) fn of(&self, answer: &Arc<ApiResponse>) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_mut().filter(|last| std::ptr::eq(last.answer.as_ptr(), Arc::as_ptr(answer)))?;
         last.at = Instant::now();
         Some(last.value.clone())
     }
 
-    pub(super) fn set(&self, answer: &Arc<Answer>, value: T) {
-        let last = Last { answer: Arc::downgrade(answer), value, at: Instant::now() };
+    pub(super) fn set(&self, answer: &Arc<ApiResponse>, value: T) {
+        let last = DerivedFrom { answer: Arc::downgrade(answer), value, at: Instant::now() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
@@ -71,41 +71,41 @@ impl<T: Clone> Made<T> {
 }
 
 /// The resources of a list by their URIs.
-pub(super) type Listed = Arc<BTreeMap<Uri, Instance>>;
+pub(super) type ListedResources = Arc<BTreeMap<Uri, ListedResource>>;
 
 /// A resource of a list.
-pub(super) struct Instance {
+pub(super) struct ListedResource {
     pub(super) resource: Resource,
     /// The values that its template has for it.
     pub(super) values: BTreeMap<String, String>,
 }
 
 impl Instances {
-    pub(super) fn new(place: Place, listing: Listing) -> Self {
-        Self { place, listing, made: Made::default() }
+    pub(super) fn new(place: ListSource, listing: ListConfig) -> Self {
+        Self { place, listing, made: DerivedValue::default() }
     }
 
     /// The resources that were made of this answer, if it was the last.
-    pub(super) fn made_of(&self, answer: &Arc<Answer>) -> Option<Listed> {
+    pub(super) fn made_of(&self, answer: &Arc<ApiResponse>) -> Option<ListedResources> {
         self.made.of(answer)
     }
 
     /// What was made a short while ago. All callers are given the same.
-    pub(super) fn recent(&self) -> Option<Listed> {
+    pub(super) fn recent(&self) -> Option<ListedResources> {
         self.made.recent()
     }
 
     /// The resources that an answer lists.
     pub(super) fn make(
         &self,
-        answer: &Arc<Answer>,
+        answer: &Arc<ApiResponse>,
         template: &Template,
-        endpoint: &Endpoint,
-    ) -> Result<Listed, Fault> {
+        endpoint: &ApiEndpoint,
+    ) -> Result<ListedResources, HttpFault> {
         if let Some(made) = self.made_of(answer) {
             return Ok(made);
         }
-        let Listing { items, values, name, title, description, .. } = &self.listing;
+        let ListConfig { items, values, name, title, description, .. } = &self.listing;
         let fields: Vec<&str> = values
             .values()
             .chain([name, title, description].into_iter().flatten())
@@ -113,15 +113,20 @@ impl Instances {
             .collect();
         let items = extract::items(answer.text()?, items, &fields)?;
         let instances = items.into_iter().filter_map(|item| self.instance(item, template, endpoint));
-        let listed: Listed = Arc::new(instances.collect());
+        let listed: ListedResources = Arc::new(instances.collect());
         self.made.set(answer, listed.clone());
         Ok(listed)
     }
 
     /// The resource of an item, whose fields are the values and then the name, title and description where the
     /// configuration says where they are.
-    fn instance(&self, item: Item, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {
-        let Listing { values, name, title, description, .. } = &self.listing;
+    fn instance(
+        &self,
+        item: ItemFields,
+        template: &Template,
+        endpoint: &ApiEndpoint,
+    ) -> Option<(Uri, ListedResource)> {
+        let ListConfig { values, name, title, description, .. } = &self.listing;
         let mut fields = item.into_iter();
         let values: Option<BTreeMap<String, String>> =
             values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
@@ -140,7 +145,7 @@ impl Instances {
             annotations: template.annotations.clone(),
             ..Resource::new(uri.clone(), "")
         };
-        Some((uri, Instance { resource, values }))
+        Some((uri, ListedResource { resource, values }))
     }
 
     /// Whether it tells the values of this variable.

@@ -34,18 +34,19 @@ use libris_core::{
 };
 
 pub use config::{
-    Caching, Choice, Choices, Config, Entry, Found, Limits, Link, Listing, Method, Secret, Text,
+    Caching, Choice, ChoiceList, Choices, Config, EndpointConfig, Link, ListConfig, Method, RequestLimits,
+    Secret, TextOrSecret,
 };
 pub use guard::Network;
 
 use crate::meta;
-use answer::Answer;
-use endpoint::Endpoint;
-use fault::Fault;
-use list::{Instances, Listed, Made, Place};
-use parsing::Parser;
+use answer::ApiResponse;
+use endpoint::ApiEndpoint;
+use fault::HttpFault;
+use list::{DerivedValue, Instances, ListSource, ListedResources};
+use parsing::ResponseParser;
 use store::{Hit, Store, Want};
-use watch::Followed;
+use watch::FollowedResources;
 
 /// An HTTP API as a source.
 pub struct Http {
@@ -56,49 +57,49 @@ struct Inner {
     /// What the source is called.
     name: String,
     store: Arc<Store>,
-    parser: Parser,
+    parser: ResponseParser,
     poll: Duration,
     scope: Scope,
-    resources: BTreeMap<Uri, Held>,
-    templates: TemplateSet<Filled>,
+    resources: BTreeMap<Uri, ApiResource>,
+    templates: TemplateSet<ApiTemplate>,
     /// The templates whose resources are listed.
     listed: Vec<UriTemplate>,
-    followed: Arc<Followed>,
+    followed: Arc<FollowedResources>,
 }
 
 /// What is at a URI.
-struct Held {
+struct ApiResource {
     resource: Resource,
     /// What is asked for it; nothing where clients fetch it themselves.
-    endpoint: Option<Arc<Endpoint>>,
+    endpoint: Option<Arc<ApiEndpoint>>,
 }
 
 /// What a template stands for.
-struct Filled {
+struct ApiTemplate {
     template: Template,
-    endpoint: Arc<Endpoint>,
-    choices: BTreeMap<String, Offered>,
+    endpoint: Arc<ApiEndpoint>,
+    choices: BTreeMap<String, Completions>,
     instances: Option<Arc<Instances>>,
 }
 
 /// What is offered for a variable.
-enum Offered {
+enum Completions {
     Fixed(Vec<Choice>),
     Found(Arc<Lookup>),
 }
 
 /// A list of values.
 struct Lookup {
-    place: Place,
+    place: ListSource,
     items: String,
     value: String,
     label: Option<String>,
-    made: Made<Arc<[Choice]>>,
+    made: DerivedValue<Arc<[Choice]>>,
 }
 
 impl Lookup {
     /// The values that an answer has.
-    fn choices(&self, answer: &Arc<Answer>) -> Result<Arc<[Choice]>, Fault> {
+    fn choices(&self, answer: &Arc<ApiResponse>) -> Result<Arc<[Choice]>, HttpFault> {
         if let Some(made) = self.made.of(answer) {
             return Ok(made);
         }
@@ -176,7 +177,7 @@ impl Inner {
     }
 
     /// What is asked for a URI, and with which values.
-    fn endpoint(&self, uri: &Uri) -> Option<(Arc<Endpoint>, Variables)> {
+    fn endpoint(&self, uri: &Uri) -> Option<(Arc<ApiEndpoint>, Variables)> {
         match self.resources.get(uri) {
             Some(held) => Some((held.endpoint.clone()?, Variables::new())),
             None => {
@@ -186,8 +187,8 @@ impl Inner {
         }
     }
 
-    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, Fault> {
-        let (endpoint, variables) = self.endpoint(uri).ok_or(Fault::Missing)?;
+    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, HttpFault> {
+        let (endpoint, variables) = self.endpoint(uri).ok_or(HttpFault::Missing)?;
         self.store.get(&endpoint, endpoint.url(variables)?, want, asker).await
     }
 
@@ -218,12 +219,12 @@ impl Inner {
     }
 
     /// The resources of a list.
-    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<Listed> {
+    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<ListedResources> {
         let template = &self.listed[number];
         let filled = self.templates.get(template);
         let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
         else {
-            return Ok(Listed::default());
+            return Ok(ListedResources::default());
         };
         let listed = async {
             let answer = self.found(&instances.place, Variables::new(), want, asker).await?.answer;
@@ -232,33 +233,33 @@ impl Inner {
             }
             let (instances, template, endpoint) =
                 (instances.clone(), filled.template.clone(), filled.endpoint.clone());
-            let make = move |answer: &Arc<Answer>| instances.make(answer, &template, &endpoint);
+            let make = move |answer: &Arc<ApiResponse>| instances.make(answer, &template, &endpoint);
             self.parser.run(&answer, asker, make).await
         };
-        listed.await.map_err(|fault: Fault| fault.of_list(template.as_str()))
+        listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
 
     /// The resources of a list as they were a short while ago.
-    fn recent(&self, number: usize) -> Option<Listed> {
+    fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
 
     /// What is at the place of a list.
     async fn found(
         &self,
-        place: &Place,
+        place: &ListSource,
         variables: Variables,
         want: Want,
         asker: Client,
-    ) -> Result<Hit, Fault> {
+    ) -> Result<Hit, HttpFault> {
         match place {
-            Place::Endpoint(endpoint) => {
+            ListSource::Endpoint(endpoint) => {
                 self.store.get(endpoint, endpoint.url(variables)?, want, asker).await
             }
-            Place::From(from) => {
-                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| Fault::Values)?;
+            ListSource::From(from) => {
+                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| HttpFault::Values)?;
                 // A value such as `..` would lead to another resource.
-                from.matches(&uri).ok_or(Fault::Values)?;
+                from.matches(&uri).ok_or(HttpFault::Values)?;
                 self.get(&uri, want, asker).await
             }
         }
@@ -289,23 +290,23 @@ impl Inner {
     async fn complete(&self, asked: Partial<'_>, asker: Client) -> Result<Completion> {
         let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match filled.choices.get(asked.variable) {
-            Some(Offered::Fixed(choices)) => {
+            Some(Completions::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
-            Some(Offered::Found(lookup)) => {
+            Some(Completions::Found(lookup)) => {
                 let place = &lookup.place;
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
-                let failed = |fault: Fault| fault.of_list(asked.template.as_str());
+                let failed = |fault: HttpFault| fault.of_list(asked.template.as_str());
                 let hit = match self.found(place, variables, Want::Fresh, asker).await {
                     // There may be nothing for what has been typed so far.
-                    Err(Fault::Missing) => return Ok(Completion::default()),
+                    Err(HttpFault::Missing) => return Ok(Completion::default()),
                     found => found.map_err(failed)?,
                 };
                 let choices = match lookup.made.of(&hit.answer) {
                     Some(made) => made,
                     None => {
                         let lookup = lookup.clone();
-                        let choices = move |answer: &Arc<Answer>| lookup.choices(answer);
+                        let choices = move |answer: &Arc<ApiResponse>| lookup.choices(answer);
                         self.parser.run(&hit.answer, asker, choices).await.map_err(failed)?
                     }
                 };
@@ -320,7 +321,7 @@ impl Inner {
     /// The values that the listed resources have for a variable, where those that are known are the same.
     async fn complete_from_list(
         &self,
-        filled: &Filled,
+        filled: &ApiTemplate,
         asked: Partial<'_>,
         asker: Client,
     ) -> Result<Completion> {
@@ -345,7 +346,7 @@ impl Inner {
 /// The variable that stands for what has been typed.
 const TYPED: &str = "typed";
 
-impl Place {
+impl ListSource {
     /// The variables for its URL; `None` where one that it needs is not known yet.
     fn variables(&self, asked: Partial<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use libris_core::uri_template::{TemplateSet, Variables};
 use libris_core::{Error, Resource, Result, Uri, UriTemplate};
 
-use super::client::Client;
-use super::config::{Choices, Config, Entry, Link, Method};
-use super::endpoint::{Endpoint, Written};
-use super::guard::Guard;
-use super::list::{Instances, Made, Place};
-use super::parsing::Parser;
+use super::client::ApiClient;
+use super::config::{Choices, Config, EndpointConfig, Link, Method};
+use super::endpoint::{ApiEndpoint, EndpointSpec};
+use super::guard::AddressGuard;
+use super::list::{DerivedValue, Instances, ListSource};
+use super::parsing::ResponseParser;
 use super::store::Store;
-use super::{Filled, Held, Inner, Lookup, Offered, TYPED};
+use super::{ApiResource, ApiTemplate, Completions, Inner, Lookup, TYPED};
 use crate::segment;
 
 /// Checks a configuration and makes a source of it.
@@ -27,9 +27,9 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     if resources.is_empty() && templates.is_empty() && links.is_empty() {
         return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
     }
-    let guard = Guard::new(&config.limits);
+    let guard = AddressGuard::new(&config.limits);
     let froms = sources_of_lists(&templates);
-    let mut opening = Opening::new(&config, &guard);
+    let mut opening = EndpointBuilder::new(&config, &guard);
 
     let mut held = BTreeMap::new();
     for entry in resources {
@@ -59,7 +59,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         filled.push((uri, opened));
     }
     let secure = opening.secure;
-    let client = Client::new(&config.limits, guard, secure)?;
+    let client = ApiClient::new(&config.limits, guard, secure)?;
     // The base may hold a secret.
     let scheme = held
         .keys()
@@ -69,7 +69,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     let inner = Inner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
         store: Arc::new(Store::new(client, config.cache.clone())),
-        parser: Parser::default(),
+        parser: ResponseParser::default(),
         poll: config.poll,
         scope: config.cache.scope,
         resources: held,
@@ -104,7 +104,7 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
 }
 
 /// The resources from which lists are taken, with `x` for what is not known yet.
-fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
+fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
     let froms = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
             Choices::Found(found) => found.from.as_deref(),
@@ -122,27 +122,31 @@ fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
 }
 
 /// Makes endpoints of entries, and says what is wrong with one.
-pub(super) struct Opening<'a> {
+pub(super) struct EndpointBuilder<'a> {
     config: &'a Config,
-    guard: &'a Guard,
+    guard: &'a AddressGuard,
     /// Whether something is asked over TLS.
     secure: bool,
     count: usize,
 }
 
-impl<'a> Opening<'a> {
-    pub(super) fn new(config: &'a Config, guard: &'a Guard) -> Self {
+impl<'a> EndpointBuilder<'a> {
+    pub(super) fn new(config: &'a Config, guard: &'a AddressGuard) -> Self {
         Self { config, guard, secure: false, count: 0 }
     }
 
-    fn endpoint(&mut self, written: Written<'_>) -> Result<Arc<Endpoint>, String> {
-        let endpoint = Endpoint::new(written, self.count, self.config, self.guard)?;
+    fn endpoint(&mut self, written: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
+        let endpoint = ApiEndpoint::new(written, self.count, self.config, self.guard)?;
         self.count += 1;
         self.secure |= endpoint.origin().starts_with("https:");
         Ok(Arc::new(endpoint))
     }
 
-    fn entry<U>(&mut self, entry: &Entry<U>, variables: Vec<&str>) -> Result<Arc<Endpoint>, String> {
+    fn entry<U>(
+        &mut self,
+        entry: &EndpointConfig<U>,
+        variables: Vec<&str>,
+    ) -> Result<Arc<ApiEndpoint>, String> {
         entry.check_descriptive_keys()?;
         if entry.method == Method::HEAD
             && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
@@ -153,7 +157,7 @@ impl<'a> Opening<'a> {
         if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {
             return Err(format!("it has no variable `{unknown}`"));
         }
-        self.endpoint(Written {
+        self.endpoint(EndpointSpec {
             url: &entry.url,
             method: entry.method,
             headers: &entry.headers,
@@ -165,21 +169,21 @@ impl<'a> Opening<'a> {
         })
     }
 
-    pub(super) fn resource(&mut self, entry: Entry<Uri>) -> Result<Held, String> {
+    pub(super) fn resource(&mut self, entry: EndpointConfig<Uri>) -> Result<ApiResource, String> {
         if entry.list.is_some() {
             return Err("only a template can have a `list`".into());
         }
         let endpoint = self.entry(&entry, Vec::new())?;
-        Ok(Held { resource: entry.resource(&entry.uri), endpoint: Some(endpoint) })
+        Ok(ApiResource { resource: entry.resource(&entry.uri), endpoint: Some(endpoint) })
     }
 
-    pub(super) fn template(&mut self, entry: Entry<UriTemplate>) -> Result<Filled, String> {
+    pub(super) fn template(&mut self, entry: EndpointConfig<UriTemplate>) -> Result<ApiTemplate, String> {
         let variables: Vec<_> = entry.uri.variables().collect();
         let endpoint = self.entry(&entry, variables.clone())?;
         let mut choices = BTreeMap::new();
         for (variable, choice) in &entry.complete {
             let offered = match choice {
-                Choices::Fixed(choices) => Offered::Fixed(choices.clone()),
+                Choices::Fixed(choices) => Completions::Fixed(choices.clone()),
                 Choices::Found(found) => {
                     check_pointers([&found.items, &found.value].into_iter().chain(&found.label))?;
                     let mut known = variables.clone();
@@ -187,7 +191,13 @@ impl<'a> Opening<'a> {
                     let place = self.place(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
                     let (items, value, label) =
                         (found.items.clone(), found.value.clone(), found.label.clone());
-                    Offered::Found(Arc::new(Lookup { place, items, value, label, made: Made::default() }))
+                    Completions::Found(Arc::new(Lookup {
+                        place,
+                        items,
+                        value,
+                        label,
+                        made: DerivedValue::default(),
+                    }))
                 }
             };
             choices.insert(variable.clone(), offered);
@@ -208,21 +218,21 @@ impl<'a> Opening<'a> {
                 Some(Arc::new(Instances::new(place, list.clone())))
             }
         };
-        Ok(Filled { template: entry.template(&entry.uri), endpoint, choices, instances })
+        Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
     /// Where a list is.
     fn place<U>(
         &mut self,
-        entry: &Entry<U>,
+        entry: &EndpointConfig<U>,
         url: Option<&str>,
         from: Option<&str>,
         variables: Vec<&str>,
-    ) -> Result<Place, String> {
+    ) -> Result<ListSource, String> {
         match (url, from) {
             (Some(url), None) => {
                 let nothing = BTreeMap::new();
-                let endpoint = self.endpoint(Written {
+                let endpoint = self.endpoint(EndpointSpec {
                     url,
                     method: Method::GET,
                     headers: &entry.headers,
@@ -232,13 +242,13 @@ impl<'a> Opening<'a> {
                     renamed: &BTreeMap::new(),
                     variables,
                 })?;
-                Ok(Place::Endpoint(endpoint))
+                Ok(ListSource::Endpoint(endpoint))
             }
             (None, Some(from)) => {
                 let template = UriTemplate::parse(from).map_err(|cause| cause.to_string())?;
                 match template.variables().find(|name| !variables.contains(name)) {
                     Some(unknown) => Err(format!("`from` has the variable `{unknown}`, which is not known")),
-                    None => Ok(Place::From(template.clone())),
+                    None => Ok(ListSource::From(template.clone())),
                 }
             }
             _ => Err("a list has either a `url` or a `from`".into()),
@@ -253,7 +263,7 @@ fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<
     }
 }
 
-fn link(link: Link) -> Result<Held, String> {
+fn link(link: Link) -> Result<ApiResource, String> {
     if link.uri.scheme() != "https" && link.uri.scheme() != "http" {
         return Err("a link is an `https://` URI".into());
     }
@@ -264,5 +274,5 @@ fn link(link: Link) -> Result<Held, String> {
         mime: link.mime,
         ..Resource::new(link.uri, "")
     };
-    Ok(Held { resource, endpoint: None })
+    Ok(ApiResource { resource, endpoint: None })
 }

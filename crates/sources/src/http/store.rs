@@ -11,11 +11,11 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use url::Url;
 
-use super::answer::Answer;
-use super::client::{Client, Reply};
+use super::answer::ApiResponse;
+use super::client::{ApiClient, RawResponse};
 use super::config::Caching;
-use super::endpoint::Endpoint;
-use super::fault::Fault;
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
 use super::memory::SMALL;
 use super::parsing;
 
@@ -29,9 +29,9 @@ const OVERHEAD: usize = 2048;
 const TOTAL: u64 = 64 << 20;
 
 /// What is asked: by which endpoint, at which URL.
-type Key = (usize, Arc<str>);
+type CacheKey = (usize, Arc<str>);
 
-type Answers = Cache<Key, Arc<Kept>, Bytes>;
+type Answers = Cache<CacheKey, Arc<CachedResponse>, ResponseWeight>;
 
 /// The caches of all sources of the process, with the bytes that each may have by its configuration.
 static CACHES: Mutex<Vec<(u64, Weak<Answers>)>> = Mutex::new(Vec::new());
@@ -65,14 +65,14 @@ fn shares(wanted: &[u64]) -> Vec<u64> {
 
 /// Answers that are kept.
 pub(super) struct Store {
-    client: Client,
+    client: ApiClient,
     config: Caching,
     kept: Arc<Answers>,
-    under_way: Flights<Key, Result<Arc<Kept>, Fault>>,
+    under_way: Flights<CacheKey, Result<Arc<CachedResponse>, HttpFault>>,
 }
 
-struct Kept {
-    answer: Arc<Answer>,
+struct CachedResponse {
+    answer: Arc<ApiResponse>,
     /// What it says of itself, and what was said of it since.
     response: http::Response<()>,
     policy: CachePolicy,
@@ -87,17 +87,17 @@ struct Kept {
 
 /// What an answer costs.
 #[derive(Clone)]
-struct Bytes;
+struct ResponseWeight;
 
-impl Weighter<Key, Arc<Kept>> for Bytes {
-    fn weight(&self, key: &Key, kept: &Arc<Kept>) -> u64 {
+impl Weighter<CacheKey, Arc<CachedResponse>> for ResponseWeight {
+    fn weight(&self, key: &CacheKey, kept: &Arc<CachedResponse>) -> u64 {
         (key.1.len() + kept.answer.body.len() + OVERHEAD) as u64
     }
 }
 
 /// An answer that was found or had.
 pub(super) struct Hit {
-    pub(super) answer: Arc<Answer>,
+    pub(super) answer: Arc<ApiResponse>,
     pub(super) freshness: Freshness,
     /// For how long it has been known, where it should be newer and could not be had.
     pub(super) stale: Option<Duration>,
@@ -113,7 +113,7 @@ pub(super) enum Want {
 }
 
 impl Store {
-    pub(super) fn new(client: Client, config: Caching) -> Self {
+    pub(super) fn new(client: ApiClient, config: Caching) -> Self {
         let options = OptionsBuilder::new()
             // Each part of the map has a share of the bytes, which no answer may exceed.
             .shards(1)
@@ -122,7 +122,7 @@ impl Store {
             .build()
             .expect("both capacities are given");
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        let kept = Arc::new(Cache::with_options(options, Bytes, hashes, life));
+        let kept = Arc::new(Cache::with_options(options, ResponseWeight, hashes, life));
         share(&kept, config.bytes);
         Self { client, config, kept, under_way: Flights::default() }
     }
@@ -130,14 +130,14 @@ impl Store {
     /// The answer of an endpoint at a URL, asked for in the turn of this client.
     pub(super) async fn get(
         self: &Arc<Self>,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Arc<ApiEndpoint>,
         url: Url,
         want: Want,
         asker: libris_core::Client,
-    ) -> Result<Hit, Fault> {
-        let key: Key = (endpoint.number, url.as_str().into());
+    ) -> Result<Hit, HttpFault> {
+        let key: CacheKey = (endpoint.number, url.as_str().into());
         let found = || {
-            let fresh = |kept: &Arc<Kept>| !self.left(kept, SystemTime::now()).is_zero();
+            let fresh = |kept: &Arc<CachedResponse>| !self.left(kept, SystemTime::now()).is_zero();
             self.kept.get(&key).filter(|kept| want == Want::Fresh && fresh(kept))
         };
         if let Some(kept) = found() {
@@ -158,17 +158,17 @@ impl Store {
     }
 
     /// The answer that is kept, however old.
-    pub(super) fn kept(&self, endpoint: &Endpoint, url: &Url) -> Option<Arc<Answer>> {
+    pub(super) fn kept(&self, endpoint: &ApiEndpoint, url: &Url) -> Option<Arc<ApiResponse>> {
         self.kept.get(&(endpoint.number, url.as_str().into())).map(|kept| kept.answer.clone())
     }
 
     async fn ask(
         self: Arc<Self>,
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<ApiEndpoint>,
         url: Url,
-        key: Key,
+        key: CacheKey,
         asker: libris_core::Client,
-    ) -> Result<Arc<Kept>, Fault> {
+    ) -> Result<Arc<CachedResponse>, HttpFault> {
         let request = request(&endpoint, &url);
         let before = self.kept.get(&key);
         let now = SystemTime::now();
@@ -186,11 +186,11 @@ impl Store {
         let at = SystemTime::now();
         let (answer, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
             Some(kept) => (kept.answer.clone(), renewed(&kept.response, &reply.headers)),
-            None if reply.status == StatusCode::NOT_MODIFIED => return Err(Fault::Failed),
+            None if reply.status == StatusCode::NOT_MODIFIED => return Err(HttpFault::Failed),
             None => {
                 let (response, large) = (response(&reply), reply.data.len() > SMALL);
                 let (endpoint, path) = (Arc::clone(&endpoint), url.path().to_owned());
-                let answer = move || Answer::new(&endpoint, &path, reply);
+                let answer = move || ApiResponse::new(&endpoint, &path, reply);
                 // Decoding and checking a large one takes long.
                 let answer = if large { parsing::blocking(answer).await? } else { answer()? };
                 (Arc::new(answer), response)
@@ -203,7 +203,7 @@ impl Store {
         let private = if directs("private") { Scope::Private } else { Scope::Public };
         let scope = private.max(self.config.scope);
         let strict = directs("must-revalidate") || directs("no-cache");
-        let kept = Kept { answer, response, policy, at, says, scope, strict };
+        let kept = CachedResponse { answer, response, policy, at, says, scope, strict };
         let kept = Arc::new(kept);
         if kept.policy.is_storable() {
             self.kept.insert(key.clone(), kept.clone());
@@ -218,7 +218,7 @@ impl Store {
     }
 
     /// For how long it is still fresh.
-    fn left(&self, kept: &Kept, now: SystemTime) -> Duration {
+    fn left(&self, kept: &CachedResponse, now: SystemTime) -> Duration {
         let age = now.duration_since(kept.at).unwrap_or_default();
         let said = match kept.says {
             true => kept.policy.time_to_live(now),
@@ -227,19 +227,19 @@ impl Store {
         said.min(self.config.max_age.saturating_sub(age))
     }
 
-    fn may_be_stale(&self, kept: &Kept) -> bool {
+    fn may_be_stale(&self, kept: &CachedResponse) -> bool {
         let age = SystemTime::now().duration_since(kept.at).unwrap_or_default();
         !kept.strict && age < self.left(kept, kept.at).saturating_add(self.config.stale_if_error)
     }
 
-    fn hit(&self, kept: &Kept, stale: Option<Duration>) -> Hit {
+    fn hit(&self, kept: &CachedResponse, stale: Option<Duration>) -> Hit {
         let ttl = if stale.is_some() { Duration::ZERO } else { self.left(kept, SystemTime::now()) };
         let freshness = Freshness::unproven().with_ttl(ttl).with_scope(kept.scope);
         Hit { answer: kept.answer.clone(), freshness, stale }
     }
 }
 
-fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
+fn request(endpoint: &ApiEndpoint, url: &Url) -> http::Request<()> {
     let mut request = http::Request::new(());
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().unwrap_or_default();
@@ -247,7 +247,7 @@ fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
     request
 }
 
-fn response(reply: &Reply) -> http::Response<()> {
+fn response(reply: &RawResponse) -> http::Response<()> {
     let mut response = http::Response::new(());
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers.clone();
@@ -310,9 +310,9 @@ fn lists(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Arc, Caching, Store, TOTAL, shares};
-    use crate::http::client::Client;
-    use crate::http::config::Limits;
-    use crate::http::guard::Guard;
+    use crate::http::client::ApiClient;
+    use crate::http::config::RequestLimits;
+    use crate::http::guard::AddressGuard;
 
     const MIB: u64 = 1 << 20;
 
@@ -327,9 +327,9 @@ mod tests {
 
     #[test]
     fn a_new_source_takes_its_share_from_the_others() {
-        let limits = Limits::default();
+        let limits = RequestLimits::default();
         let store = || {
-            let client = Client::new(&limits, Guard::new(&limits), false).unwrap();
+            let client = ApiClient::new(&limits, AddressGuard::new(&limits), false).unwrap();
             Store::new(client, Caching { bytes: 32 * MIB, ..Caching::default() })
         };
         let stores: Vec<_> = (0..8).map(|_| store()).collect();

@@ -17,10 +17,10 @@ use libris_core::{Change, Client, Uri};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Inner;
-use super::fault::Fault;
-use super::list::Listed;
+use super::fault::HttpFault;
+use super::list::ListedResources;
 use super::store::Want;
-use crate::followed::Watching;
+use crate::followed::FollowedWatch;
 
 /// How many requests of a round are under way at once.
 const AT_ONCE: usize = 4;
@@ -29,10 +29,10 @@ const AT_ONCE: usize = 4;
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The resources that somebody subscribes to, each with how it was last seen.
-pub(super) type Followed = crate::followed::Followed<Seen>;
+pub(super) type FollowedResources = crate::followed::Followed<PolledState>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum PolledState {
     /// It was not looked at yet.
     Unknown,
     /// It was looked at in vain.
@@ -44,25 +44,25 @@ pub(super) enum Seen {
 
 /// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
 /// the first look at the resource comes later.
-pub(super) fn served(followed: &Followed, uri: &Uri, digest: u64) {
+pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
     followed.with(uri, |seen| {
-        if *seen == Seen::Unknown {
-            *seen = Seen::There(digest);
+        if *seen == PolledState::Unknown {
+            *seen = PolledState::There(digest);
         }
     });
 }
 
 /// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
-fn update(followed: &Followed, uri: &Uri, now: Option<Seen>) -> bool {
+fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
     // It is compared with what is known by now, which may be more than when this look began.
     let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
             Some(now) => *known = now,
-            None if before == Seen::Unknown => *known = Seen::Unreachable,
+            None if before == PolledState::Unknown => *known = PolledState::Unreachable,
             None => {}
         }
-        before != Seen::Unknown && now.is_some_and(|now| now != before)
+        before != PolledState::Unknown && now.is_some_and(|now| now != before)
     });
     changed.unwrap_or_default()
 }
@@ -72,23 +72,23 @@ pub(super) fn follow(inner: &Inner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
     // What anybody knows of it came from here, so news is what differs from that.
     let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
-    let seen = kept.map_or(Seen::Unknown, |answer| Seen::There(answer.digest));
+    let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
     inner.followed.add(uri, seen, |_, _| {});
 }
 
 /// How a resource stands; `None` where that cannot be known now.
-async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
+async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<PolledState> {
     match inner.get(uri, want, Client::default()).await {
-        Ok(hit) => Some(Seen::There(hit.answer.digest)),
-        Err(Fault::Missing | Fault::Denied | Fault::Values) => Some(Seen::Missing),
-        Err(Fault::Lacking(_) | Fault::Control(_)) => Some(Seen::Missing),
+        Ok(hit) => Some(PolledState::There(hit.answer.digest)),
+        Err(HttpFault::Missing | HttpFault::Denied | HttpFault::Values) => Some(PolledState::Missing),
+        Err(HttpFault::Lacking(_) | HttpFault::Control(_)) => Some(PolledState::Missing),
         Err(_) => None,
     }
 }
 
 /// Changes from now on.
 pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
-    let mut watch = Watch::new(inner.clone());
+    let mut watch = ApiWatch::new(inner.clone());
     let lists = stream::iter(
         inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh, Client::default()))),
     );
@@ -98,16 +98,16 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let watching = inner.followed.watch();
     let beside = stream::unfold((inner, watching), async |(inner, mut watching)| {
         watching.added().await;
-        Some((stream::iter(look_at_followed(&inner, Which::New).await), (inner, watching)))
+        Some((stream::iter(look_at_followed(&inner, PolledSubset::New).await), (inner, watching)))
     });
     stream::select(rounds, beside.flatten()).boxed()
 }
 
 /// Which of the followed resources have changed.
-async fn look_at_followed(inner: &Arc<Inner>, which: Which) -> Vec<Change> {
-    let followed: Vec<Uri> = inner
-        .followed
-        .collect(|(uri, seen)| (which == Which::All || *seen == Seen::Unknown).then(|| uri.clone()));
+async fn look_at_followed(inner: &Arc<Inner>, which: PolledSubset) -> Vec<Change> {
+    let followed: Vec<Uri> = inner.followed.collect(|(uri, seen)| {
+        (which == PolledSubset::All || *seen == PolledState::Unknown).then(|| uri.clone())
+    });
     let looks = followed.into_iter().map(|uri| async move {
         let now = look(inner, &uri, Want::Now).await;
         update(&inner.followed, &uri, now).then_some(Change::Updated(uri))
@@ -115,18 +115,18 @@ async fn look_at_followed(inner: &Arc<Inner>, which: Which) -> Vec<Change> {
     stream::iter(looks).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
 }
 
-struct Watch {
+struct ApiWatch {
     inner: Arc<Inner>,
-    watching: Watching<Seen>,
+    watching: FollowedWatch<PolledState>,
     /// What each list held when it was last seen.
-    lists: Vec<Listed>,
+    lists: Vec<ListedResources>,
     /// When it is looked again.
     due: Instant,
     /// What was seen and is still to be told.
     changes: VecDeque<Change>,
 }
 
-impl Watch {
+impl ApiWatch {
     fn new(inner: Arc<Inner>) -> Self {
         let due = Instant::now() + jittered(inner.poll);
         let watching = inner.followed.watch();
@@ -140,7 +140,7 @@ impl Watch {
             }
             sleep_until(self.due).await;
             self.look_at_lists().await;
-            self.changes.extend(look_at_followed(&self.inner, Which::All).await);
+            self.changes.extend(look_at_followed(&self.inner, PolledSubset::All).await);
             if self.watching.overflowed() {
                 self.changes.push_back(Change::Lost);
             }
@@ -173,7 +173,7 @@ impl Watch {
 
 /// Which of the followed resources are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum PolledSubset {
     All,
     New,
 }

@@ -15,20 +15,20 @@ use crate::media;
 
 /// What an inline resource holds.
 #[derive(Clone, Debug)]
-pub(super) enum Data {
+pub(super) enum InlineData {
     Text(String),
     Bytes(Bytes),
     File(PathBuf),
 }
 
 /// What is known about data without handing it out.
-pub(super) struct Facts {
+pub(super) struct DataFacts {
     pub(super) mime: String,
     pub(super) size: Option<u64>,
     pub(super) modified: Option<Timestamp>,
 }
 
-impl Data {
+impl InlineData {
     /// What an entry says it holds. Errors name neither the entry nor its URI: the caller does.
     pub(super) fn of<U>(entry: &Entry<U>, folder: &Path) -> Result<Self, String> {
         match (&entry.text, &entry.base64, &entry.file) {
@@ -60,19 +60,19 @@ impl Data {
     }
 
     /// What is known about the data; `said` is the media type of the configuration.
-    pub(super) fn facts(&self, said: Option<&str>) -> Facts {
+    pub(super) fn facts(&self, said: Option<&str>) -> DataFacts {
         let mime = |found: &str| said.unwrap_or(found).to_owned();
         match self {
             Self::Text(text) => {
-                Facts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
+                DataFacts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
             }
             Self::Bytes(bytes) => {
                 let found = media::by_content("", bytes);
-                Facts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
+                DataFacts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
             }
             Self::File(path) => {
                 let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file);
-                Facts {
+                DataFacts {
                     mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
                     size: metadata.as_ref().map(Metadata::len),
                     modified: metadata

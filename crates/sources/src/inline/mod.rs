@@ -23,8 +23,8 @@ use libris_core::{
 
 pub use config::{Config, Entry};
 
-use data::{Data, wrong};
-use fill::Escape;
+use data::{InlineData, wrong};
+use fill::ValueEscape;
 
 /// Inline resources as a source.
 pub struct Inline {
@@ -32,8 +32,8 @@ pub struct Inline {
 }
 
 struct Inner {
-    resources: BTreeMap<Uri, Held<Uri>>,
-    templates: TemplateSet<Held<UriTemplate>>,
+    resources: BTreeMap<Uri, InlineResource<Uri>>,
+    templates: TemplateSet<InlineResource<UriTemplate>>,
     /// Whether nothing of it is in a file, which would change.
     fixed: bool,
     max_size: u64,
@@ -41,9 +41,9 @@ struct Inner {
     scope: Scope,
 }
 
-struct Held<U> {
+struct InlineResource<U> {
     entry: Entry<U>,
-    data: Data,
+    data: InlineData,
 }
 
 impl Inline {
@@ -56,19 +56,19 @@ impl Inline {
             if !entry.complete.is_empty() {
                 return Err(wrong(uri.as_str(), "it has no variables to `complete`".into()));
             }
-            let held = Held::new(entry, uri.as_str(), folder)?;
+            let held = InlineResource::new(entry, uri.as_str(), folder)?;
             if resources.insert(uri.clone(), held).is_some() {
                 return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
         }
-        let mut templates: Vec<(UriTemplate, Held<UriTemplate>)> = Vec::new();
+        let mut templates: Vec<(UriTemplate, InlineResource<UriTemplate>)> = Vec::new();
         let mut texts = HashSet::new();
         for entry in config.templates {
             let uri = entry.uri.clone();
             if !texts.insert(uri.as_str().to_owned()) {
                 return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
-            let held = Held::new(entry, uri.as_str(), folder)?;
+            let held = InlineResource::new(entry, uri.as_str(), folder)?;
             held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
             templates.push((uri, held));
         }
@@ -175,9 +175,9 @@ impl Inner {
     }
 }
 
-impl<U> Held<U> {
+impl<U> InlineResource<U> {
     fn new(entry: Entry<U>, uri: &str, folder: &Path) -> Result<Self> {
-        let data = Data::of(&entry, folder)
+        let data = InlineData::of(&entry, folder)
             .and_then(|data| entry.check_descriptive_keys().map(|()| data))
             .map_err(|why| wrong(uri, why))?;
         Ok(Self { entry, data })
@@ -196,7 +196,7 @@ impl<U> Held<U> {
     }
 }
 
-impl Held<Uri> {
+impl InlineResource<Uri> {
     fn resource(&self) -> Resource {
         let facts = self.data.facts(self.entry.mime.as_deref());
         let mut resource = self.entry.resource(&self.entry.uri);
@@ -205,13 +205,13 @@ impl Held<Uri> {
     }
 }
 
-impl Held<UriTemplate> {
+impl InlineResource<UriTemplate> {
     fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, Body)> {
         let (mime, body) = self.read(uri, limit)?;
         let body = match body {
             Body::Text(text) => {
                 let names: Vec<_> = self.entry.uri.variables().collect();
-                Body::Text(fill::fill(&text, &names, variables, Escape::of(&mime)))
+                Body::Text(fill::fill(&text, &names, variables, ValueEscape::of(&mime)))
             }
             bytes => bytes,
         };
@@ -230,8 +230,8 @@ impl Held<UriTemplate> {
         let known: Vec<_> = self.entry.uri.variables().collect();
         let said = self.entry.complete.keys().map(String::as_str);
         let text = match &self.data {
-            Data::Text(text) => text,
-            Data::Bytes(_) | Data::File(_) => "",
+            InlineData::Text(text) => text,
+            InlineData::Bytes(_) | InlineData::File(_) => "",
         };
         match said.chain(fill::names(text)).find(|name| !known.contains(name)) {
             Some(unknown) => Err(format!("it has no variable `{unknown}`, only {}", quoted(&known))),

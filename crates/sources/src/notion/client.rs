@@ -36,7 +36,7 @@ const REQUESTS: u64 = 2_000;
 
 /// Why Notion gave nothing.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum NotionFault {
     /// There is no such thing, or it is not shared with us.
     Missing,
     /// More than may be read at once.
@@ -47,7 +47,7 @@ pub(super) enum Fault {
     Other(Error),
 }
 
-impl Fault {
+impl NotionFault {
     /// The error of reading `uri`.
     pub(super) fn at(self, uri: &Uri) -> Error {
         match self {
@@ -59,35 +59,35 @@ impl Fault {
 }
 
 /// What one read may still cost.
-pub(super) struct Budget {
+pub(super) struct RequestBudget {
     limit: u64,
     bytes: AtomicU64,
     requests: AtomicU64,
 }
 
-impl Budget {
+impl RequestBudget {
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, bytes: AtomicU64::new(0), requests: AtomicU64::new(0) }
     }
 
-    fn request(&self) -> Result<(), Fault> {
+    fn request(&self) -> Result<(), NotionFault> {
         match self.requests.fetch_add(1, Ordering::Relaxed) {
             0..REQUESTS => Ok(()),
-            _ => Err(Fault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
+            _ => Err(NotionFault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
         }
     }
 
-    fn bytes(&self, count: usize) -> Result<(), Fault> {
+    fn bytes(&self, count: usize) -> Result<(), NotionFault> {
         let size = self.bytes.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         match size > self.limit {
-            true => Err(Fault::TooLarge { size, limit: self.limit }),
+            true => Err(NotionFault::TooLarge { size, limit: self.limit }),
             false => Ok(()),
         }
     }
 }
 
 /// A connection to Notion.
-pub(super) struct Client {
+pub(super) struct NotionClient {
     http: HttpClient<GaiResolver, Full<Bytes>>,
     base: String,
     headers: HeaderMap,
@@ -99,13 +99,13 @@ pub(super) struct Client {
 }
 
 /// What came back once.
-enum Answer {
+enum Attempt {
     Value(Value),
     /// Try again, after the time that Notion says.
     Again(Option<Duration>, String),
 }
 
-impl Client {
+impl NotionClient {
     pub(super) fn new(config: &Config, token: &str) -> Result<Self> {
         let base = base(&config.url)?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))
@@ -133,11 +133,16 @@ impl Client {
         })
     }
 
-    pub(super) async fn get(&self, path: &str, budget: &Budget) -> Result<Value, Fault> {
+    pub(super) async fn get(&self, path: &str, budget: &RequestBudget) -> Result<Value, NotionFault> {
         self.ask(Method::GET, path, None, budget).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value, budget: &Budget) -> Result<Value, Fault> {
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: Value,
+        budget: &RequestBudget,
+    ) -> Result<Value, NotionFault> {
         self.ask(Method::POST, path, Some(body), budget).await
     }
 
@@ -146,8 +151,8 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Value>,
-        budget: &Budget,
-    ) -> Result<Value, Fault> {
+        budget: &RequestBudget,
+    ) -> Result<Value, NotionFault> {
         let mut wait = WAIT;
         let mut deadline = None;
         loop {
@@ -158,8 +163,8 @@ impl Client {
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
                 self.hush(deadline).await?;
                 match self.once(method.clone(), path, body.as_ref(), budget).await? {
-                    Answer::Value(value) => return Ok(value),
-                    Answer::Again(after, why) => (after, why),
+                    Attempt::Value(value) => return Ok(value),
+                    Attempt::Again(after, why) => (after, why),
                 }
             };
             let until = Instant::now() + after.unwrap_or(wait);
@@ -179,7 +184,7 @@ impl Client {
     }
 
     /// Waits for as long as Notion asked to.
-    async fn hush(&self, deadline: Instant) -> Result<(), Fault> {
+    async fn hush(&self, deadline: Instant) -> Result<(), NotionFault> {
         let quiet = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         match quiet {
             Some(until) if until > deadline => Err(busy()),
@@ -196,8 +201,8 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        budget: &Budget,
-    ) -> Result<Answer, Fault> {
+        budget: &RequestBudget,
+    ) -> Result<Attempt, NotionFault> {
         let data = body.map(Value::to_string).unwrap_or_default();
         let mut request = Request::new(Full::from(data));
         *request.method_mut() = method;
@@ -207,15 +212,19 @@ impl Client {
             .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
         match timeout(self.timeout, self.send(request, budget)).await {
             Ok(answer) => answer,
-            Err(_) => Ok(Answer::Again(None, "it took too long".into())),
+            Err(_) => Ok(Attempt::Again(None, "it took too long".into())),
         }
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>, budget: &Budget) -> Result<Answer, Fault> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        budget: &RequestBudget,
+    ) -> Result<Attempt, NotionFault> {
         let method = request.method().clone();
         let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+            Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
@@ -230,16 +239,16 @@ impl Client {
                 }
                 // Trailers say nothing.
                 Ok(Err(_)) => {}
-                Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+                Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
             }
         }
         let again =
-            |after: Option<u64>| Ok(Answer::Again(after.map(Duration::from_secs), status.to_string()));
+            |after: Option<u64>| Ok(Attempt::Again(after.map(Duration::from_secs), status.to_string()));
         match status.as_u16() {
             200 => serde_json::from_slice(&data)
-                .map(Answer::Value)
+                .map(Attempt::Value)
                 .map_err(|cause| failed("understand what Notion says", cause)),
-            404 => Err(Fault::Missing),
+            404 => Err(NotionFault::Missing),
             // Overloaded has a number of its own.
             429 | 529 => again(Some(after.unwrap_or(1))),
             409 | 500 | 502 | 503 | 504 => again(after),
@@ -261,32 +270,32 @@ fn base(url: &str) -> Result<String> {
     }
 }
 
-fn busy() -> Fault {
-    Fault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
+fn busy() -> NotionFault {
+    NotionFault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
 }
 
-fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
-    Fault::Other(Error::failed(doing, cause))
+fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> NotionFault {
+    NotionFault::Other(Error::failed(doing, cause))
 }
 
 /// What the codes of Notion mean for whoever asked.
-fn refused(method: &Method, status: StatusCode, data: &[u8]) -> Fault {
+fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
     let said: Value = serde_json::from_slice(data).unwrap_or_default();
     let code = said["code"].as_str().unwrap_or("?").to_owned();
     match status.as_u16() {
         // What is got is got by an ID: this one is that of something else, or of nothing.
-        400 if code == "validation_error" && method == Method::GET => Fault::Missing,
+        400 if code == "validation_error" && method == Method::GET => NotionFault::Missing,
         400 if code == "validation_error" => {
             let why = "Notion does not take this question: a place among rows is taken from `next`";
-            Fault::Other(Error::invalid(why))
+            NotionFault::Other(Error::invalid(why))
         }
         401 => {
             tracing::error!("Notion does not accept the token");
-            Fault::Other(Error::Unavailable("Notion does not let this server in".into()))
+            NotionFault::Other(Error::Unavailable("Notion does not let this server in".into()))
         }
         403 => {
             tracing::warn!(%code, "the token of Notion lacks a capability");
-            Fault::Missing
+            NotionFault::Missing
         }
         _ => failed("ask Notion", format!("{status}: {code}")),
     }

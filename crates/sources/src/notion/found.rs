@@ -7,7 +7,7 @@ use libris_core::{Annotations, Icon, Resource, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::client::{Budget, Client, Fault};
+use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{id, property, text, tree};
 
 /// How many things are listed at most.
@@ -15,9 +15,9 @@ const MOST: usize = 10_000;
 
 /// A page or a database.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct NotionObject {
     pub(super) id: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     pub(super) title: String,
     pub(super) edited: Option<Timestamp>,
     /// The database that it is a row of.
@@ -28,27 +28,30 @@ pub(super) struct Found {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Page,
     Database,
 }
 
 /// By kind and identifier.
-pub(super) type All = BTreeMap<(bool, String), Found>;
+pub(super) type ObjectMap = BTreeMap<(bool, String), NotionObject>;
 
-impl Found {
+impl NotionObject {
     fn of(object: &Value) -> Option<Self> {
         if object["in_trash"] == true || object["archived"] == true {
             return None;
         }
         let parent = &object["parent"];
         let (kind, id, title, database) = match object["object"].as_str()? {
-            "page" => {
-                (Kind::Page, id::of(object, "id")?, property::title(object), id::of(parent, "database_id"))
-            }
+            "page" => (
+                ObjectKind::Page,
+                id::of(object, "id")?,
+                property::title(object),
+                id::of(parent, "database_id"),
+            ),
             // What we serve is the database, of which this is one table.
             "data_source" => {
-                (Kind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
+                (ObjectKind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
             }
             _ => return None,
         };
@@ -75,7 +78,7 @@ impl Found {
     }
 
     pub(super) fn key(&self) -> (bool, String) {
-        (self.kind == Kind::Page, self.id.clone())
+        (self.kind == ObjectKind::Page, self.id.clone())
     }
 
     /// What it is called.
@@ -86,8 +89,8 @@ impl Found {
     /// The URIs at which it is listed.
     pub(super) fn uris(&self) -> Vec<Uri> {
         let texts = match self.kind {
-            Kind::Page => vec![text::page(&self.id)],
-            Kind::Database => {
+            ObjectKind::Page => vec![text::page(&self.id)],
+            ObjectKind::Database => {
                 vec![text::rows(&self.id), format!("notion://databases/{}/schema", self.id)]
             }
         };
@@ -97,9 +100,9 @@ impl Found {
     pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
         self.uris().into_iter().map(|uri| {
             let (mime, what) = match (self.kind, uri.path().ends_with("/schema")) {
-                (Kind::Page, _) => ("text/markdown", ""),
-                (Kind::Database, true) => ("application/json", ": columns"),
-                (Kind::Database, false) => ("application/json", ": rows"),
+                (ObjectKind::Page, _) => ("text/markdown", ""),
+                (ObjectKind::Database, true) => ("application/json", ": columns"),
+                (ObjectKind::Database, false) => ("application/json", ": rows"),
             };
             let name = format!("{}{what}", self.name());
             Resource {
@@ -136,9 +139,13 @@ fn icon(icon: &Value) -> Option<Icon> {
 }
 
 /// Everything, or all that was edited at or after a time.
-pub(super) async fn search(client: &Client, since: Option<Timestamp>, limit: u64) -> Result<All, Fault> {
-    let budget = Budget::new(limit);
-    let mut all = All::new();
+pub(super) async fn search(
+    client: &NotionClient,
+    since: Option<Timestamp>,
+    limit: u64,
+) -> Result<ObjectMap, NotionFault> {
+    let budget = RequestBudget::new(limit);
+    let mut all = ObjectMap::new();
     let mut cursor: Option<String> = None;
     loop {
         let mut question = json!({ "page_size": 100, "sort": { "timestamp": "last_edited_time", "direction": "descending" } });
@@ -147,7 +154,7 @@ pub(super) async fn search(client: &Client, since: Option<Timestamp>, limit: u64
         }
         let page = client.post("/v1/search", question, &budget).await?;
         for object in page["results"].as_array().into_iter().flatten() {
-            let Some(found) = Found::of(object) else { continue };
+            let Some(found) = NotionObject::of(object) else { continue };
             if since.is_some_and(|since| found.edited.is_some_and(|edited| edited < since)) {
                 return Ok(all);
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
 use tokio::time::timeout;
 
-use super::found::{self, All, Found, Kind};
+use super::found::{self, NotionObject, ObjectKind, ObjectMap};
 use super::{INFO, Inner};
 
 /// The most bytes that Notion may send for a search.
@@ -20,32 +20,32 @@ const WAIT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// What is listed.
-pub(super) struct Listing {
-    all: All,
+pub(super) struct WorkspaceListing {
+    all: ObjectMap,
     pub(super) resources: BTreeMap<Uri, Resource>,
 }
 
 /// The last listing, and the search for the next.
 #[derive(Default)]
 pub(super) struct Listings {
-    last: Mutex<Option<Last>>,
-    searches: Flights<(), Outcome>,
+    last: Mutex<Option<LastListing>>,
+    searches: Flights<(), ListingOutcome>,
 }
 
-type Outcome = Result<Arc<Listing>, Arc<Error>>;
+type ListingOutcome = Result<Arc<WorkspaceListing>, Arc<Error>>;
 
-struct Last {
-    listing: Arc<Listing>,
+struct LastListing {
+    listing: Arc<WorkspaceListing>,
     /// Until when nothing newer is looked for.
     until: Instant,
 }
 
 impl Listings {
-    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+    fn last(&self) -> MutexGuard<'_, Option<LastListing>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fresh(&self) -> Option<Arc<Listing>> {
+    fn fresh(&self) -> Option<Arc<WorkspaceListing>> {
         let last = self.last();
         last.as_ref().filter(|last| Instant::now() < last.until).map(|last| last.listing.clone())
     }
@@ -53,7 +53,7 @@ impl Listings {
 
 impl Inner {
     /// What is there, as it was found not long ago, or as it was before where Notion does not answer soon.
-    pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<Listing>> {
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);
         }
@@ -75,42 +75,42 @@ impl Inner {
         Ok(before)
     }
 
-    async fn search(self: Arc<Self>) -> Outcome {
+    async fn search(self: Arc<Self>) -> ListingOutcome {
         let info = Uri::parse(INFO).map_err(Arc::new)?;
         let found = found::search(&self.client, None, SEARCHED).await;
         found.map(|all| self.found(all)).map_err(|fault| Arc::new(fault.at(&info)))
     }
 
     /// Takes what was found for what is there.
-    pub(super) fn found(&self, all: All) -> Arc<Listing> {
-        let listing = Arc::new(Listing::new(all));
+    pub(super) fn found(&self, all: ObjectMap) -> Arc<WorkspaceListing> {
+        let listing = Arc::new(WorkspaceListing::new(all));
         let until = Instant::now() + self.config.cache;
-        *self.listings.last() = Some(Last { listing: listing.clone(), until });
+        *self.listings.last() = Some(LastListing { listing: listing.clone(), until });
         listing
     }
 
     /// What was found last, however long ago.
-    pub(super) fn known(&self) -> Option<All> {
+    pub(super) fn known(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())
     }
 }
 
-impl Listing {
-    fn new(all: All) -> Self {
+impl WorkspaceListing {
+    fn new(all: ObjectMap) -> Self {
         let info = Uri::parse(INFO).ok().map(|uri| Resource {
             title: Some("Notion workspace".into()),
             description: Some("Whose workspace this is, and what it is called.".into()),
             mime: Some("application/json".into()),
             ..Resource::new(uri, "info")
         });
-        let resources = all.values().flat_map(Found::resources).chain(info);
+        let resources = all.values().flat_map(NotionObject::resources).chain(info);
         let resources = resources.map(|resource| (resource.uri.clone(), resource)).collect();
         Self { all, resources }
     }
 
     /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
     /// title begins with it first.
-    pub(super) fn complete(&self, kind: Kind, typed: &str, limit: usize) -> Completion {
+    pub(super) fn complete(&self, kind: ObjectKind, typed: &str, limit: usize) -> Completion {
         let typed = typed.to_lowercase();
         let mut fits: Vec<(u8, &str, &str)> = Vec::new();
         for found in self.all.values().filter(|found| found.kind == kind) {

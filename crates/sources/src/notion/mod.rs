@@ -33,11 +33,11 @@ use libris_core::{
 
 pub use config::Config;
 
-use client::Client;
-use found::Kind;
+use client::NotionClient;
+use found::ObjectKind;
 use listing::Listings;
-use read::Asked;
-use unattended::Reads;
+use read::NotionUri;
+use unattended::SharedReads;
 
 /// The one resource that is always there.
 const INFO: &str = "notion://workspace/info";
@@ -45,49 +45,49 @@ const INFO: &str = "notion://workspace/info";
 /// A Notion workspace as a source.
 pub struct Notion {
     inner: Arc<Inner>,
-    templates: TemplateSet<Form>,
+    templates: TemplateSet<TemplateKind>,
     info: Uri,
 }
 
 struct Inner {
-    client: Client,
+    client: NotionClient,
     config: Config,
     listings: Listings,
-    reads: Reads,
+    reads: SharedReads,
     /// How often something was seen to be edited, by its identifier.
     edits: Mutex<HashMap<String, u64>>,
 }
 
 /// What a template stands for.
 #[derive(Clone, Copy)]
-enum Form {
+enum TemplateKind {
     Page,
     Schema,
     Rows,
 }
 
-const TEMPLATES: [(&str, Form, &str, &str); 4] = [
+const TEMPLATES: [(&str, TemplateKind, &str, &str); 4] = [
     (
         "notion://pages/{pageId}{?format}",
-        Form::Page,
+        TemplateKind::Page,
         "Notion page",
         "A page by its ID, as Markdown, or with `format=json` as Notion gives it.",
     ),
     (
         "notion://workspace/pages/{pageId}{?format}",
-        Form::Page,
+        TemplateKind::Page,
         "Notion page of the workspace",
         "The same page under its longer name.",
     ),
     (
         "notion://databases/{databaseId}/schema",
-        Form::Schema,
+        TemplateKind::Schema,
         "Notion database columns",
         "The columns of a database, with their types.",
     ),
     (
         "notion://databases/{databaseId}/rows{?after}",
-        Form::Rows,
+        TemplateKind::Rows,
         "Notion database rows",
         "The rows of a database; `next` says where they go on.",
     ),
@@ -116,35 +116,35 @@ impl Notion {
         }
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
-        let client = Client::new(&config, token)?;
+        let client = NotionClient::new(&config, token)?;
         let inner = Inner {
             client,
             config,
             listings: Listings::default(),
-            reads: Reads::default(),
+            reads: SharedReads::default(),
             edits: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
     }
 
     /// What a URI asks for; `None` where it is not ours.
-    fn asked(&self, uri: &Uri) -> Result<Option<Asked>> {
+    fn asked(&self, uri: &Uri) -> Result<Option<NotionUri>> {
         if *uri == self.info {
-            return Ok(Some(Asked::Info));
+            return Ok(Some(NotionUri::Info));
         }
         let Some((_, form, variables)) = self.templates.closest(uri) else { return Ok(None) };
         let id = |name| variables.text(name).and_then(id::parse);
         Ok(match form {
-            Form::Page => match variables.text("format") {
-                None | Some("" | "markdown") => id("pageId").map(|id| Asked::Page { id, json: false }),
-                Some("json") => id("pageId").map(|id| Asked::Page { id, json: true }),
+            TemplateKind::Page => match variables.text("format") {
+                None | Some("" | "markdown") => id("pageId").map(|id| NotionUri::Page { id, json: false }),
+                Some("json") => id("pageId").map(|id| NotionUri::Page { id, json: true }),
                 Some(_) => return Err(Error::invalid("`format` is `markdown` or `json`")),
             },
-            Form::Schema => id("databaseId").map(|id| Asked::Schema { id }),
-            Form::Rows => {
+            TemplateKind::Schema => id("databaseId").map(|id| NotionUri::Schema { id }),
+            TemplateKind::Rows => {
                 let after = variables.text("after").filter(|after| !after.is_empty());
-                let place = after.map(read::Place::parse).transpose()?;
-                id("databaseId").map(|id| Asked::Rows { id, after: place.unwrap_or_default() })
+                let place = after.map(read::RowCursor::parse).transpose()?;
+                id("databaseId").map(|id| NotionUri::Rows { id, after: place.unwrap_or_default() })
             }
         })
     }
@@ -191,8 +191,8 @@ impl Source for Notion {
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = TEMPLATES.iter().map(|(text, form, name, description)| {
             let mime = match form {
-                Form::Page => None,
-                Form::Schema | Form::Rows => Some("application/json".into()),
+                TemplateKind::Page => None,
+                TemplateKind::Schema | TemplateKind::Rows => Some("application/json".into()),
             };
             let template = Template::new(UriTemplate::parse(text)?, *name);
             Ok(Template { mime, description: Some((*description).into()), ..template })
@@ -207,11 +207,11 @@ impl Source for Notion {
     async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let kind = match (form, asked.variable) {
-            (Form::Page, "format") => {
+            (TemplateKind::Page, "format") => {
                 return Ok(Completion::of(["markdown", "json"], asked.typed, asked.limit));
             }
-            (Form::Page, "pageId") => Kind::Page,
-            (Form::Schema | Form::Rows, "databaseId") => Kind::Database,
+            (TemplateKind::Page, "pageId") => ObjectKind::Page,
+            (TemplateKind::Schema | TemplateKind::Rows, "databaseId") => ObjectKind::Database,
             _ => return Ok(Completion::default()),
         };
         Ok(self.inner.listing().await?.complete(kind, asked.typed, asked.limit))

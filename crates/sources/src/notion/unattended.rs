@@ -10,36 +10,36 @@ use libris_core::{Content, Error, Flight, Flights, Result, Uri};
 use tokio::sync::oneshot;
 
 use super::Inner;
-use super::read::Asked;
+use super::read::NotionUri;
 
 /// How many may go on, or be done and wait to be asked for.
 const MOST: usize = 8;
 
 /// What is read, and how often it was seen to be edited before.
-pub(super) type Key = (Uri, u64);
+pub(super) type ReadKey = (Uri, u64);
 
 /// When something was read, and what it was.
 pub(super) type Done = (Instant, Content);
 
-type Outcome = Result<Done, Arc<Error>>;
+type ReadOutcome = Result<Done, Arc<Error>>;
 
 /// Reads under way, and those that were left.
 #[derive(Default)]
-pub(super) struct Reads {
-    under_way: Flights<Key, Outcome>,
+pub(super) struct SharedReads {
+    under_way: Flights<ReadKey, ReadOutcome>,
     /// What came of those that nobody waited for; nothing while they go on.
-    left: Mutex<HashMap<Key, Option<Done>>>,
+    left: Mutex<HashMap<ReadKey, Option<Done>>>,
 }
 
-impl Reads {
-    fn left(&self) -> MutexGuard<'_, HashMap<Key, Option<Done>>> {
+impl SharedReads {
+    fn left(&self) -> MutexGuard<'_, HashMap<ReadKey, Option<Done>>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
     /// What was read since somebody left, or is read now for all who ask.
-    pub(super) async fn read(self: &Arc<Self>, key: Key, asked: Asked) -> Result<Done> {
+    pub(super) async fn read(self: &Arc<Self>, key: ReadKey, asked: NotionUri) -> Result<Done> {
         let start = || {
             let (inner, uri) = (self.clone(), key.0.clone());
             async move {
@@ -59,9 +59,9 @@ impl Inner {
     /// Tells what comes of a read, or keeps it where nobody waits any more.
     async fn attend(
         self: Arc<Self>,
-        key: Key,
-        mut flight: Flight<Outcome>,
-        mut tell: oneshot::Sender<Outcome>,
+        key: ReadKey,
+        mut flight: Flight<ReadOutcome>,
+        mut tell: oneshot::Sender<ReadOutcome>,
     ) {
         tokio::select! {
             outcome = &mut flight => {
@@ -83,7 +83,7 @@ impl Inner {
     }
 
     /// Whether a read that nobody waits for may go on. It is to go on once, however many have left it.
-    fn leave(&self, key: &Key) -> bool {
+    fn leave(&self, key: &ReadKey) -> bool {
         let mut left = self.reads.left();
         left.retain(|_, done| done.as_ref().is_none_or(|(when, _)| when.elapsed() < self.config.cache));
         if left.len() >= MOST || left.contains_key(key) {
@@ -94,7 +94,7 @@ impl Inner {
     }
 
     /// What came of a read that was left, if it was not long ago.
-    fn take(&self, key: &Key) -> Option<Done> {
+    fn take(&self, key: &ReadKey) -> Option<Done> {
         let mut left = self.reads.left();
         left.get(key)?.as_ref()?;
         left.remove(key).flatten().filter(|(when, _)| when.elapsed() < self.config.cache)

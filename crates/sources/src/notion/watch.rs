@@ -13,7 +13,7 @@ use libris_core::{Change, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Inner;
-use super::found::{self, All, Found};
+use super::found::{self, NotionObject, ObjectMap};
 use super::listing::SEARCHED;
 use super::text;
 
@@ -25,11 +25,11 @@ fn over(edited: Timestamp) -> Timestamp {
     edited.checked_add(MINUTE).unwrap_or(Timestamp::MAX)
 }
 
-struct Watch {
+struct NotionWatch {
     inner: Arc<Inner>,
     ticks: Interval,
     opened: Timestamp,
-    known: Option<All>,
+    known: Option<ObjectMap>,
     /// When everything was last searched.
     searched: Option<Instant>,
     /// Edits whose minute is not over, which may be followed by others that do not show.
@@ -41,7 +41,7 @@ struct Watch {
 pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watch = Watch {
+    let watch = NotionWatch {
         known: inner.known(),
         inner,
         ticks,
@@ -53,7 +53,7 @@ pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
 }
 
-impl Watch {
+impl NotionWatch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -67,7 +67,7 @@ impl Watch {
     async fn look(&mut self) {
         let often = self.inner.config.cache.max(self.inner.config.poll);
         let whole = self.searched.is_none_or(|when| when.elapsed() >= often);
-        let newest = || self.known.iter().flat_map(All::values).filter_map(|found| found.edited).max();
+        let newest = || self.known.iter().flat_map(ObjectMap::values).filter_map(|found| found.edited).max();
         let since = if whole { None } else { newest() };
         let now = Timestamp::now();
         let found = match found::search(&self.inner.client, since, SEARCHED).await {
@@ -80,7 +80,7 @@ impl Watch {
         }
         let mut known = self.known.take().unwrap_or_else(|| {
             // What was edited since the watch began may have been read before it was.
-            let old = |found: &&Found| found.edited.is_none_or(|edited| over(edited) < self.opened);
+            let old = |found: &&NotionObject| found.edited.is_none_or(|edited| over(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
         });
         if whole {
@@ -127,12 +127,12 @@ impl Watch {
     }
 
     /// Tells that the list says something else of it.
-    fn describe(&mut self, found: &Found) {
+    fn describe(&mut self, found: &NotionObject) {
         self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
     /// Tells of a change, and of that of the table that it is a row of.
-    fn tell(&mut self, found: &Found, change: fn(Uri) -> Change) {
+    fn tell(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
         self.inner.edited(&found.id);
         self.changes.extend(found.uris().into_iter().map(change));
         if let Some(database) = &found.database {

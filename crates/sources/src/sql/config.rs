@@ -7,8 +7,8 @@ use libris_core::{Audience, Error, Result, Scope, UriTemplate};
 use serde::Deserialize;
 
 use super::address::Url;
-use super::output::Format;
-use super::value::Kind;
+use super::output::RowFormat;
+use super::value::ValueType;
 
 /// The most connections: PostgreSQL by default has 100 for everybody.
 const CONNECTIONS: u64 = 256;
@@ -75,7 +75,7 @@ pub struct Config {
     /// The PostgreSQL channel on which triggers tell of changes.
     pub channel: String,
     /// How rows are written where the caller does not say: `"json"`, `"csv"` or `"markdown"`.
-    pub format: Format,
+    pub format: RowFormat,
     /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
@@ -83,7 +83,7 @@ pub struct Config {
     pub scope: Scope,
     /// Queries that are resources.
     #[serde(rename = "query")]
-    pub queries: Vec<Query>,
+    pub queries: Vec<QueryConfig>,
 }
 
 impl Config {
@@ -144,7 +144,7 @@ impl Default for Config {
             connections: 4,
             poll: None,
             channel: "libris".to_owned(),
-            format: Format::Json,
+            format: RowFormat::Json,
             ttl: Duration::ZERO,
             scope: Scope::Private,
             queries: Vec::new(),
@@ -155,7 +155,7 @@ impl Default for Config {
 /// A query that is a resource, or many where its URI has variables.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Query {
+pub struct QueryConfig {
     /// Where it is: a URI or a template such as `db://users/{user_id}/profile`.
     pub uri: UriTemplate,
     /// One `SELECT`, in which `:user_id` stands for the value of the variable `user_id`.
@@ -163,7 +163,7 @@ pub struct Query {
     /// What the variables are: `"integer"`, `"number"`, `"decimal"`, `"boolean"`, `"date"`, `"time"`,
     /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Text where it is not said.
     #[serde(default)]
-    pub parameters: BTreeMap<String, Kind>,
+    pub parameters: BTreeMap<String, ValueType>,
     /// For each variable, a query for the values to offer. In it, `:typed` is what has been typed so far,
     /// and the other variables are those that are already filled in.
     #[serde(default)]
@@ -172,7 +172,7 @@ pub struct Query {
     #[serde(default)]
     pub one: bool,
     /// How rows are written where the caller does not say. That of the database where it is not said.
-    pub format: Option<Format>,
+    pub format: Option<RowFormat>,
     /// A short name. The URI where it is not said.
     pub name: Option<String>,
     /// A name for people.

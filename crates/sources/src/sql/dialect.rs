@@ -1,7 +1,7 @@
 //! What the databases write differently.
 
 use super::catalog::Column;
-use super::value::Kind;
+use super::value::ValueType;
 
 /// Whose SQL it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,10 @@ impl Dialect {
     pub(super) fn compared(self, number: usize, column: &Column) -> String {
         let place = self.place(number);
         match (self, column.kind) {
-            (Self::Postgres, Kind::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
             (Self::Postgres, _) => format!("CAST({place} AS {})", column.cast),
             // Compared as text, numbers would be rounded and days would not be days.
-            (Self::Mysql, Kind::Decimal | Kind::Date | Kind::Time | Kind::Timestamp) => {
+            (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
                 format!("CAST({place} AS {})", column.cast)
             }
             (Self::Mysql | Self::Sqlite, _) => place,
@@ -67,26 +67,26 @@ impl Dialect {
     }
 
     /// A place for a parameter of a configured query.
-    pub(super) fn parameter(self, number: usize, kind: Kind) -> String {
+    pub(super) fn parameter(self, number: usize, kind: ValueType) -> String {
         let place = self.place(number);
         let cast = |name: &str| format!("CAST({place} AS {name})");
         match (self, kind) {
-            (Self::Postgres, Kind::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
-            (Self::Postgres, Kind::Integer) => cast("bigint"),
-            (Self::Postgres, Kind::Number) => cast("double precision"),
-            (Self::Postgres, Kind::Decimal) => cast("numeric"),
-            (Self::Postgres, Kind::Boolean) => cast("boolean"),
-            (Self::Postgres, Kind::Date) => cast("date"),
-            (Self::Postgres, Kind::Time) => cast("time"),
-            (Self::Postgres, Kind::Timestamp) => cast("timestamp with time zone"),
-            (Self::Postgres, Kind::Uuid) => cast("uuid"),
-            (Self::Postgres, Kind::Json) => cast("jsonb"),
-            (Self::Postgres, Kind::Text | Kind::Other) => cast("text"),
-            (Self::Mysql, Kind::Decimal) => cast("DECIMAL(65, 30)"),
-            (Self::Mysql, Kind::Date) => cast("DATE"),
-            (Self::Mysql, Kind::Time) => cast("TIME(6)"),
-            (Self::Mysql, Kind::Timestamp) => cast("DATETIME(6)"),
-            (Self::Sqlite, Kind::Decimal) => cast("NUMERIC"),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
+            (Self::Postgres, ValueType::Integer) => cast("bigint"),
+            (Self::Postgres, ValueType::Number) => cast("double precision"),
+            (Self::Postgres, ValueType::Decimal) => cast("numeric"),
+            (Self::Postgres, ValueType::Boolean) => cast("boolean"),
+            (Self::Postgres, ValueType::Date) => cast("date"),
+            (Self::Postgres, ValueType::Time) => cast("time"),
+            (Self::Postgres, ValueType::Timestamp) => cast("timestamp with time zone"),
+            (Self::Postgres, ValueType::Uuid) => cast("uuid"),
+            (Self::Postgres, ValueType::Json) => cast("jsonb"),
+            (Self::Postgres, ValueType::Text | ValueType::Other) => cast("text"),
+            (Self::Mysql, ValueType::Decimal) => cast("DECIMAL(65, 30)"),
+            (Self::Mysql, ValueType::Date) => cast("DATE"),
+            (Self::Mysql, ValueType::Time) => cast("TIME(6)"),
+            (Self::Mysql, ValueType::Timestamp) => cast("DATETIME(6)"),
+            (Self::Sqlite, ValueType::Decimal) => cast("NUMERIC"),
             (Self::Mysql | Self::Sqlite, _) => place,
         }
     }
@@ -100,11 +100,11 @@ impl Dialect {
             Self::Sqlite => (name, true),
             Self::Postgres => (name, postgres_grows(kind)),
             Self::Mysql => match (kind, base) {
-                (Kind::Text | Kind::Bytes, _) => (name, true),
-                (Kind::Json, _) => (format!("CAST({name} AS CHAR)"), true),
-                (Kind::Other, "geometry" | "point" | "linestring" | "polygon" | "multipoint")
+                (ValueType::Text | ValueType::Bytes, _) => (name, true),
+                (ValueType::Json, _) => (format!("CAST({name} AS CHAR)"), true),
+                (ValueType::Other, "geometry" | "point" | "linestring" | "polygon" | "multipoint")
                 | (
-                    Kind::Other,
+                    ValueType::Other,
                     "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection",
                 ) => (format!("ST_AsText({name})"), true),
                 _ => (name, false),
@@ -113,7 +113,7 @@ impl Dialect {
     }
 
     /// The kind of a type by its name in the catalog.
-    pub(super) fn kind(self, base: &str) -> Kind {
+    pub(super) fn kind(self, base: &str) -> ValueType {
         let base = base.to_ascii_lowercase();
         match self {
             Self::Postgres => postgres_kind(&base),
@@ -157,13 +157,16 @@ pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
 /// A value that PostgreSQL is to select: an expression, its kind and the name of its type.
 pub(super) struct Selected {
     pub(super) value: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueType,
     pub(super) base: String,
 }
 
 /// Whether values of this kind may have many bytes.
-fn postgres_grows(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Json | Kind::Other | Kind::Bytes | Kind::Decimal)
+fn postgres_grows(kind: ValueType) -> bool {
+    matches!(
+        kind,
+        ValueType::Text | ValueType::Json | ValueType::Other | ValueType::Bytes | ValueType::Decimal
+    )
 }
 
 /// A statement for PostgreSQL that selects these values; `rest` is what follows them. As PostgreSQL can
@@ -176,14 +179,14 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     let mut outer = Vec::new();
     for (at, Selected { value, kind, base }) in values.iter().enumerate() {
         inner.push(match kind {
-            Kind::Bytes => format!("{value} AS c{at}"),
-            Kind::Json if !matches!(&**base, "json" | "jsonb") => {
+            ValueType::Bytes => format!("{value} AS c{at}"),
+            ValueType::Json if !matches!(&**base, "json" | "jsonb") => {
                 format!("pg_catalog.to_jsonb({value})::text AS c{at}")
             }
             _ => format!("{value}::text AS c{at}"),
         });
         let shown = match kind {
-            Kind::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
+            ValueType::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
             _ => format!("b.c{at}"),
         };
         if postgres_grows(*kind) {
@@ -209,52 +212,54 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     (sql, 1)
 }
 
-pub(super) fn postgres_kind(base: &str) -> Kind {
+pub(super) fn postgres_kind(base: &str) -> ValueType {
     match base {
-        "bool" => Kind::Boolean,
-        "int2" | "int4" | "int8" | "oid" => Kind::Integer,
-        "float4" | "float8" => Kind::Number,
-        "numeric" => Kind::Decimal,
-        "text" | "varchar" | "bpchar" | "char" | "name" | "citext" => Kind::Text,
-        "bytea" => Kind::Bytes,
-        "date" => Kind::Date,
-        "time" | "timetz" => Kind::Time,
-        "timestamp" | "timestamptz" => Kind::Timestamp,
-        "uuid" => Kind::Uuid,
+        "bool" => ValueType::Boolean,
+        "int2" | "int4" | "int8" | "oid" => ValueType::Integer,
+        "float4" | "float8" => ValueType::Number,
+        "numeric" => ValueType::Decimal,
+        "text" | "varchar" | "bpchar" | "char" | "name" | "citext" => ValueType::Text,
+        "bytea" => ValueType::Bytes,
+        "date" => ValueType::Date,
+        "time" | "timetz" => ValueType::Time,
+        "timestamp" | "timestamptz" => ValueType::Timestamp,
+        "uuid" => ValueType::Uuid,
         // Arrays and composite types are written as JSON.
-        "json" | "jsonb" | "array" | "composite" => Kind::Json,
-        _ => Kind::Other,
+        "json" | "jsonb" | "array" | "composite" => ValueType::Json,
+        _ => ValueType::Other,
     }
 }
 
-fn mysql_kind(base: &str) -> Kind {
+fn mysql_kind(base: &str) -> ValueType {
     match base {
-        "tinyint(1)" => Kind::Boolean,
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" | "bit" => Kind::Integer,
-        "float" | "double" => Kind::Number,
-        "decimal" => Kind::Decimal,
-        "date" => Kind::Date,
-        "time" => Kind::Time,
-        "datetime" | "timestamp" => Kind::Timestamp,
-        "json" => Kind::Json,
-        "uuid" => Kind::Uuid,
-        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Kind::Bytes,
-        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => Kind::Text,
-        _ => Kind::Other,
+        "tinyint(1)" => ValueType::Boolean,
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" | "bit" => ValueType::Integer,
+        "float" | "double" => ValueType::Number,
+        "decimal" => ValueType::Decimal,
+        "date" => ValueType::Date,
+        "time" => ValueType::Time,
+        "datetime" | "timestamp" => ValueType::Timestamp,
+        "json" => ValueType::Json,
+        "uuid" => ValueType::Uuid,
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => ValueType::Bytes,
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => {
+            ValueType::Text
+        }
+        _ => ValueType::Other,
     }
 }
 
 /// By the rules that SQLite itself has for type names, after those that only people know.
-fn sqlite_kind(base: &str) -> Kind {
+fn sqlite_kind(base: &str) -> ValueType {
     let has = |part: &str| base.contains(part);
     match base {
-        _ if has("bool") => Kind::Boolean,
-        _ if has("json") => Kind::Json,
-        _ if has("int") => Kind::Integer,
-        _ if has("char") || has("clob") || has("text") => Kind::Text,
-        _ if has("blob") => Kind::Bytes,
-        _ if has("real") || has("floa") || has("doub") => Kind::Number,
-        _ if has("decimal") || has("numeric") => Kind::Decimal,
-        _ => Kind::Other,
+        _ if has("bool") => ValueType::Boolean,
+        _ if has("json") => ValueType::Json,
+        _ if has("int") => ValueType::Integer,
+        _ if has("char") || has("clob") || has("text") => ValueType::Text,
+        _ if has("blob") => ValueType::Bytes,
+        _ if has("real") || has("floa") || has("doub") => ValueType::Number,
+        _ if has("decimal") || has("numeric") => ValueType::Decimal,
+        _ => ValueType::Other,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use libris_core::{Client, Uri};
 
 /// The resources that are followed.
-pub(super) type Followed = crate::followed::Followed<Known>;
+pub(super) type FollowedRows = crate::followed::Followed<Known>;
 
 /// What is known of a followed resource.
 pub(super) struct Known {
@@ -19,7 +19,7 @@ pub(super) struct Known {
 pub(super) type Digests = Vec<(Uri, Option<u64>)>;
 
 /// The followed resources by client, in the order of their URIs.
-pub(super) fn by_client(followed: &Followed) -> BTreeMap<Client, Digests> {
+pub(super) fn by_client(followed: &FollowedRows) -> BTreeMap<Client, Digests> {
     let all: Vec<_> = followed.collect(|(uri, known)| Some((known.client, (uri.clone(), known.digest))));
     let mut clients = BTreeMap::<_, Digests>::new();
     for (client, digest) in all {

@@ -8,7 +8,7 @@
 use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::catalog::Name;
+use super::catalog::TableName;
 
 /// What is encoded in a segment. Nothing that could be taken for syntax stays.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
@@ -23,7 +23,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The name of a table in URIs.
-pub(super) fn label(name: &Name, default: &str) -> String {
+pub(super) fn label(name: &TableName, default: &str) -> String {
     let part = |text: &str| match text.is_empty() || text.contains(['.', '"']) {
         true => quoted(text),
         false => text.to_owned(),
@@ -35,11 +35,11 @@ pub(super) fn label(name: &Name, default: &str) -> String {
 }
 
 /// The table that a name in a URI means; `None` if it is not one.
-pub(super) fn name(label: &str, default: &str) -> Option<Name> {
+pub(super) fn name(label: &str, default: &str) -> Option<TableName> {
     let mut parts = split(label, '.')?;
     let table = parts.pop()?;
     let schema = parts.pop().unwrap_or_else(|| default.to_owned());
-    let name = Name { schema, table };
+    let name = TableName { schema, table };
     // Every table has one name only.
     (parts.is_empty() && self::label(&name, default) == label).then_some(name)
 }
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{label, name, read, segment, write};
-    use crate::sql::catalog::Name;
+    use crate::sql::catalog::TableName;
 
     #[test]
     fn keys_are_read() {
@@ -143,7 +143,7 @@ mod tests {
 
         #[test]
         fn labels_lead_back(schema in "[a.\"x]{1,5}|main", table in ".{1,8}|[a.\"]{1,5}") {
-            let name = Name { schema, table };
+            let name = TableName { schema, table };
             prop_assert_eq!(super::name(&label(&name, "main"), "main"), Some(name));
         }
 

@@ -7,7 +7,7 @@ use super::dialect::Dialect;
 
 /// A part of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum SqlPiece {
     Text(String),
     /// The place of a variable.
     Variable(String),
@@ -15,14 +15,14 @@ pub(super) enum Piece {
 
 /// A query in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pieces {
-    pub(super) pieces: Vec<Piece>,
+pub(super) struct SqlPieces {
+    pub(super) pieces: Vec<SqlPiece>,
     /// Whether its outermost part ends with an `ORDER BY` that a `LIMIT` may follow.
     pub(super) ordered: bool,
 }
 
 /// The parts of one query; the error says what is wrong with it.
-pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Pieces, String> {
+pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);
     lexer.run()?;
@@ -32,14 +32,14 @@ pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Pieces, String> {
     }
     let ordered = lexer.ordered;
     let mut pieces = lexer.pieces;
-    pieces.push(Piece::Text(lexer.text));
-    Ok(Pieces { pieces, ordered })
+    pieces.push(SqlPiece::Text(lexer.text));
+    Ok(SqlPieces { pieces, ordered })
 }
 
 struct Lexer<'a> {
     dialect: Dialect,
     rest: &'a str,
-    pieces: Vec<Piece>,
+    pieces: Vec<SqlPiece>,
     text: String,
     /// The first word.
     first: Option<String>,
@@ -211,8 +211,8 @@ impl<'a> Lexer<'a> {
         if !variable.starts_with(is_name) {
             return self.take(1);
         }
-        self.pieces.push(Piece::Text(std::mem::take(&mut self.text)));
-        self.pieces.push(Piece::Variable(variable.to_owned()));
+        self.pieces.push(SqlPiece::Text(std::mem::take(&mut self.text)));
+        self.pieces.push(SqlPiece::Variable(variable.to_owned()));
         self.rest = &after[variable.len()..];
     }
 
@@ -242,14 +242,14 @@ fn is_name(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Piece, pieces};
+    use super::{SqlPiece, pieces};
     use crate::sql::dialect::Dialect::{self, Mysql, Postgres, Sqlite};
 
     fn variables(sql: &str, dialect: Dialect) -> Vec<String> {
         let pieces = pieces(sql, dialect).unwrap().pieces;
         let name = |piece| match piece {
-            Piece::Variable(name) => Some(name),
-            Piece::Text(_) => None,
+            SqlPiece::Variable(name) => Some(name),
+            SqlPiece::Text(_) => None,
         };
         pieces.into_iter().filter_map(name).collect()
     }
@@ -274,7 +274,7 @@ mod tests {
         }
         assert_eq!(
             pieces("SELECT :a.b", Postgres).unwrap().pieces[1],
-            Piece::Variable("a.b".to_owned()),
+            SqlPiece::Variable("a.b".to_owned()),
             "variables of templates may have dots"
         );
     }

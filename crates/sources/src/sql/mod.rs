@@ -41,16 +41,16 @@ use libris_core::{
 };
 
 pub use address::Url;
-pub use config::{Config, Query};
+pub use config::{Config, QueryConfig};
 pub use definition::Database;
-pub use output::Format;
-pub use value::Kind;
+pub use output::RowFormat;
+pub use value::ValueType;
 
 use address::Address;
-use catalog::{Name, Summary, Table};
+use catalog::{Summary, TableInfo, TableName};
 use dialect::Dialect;
-use driver::{Driver, Problem, REQUEST, Settings, Statement};
-use follow::Followed;
+use driver::{Driver, DriverError, REQUEST, Settings, Statement};
+use follow::FollowedRows;
 use single_flight::SingleFlight;
 
 /// How long what is known of a table is taken for true without asking.
@@ -67,13 +67,13 @@ struct Inner {
     /// The URI that all of its own begin with.
     root: Uri,
     driver: Arc<dyn Driver>,
-    places: TemplateSet<Place>,
-    queries: Vec<query::Query>,
+    places: TemplateSet<UriKind>,
+    queries: Vec<query::CheckedQuery>,
     /// Tables that were looked at a moment ago.
-    known: Mutex<HashMap<Name, (Instant, Arc<Table>)>>,
+    known: Mutex<HashMap<TableName, (Instant, Arc<TableInfo>)>>,
     /// The schema whose tables are named without it.
     default: OnceLock<String>,
-    followed: Arc<Followed>,
+    followed: Arc<FollowedRows>,
     loads: Loads,
 }
 
@@ -82,13 +82,13 @@ struct Inner {
 struct Loads {
     default: SingleFlight<(), String>,
     summaries: SingleFlight<(), Arc<Vec<Summary>>>,
-    tables: SingleFlight<(), Arc<Vec<Table>>>,
-    table: SingleFlight<Name, Option<Arc<Table>>>,
+    tables: SingleFlight<(), Arc<Vec<TableInfo>>>,
+    table: SingleFlight<TableName, Option<Arc<TableInfo>>>,
 }
 
 /// What a URI stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum UriKind {
     /// The folder of everything.
     Folder,
     /// The schema of the whole database.
@@ -123,15 +123,15 @@ impl Sql {
         let queries = config
             .queries
             .iter()
-            .map(|query| query::Query::new(query.clone(), dialect, config.format))
+            .map(|query| query::CheckedQuery::new(query.clone(), dialect, config.format))
             .collect::<Result<Vec<_>>>()?;
         let mut places = vec![
-            (format!("{root}"), Place::Folder),
-            (format!("{root}schema{{?format}}"), Place::Schema),
-            (format!("{root}{{table}}/"), Place::TableFolder),
-            (format!("{root}{{table}}/schema{{?format}}"), Place::TableSchema),
-            (format!("{root}{{table}}/rows{{?limit,after,format}}"), Place::Rows),
-            (format!("{root}{{table}}/rows/{{key}}{{?format}}"), Place::Row),
+            (format!("{root}"), UriKind::Folder),
+            (format!("{root}schema{{?format}}"), UriKind::Schema),
+            (format!("{root}{{table}}/"), UriKind::TableFolder),
+            (format!("{root}{{table}}/schema{{?format}}"), UriKind::TableSchema),
+            (format!("{root}{{table}}/rows{{?limit,after,format}}"), UriKind::Rows),
+            (format!("{root}{{table}}/rows/{{key}}{{?format}}"), UriKind::Row),
         ]
         .into_iter()
         .map(|(text, place)| Ok((UriTemplate::parse(&text)?, place)))
@@ -140,7 +140,7 @@ impl Sql {
             if places.iter().any(|(template, _)| *template == query.template) {
                 return Err(Error::invalid(format!("the query `{}` is there twice", query.template)));
             }
-            places.push((query.template.clone(), Place::Query(at)));
+            places.push((query.template.clone(), UriKind::Query(at)));
         }
         let inner = Inner {
             config,
@@ -177,7 +177,7 @@ impl Source for Sql {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         let (template, place, _) = self.inner.places.closest(uri)?;
         let exact = match place {
-            Place::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
+            UriKind::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
             _ => false,
         };
         Some(if exact { Specificity::EXACT } else { template.specificity() })
@@ -267,24 +267,26 @@ impl Inner {
     }
 
     /// What is said about a problem to whoever asked.
-    fn error(&self, problem: Problem) -> Error {
+    fn error(&self, problem: DriverError) -> Error {
         let name = &self.name;
         match problem {
-            Problem::Away(why) => Error::Unavailable(format!(
+            DriverError::Away(why) => Error::Unavailable(format!(
                 "the database `{name}` cannot be reached now: {why}; try again later"
             )),
-            Problem::Slow => Error::Unavailable(format!(
+            DriverError::Slow => Error::Unavailable(format!(
                 "the database `{name}` did not answer within {}; ask for less, or try again later",
                 humantime::format_duration(self.config.timeout)
             )),
-            Problem::Value => {
+            DriverError::Value => {
                 Error::invalid("the database cannot use a value that was given: is it of the right type?")
             }
-            Problem::Catalog(limit) => Error::Unavailable(format!(
+            DriverError::Catalog(limit) => Error::Unavailable(format!(
                 "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
                  user see fewer of them"
             )),
-            Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
+            DriverError::Missing(cause) | DriverError::Failed(cause) => {
+                Error::failed("ask the database", cause)
+            }
         }
     }
 
@@ -307,7 +309,7 @@ impl Inner {
     }
 
     /// Whether a table is shown.
-    fn shows(&self, name: &Name, default: &str) -> bool {
+    fn shows(&self, name: &TableName, default: &str) -> bool {
         let Config { schemas, tables, .. } = &self.config;
         let full = format!("{}.{}", name.schema, name.table);
         let fits =
@@ -327,7 +329,7 @@ impl Inner {
     }
 
     /// All about all tables that are shown.
-    async fn tables(&self) -> Result<Arc<Vec<Table>>> {
+    async fn tables(&self) -> Result<Arc<Vec<TableInfo>>> {
         let default = self.default_schema().await?;
         let load = async {
             let mut found = catalog::tables(&*self.driver, &self.config.schemas).await?;
@@ -338,7 +340,7 @@ impl Inner {
     }
 
     /// All about the table that a URI names, if it is shown.
-    async fn table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+    async fn table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
             return Ok(None);
@@ -354,7 +356,7 @@ impl Inner {
     }
 
     /// The same, but what was found a moment ago is taken for true.
-    async fn known_table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+    async fn known_table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let known = key::name(label, default).and_then(|name| {
             let known = self.known();
@@ -367,7 +369,7 @@ impl Inner {
         }
     }
 
-    fn remember(&self, name: Name, table: Table) -> Arc<Table> {
+    fn remember(&self, name: TableName, table: TableInfo) -> Arc<TableInfo> {
         /// More tables than anybody looks at within a moment.
         const MOST: usize = 1000;
         let table = Arc::new(table);
@@ -379,13 +381,13 @@ impl Inner {
         table
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Name, (Instant, Arc<Table>)>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, (Instant, Arc<TableInfo>)>> {
         // An insertion leaves it whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The URI below which everything of a table is.
-    fn folder(&self, name: &Name, default: &str) -> String {
+    fn folder(&self, name: &TableName, default: &str) -> String {
         format!("{}{}/", self.root, key::segment(&key::label(name, default)))
     }
 
@@ -419,19 +421,19 @@ impl Inner {
             all.push(described(schema(folder.below("schema")?, &label)));
             all.push(described(directory(folder, &label)));
         }
-        all.extend(self.queries.iter().filter_map(query::Query::resource));
+        all.extend(self.queries.iter().filter_map(query::CheckedQuery::resource));
         all.sort_by(|one, other| one.uri.cmp(&other.uri));
         all.dedup_by(|one, other| one.uri == other.uri);
         Ok(all)
     }
 
-    fn template(&self, uri: &UriTemplate, place: Place) -> Option<Template> {
+    fn template(&self, uri: &UriTemplate, place: UriKind) -> Option<Template> {
         let (name, about) = match place {
-            Place::Folder | Place::Schema | Place::TableFolder => return None,
-            Place::Query(at) => return Some(self.queries[at].template()),
-            Place::TableSchema => ("schema", "The columns, keys and indexes of a table"),
-            Place::Rows => ("rows", "Rows of a table, a page at a time in the order of its key"),
-            Place::Row => ("row", "One row of a table by its key"),
+            UriKind::Folder | UriKind::Schema | UriKind::TableFolder => return None,
+            UriKind::Query(at) => return Some(self.queries[at].template()),
+            UriKind::TableSchema => ("schema", "The columns, keys and indexes of a table"),
+            UriKind::Rows => ("rows", "Rows of a table, a page at a time in the order of its key"),
+            UriKind::Row => ("row", "One row of a table by its key"),
         };
         let shown = self.config.title.as_deref().unwrap_or(&self.name);
         Some(Template {

@@ -5,11 +5,11 @@
 
 use libris_core::{Completion, Error, Partial, Result};
 
-use super::catalog::{Column, Table};
+use super::catalog::{Column, TableInfo};
 use super::dialect::{Dialect, Selected, bounded, postgres_bounded};
 use super::driver::{Sizes, Statement};
 use super::key;
-use super::value::{Bind, Kind, parse};
+use super::value::{Bind, ValueType, parse};
 
 /// Of how many keys those that begin with what was typed are picked, where no index can.
 const LOOKED_AT: usize = 1000;
@@ -17,7 +17,7 @@ const LOOKED_AT: usize = 1000;
 /// Makes statements for one table.
 pub(super) struct Rows<'a> {
     pub(super) dialect: Dialect,
-    pub(super) table: &'a Table,
+    pub(super) table: &'a TableInfo,
     /// The most bytes of one row.
     pub(super) most: u64,
 }
@@ -79,11 +79,11 @@ impl Rows<'_> {
             return vec![all(fixed, limit.saturating_add(1))];
         }
         match column.kind {
-            Kind::Text if !last.contains(['\0', '"']) => {
+            ValueType::Text if !last.contains(['\0', '"']) => {
                 fixed.and(self.compared(column, ">=", Bind::Text(last.to_owned()), fixed.binds.len()));
                 vec![all(fixed, limit.saturating_add(1))]
             }
-            Kind::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
+            ValueType::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let ranges = spans(last).into_iter().map(|(from, to)| {
                     let mut condition = Condition { text: fixed.text.clone(), binds: fixed.binds.clone() };
                     condition.and(self.compared(column, ">=", Bind::Integer(from), condition.binds.len()));
@@ -237,24 +237,24 @@ pub(super) fn written(values: &[Option<String>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Rows, spans};
-    use crate::sql::catalog::{Column, Name, Summary, Table};
+    use crate::sql::catalog::{Column, Summary, TableInfo, TableName};
     use crate::sql::dialect::Dialect;
-    use crate::sql::value::Kind;
+    use crate::sql::value::ValueType;
 
-    fn table(key: &[&str]) -> Table {
+    fn table(key: &[&str]) -> TableInfo {
         let column = |name: &&str| Column {
             name: name.to_string(),
             declared: "integer".into(),
             base: "integer".into(),
             cast: "integer".into(),
-            kind: Kind::Integer,
+            kind: ValueType::Integer,
             nullable: false,
             default: None,
             comment: None,
         };
-        let name = Name { schema: "main".into(), table: "million".into() };
+        let name = TableName { schema: "main".into(), table: "million".into() };
         let columns: Vec<_> = key.iter().map(column).collect();
-        Table {
+        TableInfo {
             summary: Summary { name, view: false, comment: None, rows: None },
             key: columns.clone(),
             columns,

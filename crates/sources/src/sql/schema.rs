@@ -4,26 +4,26 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::catalog::{Column, Name, Table};
+use super::catalog::{Column, TableInfo, TableName};
 use super::output::escape;
 
 /// What it takes to write about a database.
-pub(super) struct Document<'a> {
+pub(super) struct SchemaDocument<'a> {
     /// The name of the database.
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) dialect: &'static str,
     /// Tables by their names in URIs.
-    pub(super) label: &'a (dyn Fn(&Name) -> String + Sync),
+    pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
     /// The URI below which everything of a table is.
-    pub(super) folder: &'a (dyn Fn(&Name) -> String + Sync),
+    pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
     /// Whether a table is shown at all.
-    pub(super) shown: &'a (dyn Fn(&Name) -> bool + Sync),
+    pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),
 }
 
-impl Document<'_> {
+impl SchemaDocument<'_> {
     /// The whole database for people. Where that would be more than `most` bytes, only what there is.
-    pub(super) fn database(&self, tables: &[Table], most: u64) -> String {
+    pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = format!("# {}\n\n", escape(self.name));
         if let Some(description) = self.description {
             let _ = writeln!(text, "{}\n", escape(description));
@@ -61,11 +61,11 @@ impl Document<'_> {
     }
 
     /// A table for people.
-    pub(super) fn table(&self, table: &Table) -> String {
+    pub(super) fn table(&self, table: &TableInfo) -> String {
         self.section(table, "#")
     }
 
-    fn section(&self, table: &Table, heading: &str) -> String {
+    fn section(&self, table: &TableInfo, heading: &str) -> String {
         let mut text = format!("{heading} {}\n\n", escape(&(self.label)(table.name())));
         if let Some(comment) = &table.summary.comment {
             let _ = writeln!(text, "{}\n", escape(comment));
@@ -120,7 +120,7 @@ impl Document<'_> {
     }
 
     /// The whole database for programs, or at least how many bytes that has if it is more than `most`.
-    pub(super) fn database_json(&self, tables: &[Table], most: u64) -> Result<String, u64> {
+    pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
         for table in tables {
@@ -141,7 +141,7 @@ impl Document<'_> {
     }
 
     /// A table for programs.
-    pub(super) fn table_json(&self, table: &Table) -> Value {
+    pub(super) fn table_json(&self, table: &TableInfo) -> Value {
         let columns = table.columns.iter().map(|column| {
             json!({
                 "name": column.name,
@@ -179,7 +179,7 @@ impl Document<'_> {
     }
 }
 
-fn kind(table: &Table) -> &'static str {
+fn kind(table: &TableInfo) -> &'static str {
     if table.summary.view { "view" } else { "table" }
 }
 

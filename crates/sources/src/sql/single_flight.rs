@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::driver::Problem;
+use super::driver::DriverError;
 
 /// Answers that are being waited for, by what was asked.
 ///
@@ -18,12 +18,12 @@ pub(super) struct SingleFlight<K, V> {
 }
 
 /// Held by whoever loads; the others wait for it.
-type Slot<V> = tokio::sync::Mutex<Option<Answer<V>>>;
+type Slot<V> = tokio::sync::Mutex<Option<LoadResult<V>>>;
 
-struct Answer<V> {
+struct LoadResult<V> {
     /// When its load began.
     begun: Instant,
-    outcome: Result<V, Problem>,
+    outcome: Result<V, DriverError>,
 }
 
 impl<K, V> Default for SingleFlight<K, V> {
@@ -42,8 +42,8 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     pub(super) async fn load(
         &self,
         key: &K,
-        load: impl Future<Output = Result<V, Problem>>,
-    ) -> Result<V, Problem> {
+        load: impl Future<Output = Result<V, DriverError>>,
+    ) -> Result<V, DriverError> {
         let asked = Instant::now();
         let slot = Arc::clone(self.slots().entry(key.clone()).or_default());
         let seat = Seat { flight: self, key, slot: Some(slot) };
@@ -56,7 +56,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
         let begun = Instant::now();
         let outcome = load.await;
-        *answer = Some(Answer { begun, outcome: outcome.clone() });
+        *answer = Some(LoadResult { begun, outcome: outcome.clone() });
         outcome
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::SingleFlight;
-    use crate::sql::driver::Problem;
+    use crate::sql::driver::DriverError;
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_an_answer() {
@@ -119,7 +119,7 @@ mod tests {
             flight.load(&(), async {
                 loads.fetch_add(1, Ordering::SeqCst);
                 yield_now().await;
-                Err(Problem::Slow)
+                Err(DriverError::Slow)
             })
         };
         assert!(join_all((0..20).map(|_| fail())).await.iter().all(Result::is_err));

@@ -1,10 +1,10 @@
 //! The script that makes PostgreSQL tell of every row that changes.
 
-use super::catalog::Table;
+use super::catalog::TableInfo;
 use super::dialect::Dialect;
 
 /// A function that tells on a channel what changed, and a trigger on each table that calls it.
-pub(super) fn script(tables: &[Table], channel: &str) -> String {
+pub(super) fn script(tables: &[TableInfo], channel: &str) -> String {
     let quote = |name: &str| Dialect::Postgres.quote(name);
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let mut script = String::from(FUNCTION);

@@ -17,12 +17,12 @@ use libris_core::{Body, Change, Client, Contents, Context, Error, Result, Uri};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
-use super::catalog::{Name, Table};
+use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
-use super::driver::{Listen, Statement, collect};
+use super::driver::{Listener, Statement, collect};
 use super::follow::{Digests, Known, by_client};
-use super::{Inner, Place, key};
-use crate::followed::Watching;
+use super::{Inner, UriKind, key};
+use crate::followed::FollowedWatch;
 
 /// For how long messages are gathered before queries and pages are looked at again.
 const GATHER: Duration = Duration::from_millis(100);
@@ -47,14 +47,14 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         Dialect::Postgres | Dialect::Mysql => Duration::from_secs(5),
     });
     let channel = inner.driver.listen(&inner.config.channel);
-    let mut watch = Watch {
+    let mut watch = DatabaseWatch {
         watching: inner.followed.watch(),
         inner,
         poll,
         pause: poll,
         next: Instant::now() + poll,
         channel,
-        heard: Heard::default(),
+        heard: PendingMessages::default(),
         listening: false,
         version: None,
         schema: None,
@@ -72,21 +72,21 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
 }
 
-struct Watch {
+struct DatabaseWatch {
     inner: Arc<Inner>,
-    watching: Watching<Known>,
+    watching: FollowedWatch<Known>,
     poll: Duration,
     /// How long to wait before the next look.
     pause: Duration,
     next: Instant,
-    channel: Option<Box<dyn Listen>>,
+    channel: Option<Box<dyn Listener>>,
     listening: bool,
-    heard: Heard,
+    heard: PendingMessages,
     /// What the database last said of its version, and of that of its catalog.
     version: Option<String>,
     schema: Option<String>,
     /// The tables as they were last seen.
-    tables: Option<BTreeMap<Name, Table>>,
+    tables: Option<BTreeMap<TableName, TableInfo>>,
     /// What is left to be looked at for clients whose share of the last look was used up.
     unfinished: BTreeMap<Client, HashSet<Uri>>,
     away: bool,
@@ -96,7 +96,7 @@ struct Watch {
 
 /// What was heard on the channel and not looked at yet.
 #[derive(Default)]
-struct Heard {
+struct PendingMessages {
     due: Option<Instant>,
     rows: HashSet<Uri>,
     /// Whether something changed of which no row is known.
@@ -105,7 +105,7 @@ struct Heard {
 
 /// What triggers say.
 #[derive(Deserialize)]
-struct Message {
+struct TriggerMessage {
     schema: String,
     table: String,
     #[serde(default)]
@@ -113,9 +113,9 @@ struct Message {
 }
 
 /// What made a look stop: the database is away.
-struct Away;
+struct Unreachable;
 
-impl Watch {
+impl DatabaseWatch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -139,7 +139,7 @@ impl Watch {
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let heard = std::mem::take(&mut self.heard);
-                    let _ = self.look_at_followed(Which::Heard(&heard)).await;
+                    let _ = self.look_at_followed(PollScope::Heard(&heard)).await;
                 }
                 () = self.watching.added() => self.take_in().await,
                 () = sleep_until(self.next) => self.look().await,
@@ -161,7 +161,7 @@ impl Watch {
                 // However much there is to look at, most of the time is the database's own.
                 self.pause = self.poll.max(begun.elapsed() * 4);
             }
-            Err(Away) => {
+            Err(Unreachable) => {
                 if !was_away {
                     tracing::warn!(database = self.inner.name, "the database cannot be watched now");
                 }
@@ -172,8 +172,8 @@ impl Watch {
         self.next = Instant::now() + self.pause;
     }
 
-    async fn examine(&mut self) -> Result<(), Away> {
-        let version = self.inner.driver.version().await.map_err(|_| Away)?;
+    async fn examine(&mut self) -> Result<(), Unreachable> {
+        let version = self.inner.driver.version().await.map_err(|_| Unreachable)?;
         let mut missed = self.away;
         if let Some(channel) = &mut self.channel
             && !self.listening
@@ -188,23 +188,23 @@ impl Watch {
             }
         }
         if !missed && version.is_some() && version == self.version {
-            return self.look_at_followed(Which::Unfinished).await;
+            return self.look_at_followed(PollScope::Unfinished).await;
         }
         self.compare_tables().await?;
         if self.watching.overflowed() {
             self.changes.push_back(Change::Lost);
         }
-        self.look_at_followed(Which::All).await?;
+        self.look_at_followed(PollScope::All).await?;
         self.version = version;
         Ok(())
     }
 
     /// Tells which tables came, went or changed.
-    async fn compare_tables(&mut self) -> Result<(), Away> {
+    async fn compare_tables(&mut self) -> Result<(), Unreachable> {
         let schema = match self.inner.driver.dialect() {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
-                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Away)?;
+                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Unreachable)?;
                 // Another file may have the same number.
                 let file = self.version.as_deref().and_then(|version| version.split_once(' '));
                 rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
@@ -214,10 +214,10 @@ impl Watch {
         if schema.is_some() && schema == self.schema && self.tables.is_some() {
             return Ok(());
         }
-        let tables = self.inner.tables().await.map_err(|_| Away)?;
+        let tables = self.inner.tables().await.map_err(|_| Unreachable)?;
         let tables: BTreeMap<_, _> =
             tables.iter().map(|table| (table.name().clone(), table.clone())).collect();
-        let default = self.inner.default_schema().await.map_err(|_| Away)?.to_owned();
+        let default = self.inner.default_schema().await.map_err(|_| Unreachable)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {
             // It was away when the watch began, and nobody knows what it was like then.
@@ -228,10 +228,10 @@ impl Watch {
         Ok(())
     }
 
-    fn tell_tables(&mut self, before: &BTreeMap<Name, Table>, default: &str) {
+    fn tell_tables(&mut self, before: &BTreeMap<TableName, TableInfo>, default: &str) {
         let Some(now) = &self.tables else { return };
         let mut told = Vec::new();
-        let uris = |name: &Name| {
+        let uris = |name: &TableName| {
             let folder = Uri::parse(&self.inner.folder(name, default)).ok()?;
             Some((folder.below("schema").ok()?, folder))
         };
@@ -284,7 +284,7 @@ impl Watch {
     }
 
     /// Looks again at what is followed, in the time of each client that follows it.
-    async fn look_at_followed(&mut self, which: Which<'_>) -> Result<(), Away> {
+    async fn look_at_followed(&mut self, which: PollScope<'_>) -> Result<(), Unreachable> {
         let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
         for (client, followed) in clients {
@@ -298,15 +298,15 @@ impl Watch {
         &mut self,
         client: Client,
         followed: Digests,
-        which: Which<'_>,
-    ) -> Result<(), Away> {
+        which: PollScope<'_>,
+    ) -> Result<(), Unreachable> {
         let inner = Arc::clone(&self.inner);
         let unfinished = self.unfinished.remove(&client).unwrap_or_default();
-        let heard = |uri: &Uri| matches!(which, Which::Heard(heard) if heard.rows.contains(uri));
+        let heard = |uri: &Uri| matches!(which, PollScope::Heard(heard) if heard.rows.contains(uri));
         let is_concerned = |uri: &Uri| match which {
-            Which::All | Which::Heard(Heard { vague: true, .. }) => true,
-            Which::Heard(_) => heard(uri) || inner.place(uri) != Some(Place::Row),
-            Which::Unfinished => false,
+            PollScope::All | PollScope::Heard(PendingMessages { vague: true, .. }) => true,
+            PollScope::Heard(_) => heard(uri) || inner.place(uri) != Some(UriKind::Row),
+            PollScope::Unfinished => false,
         };
         let (first, rest): (Digests, Digests) =
             followed.into_iter().partition(|(uri, _)| unfinished.contains(uri));
@@ -317,7 +317,7 @@ impl Watch {
             let told = heard(&uri);
             let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
-                    return Err(Away);
+                    return Err(Unreachable);
                 }
                 // It would keep the others waiting each time.
                 tracing::warn!(%uri, "takes too long to be looked at, and is not followed any more");
@@ -342,12 +342,12 @@ impl Watch {
     /// What was said on the channel.
     async fn heed(&mut self, message: &str) {
         self.heard.due.get_or_insert_with(|| Instant::now() + GATHER);
-        let Ok(Message { schema, table, key }) = serde_json::from_str(message) else {
+        let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
             // Somebody else's words still mean that something happened.
             self.heard.vague = true;
             return;
         };
-        let name = Name { schema, table };
+        let name = TableName { schema, table };
         let parts: Option<Vec<_>> = key.and_then(|key| key.into_iter().collect());
         let row = match (parts, self.inner.default_schema().await) {
             (Some(parts), Ok(default)) if self.inner.shows(&name, default) && !parts.is_empty() => {
@@ -374,16 +374,16 @@ impl Watch {
 
 /// Which of the followed resources are looked at, beside those that are left from the last look.
 #[derive(Clone, Copy)]
-enum Which<'a> {
+enum PollScope<'a> {
     All,
     /// Those that may have to do with what was heard.
-    Heard(&'a Heard),
+    Heard(&'a PendingMessages),
     /// No others.
     Unfinished,
 }
 
 impl Inner {
-    fn place(&self, uri: &Uri) -> Option<Place> {
+    fn place(&self, uri: &Uri) -> Option<UriKind> {
         self.places.closest(uri).map(|(_, place, _)| *place)
     }
 
@@ -392,17 +392,20 @@ impl Inner {
         let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
         match place {
-            Place::Schema | Place::TableSchema => uri.without_query(),
+            UriKind::Schema | UriKind::TableSchema => uri.without_query(),
             // However it is encoded and whatever its format, it is the same row.
-            Place::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
+            UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
-            Place::Folder | Place::TableFolder | Place::Rows | Place::Query(_) => uri.clone(),
+            UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) => uri.clone(),
         }
     }
 
     /// Looks at this one too when there is reason to. Schemas are looked at anyway.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
-        if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
+        if !matches!(
+            self.place(subject),
+            None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder)
+        ) {
             let known = Known { digest: None, client };
             self.followed.add(subject, known, |known, again| known.client = again.client);
         }
@@ -410,7 +413,7 @@ impl Inner {
 }
 
 /// Whether a table is the same but for the number of its rows.
-fn same(one: &Table, other: &Table) -> bool {
+fn same(one: &TableInfo, other: &TableInfo) -> bool {
     one.columns == other.columns
         && one.key == other.key
         && one.indexes == other.indexes

@@ -6,7 +6,7 @@ use std::path::Path;
 use libris_core::{Context, Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
-use libris_sources::http::{Choice, Choices, Text};
+use libris_sources::http::{Choice, Choices, TextOrSecret};
 use serde_json::json;
 
 use crate::server::{Answer, Server};
@@ -226,7 +226,7 @@ paths:
   '/twice/{a.b}': { get: { operationId: second } }
   /up/../there: { get: {} }
   '/a?key=1': { get: {} }";
-    let config = Config { query: [("key".into(), Text::Plain("2".into()))].into(), ..config() };
+    let config = Config { query: [("key".into(), TextOrSecret::Plain("2".into()))].into(), ..config() };
     let http = openapi::derive(&config, document).unwrap();
     let resources: Vec<_> = http.resources.iter().map(|entry| entry.uri.as_str()).collect();
     let templates: Vec<_> = http.templates.iter().map(|entry| entry.name.as_deref().unwrap()).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::http::config::{Caching, Limits, Text};
+use crate::http::config::{Caching, RequestLimits, TextOrSecret};
 
 /// An API that an OpenAPI document describes.
 ///
@@ -26,14 +26,14 @@ pub struct Config {
     /// its path, or of the document.
     pub base: Option<String>,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Text>,
+    pub headers: BTreeMap<String, TextOrSecret>,
     /// Query parameters of every request.
-    pub query: BTreeMap<String, Text>,
+    pub query: BTreeMap<String, TextOrSecret>,
     /// How often what somebody waits for is asked for again.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// What a request may do and cost.
-    pub limits: Limits,
+    pub limits: RequestLimits,
     /// What is kept.
     pub cache: Caching,
 }

@@ -27,9 +27,9 @@ use libris_core::Context;
 
 use super::address::Address;
 use super::dialect::Dialect;
-use super::value::{Bind, Cell, Kind};
+use super::value::{Bind, Cell, ValueType};
 
-use output::Output;
+use output::SinkOutput;
 use pool::{Backend, Pool};
 use stop::Stop;
 
@@ -45,7 +45,7 @@ pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) binds: Vec<Bind>,
     /// The kinds of what is selected, where that is known better than the database would tell.
-    pub(super) kinds: Option<Arc<[Kind]>>,
+    pub(super) kinds: Option<Arc<[ValueType]>>,
     /// The text of a configured query, which is to be wrapped with its bounds.
     pub(super) foreign: Option<Bounds>,
     /// Sizes that the statement itself selects, where it does not read values that are too large.
@@ -89,7 +89,7 @@ pub(super) trait Sink: Any + Send {
 
 /// Why a database did not answer.
 #[derive(Clone, Debug)]
-pub(super) enum Problem {
+pub(super) enum DriverError {
     /// It cannot be reached; the text says why and may be shown.
     Away(&'static str),
     /// It took too long.
@@ -99,13 +99,13 @@ pub(super) enum Problem {
     /// The database has more tables and columns than are read; the number is the limit in bytes.
     Catalog(u64),
     /// A table or column is not there, or not any more.
-    Missing(Cause),
+    Missing(SharedCause),
     /// Anything else, which is logged.
-    Failed(Cause),
+    Failed(SharedCause),
 }
 
 /// What a database said, shared by all who wait for the same answer.
-pub(super) type Cause = Arc<dyn std::error::Error + Send + Sync>;
+pub(super) type SharedCause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A database that can be asked.
 #[async_trait]
@@ -114,24 +114,24 @@ pub(super) trait Driver: Send + Sync {
 
     /// Runs a statement, in a transaction that only reads, and gives the sink back. If the future is
     /// dropped, the statement is cancelled.
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem>;
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError>;
 
     /// Something that changes when any data in the database does; `None` where there is no such thing.
-    async fn version(&self) -> Result<Option<String>, Problem>;
+    async fn version(&self) -> Result<Option<String>, DriverError>;
 
     /// What is told on a channel, by a connection of its own; `None` where there are no channels.
-    fn listen(&self, _channel: &str) -> Option<Box<dyn Listen>> {
+    fn listen(&self, _channel: &str) -> Option<Box<dyn Listener>> {
         None
     }
 }
 
 /// A channel that tells of changes.
 #[async_trait]
-pub(super) trait Listen: Send {
+pub(super) trait Listener: Send {
     /// Begins to listen. Once this returns, nothing is missed until `hear` fails.
-    async fn begin(&mut self) -> Result<(), Problem>;
+    async fn begin(&mut self) -> Result<(), DriverError>;
     /// What is said next; an error means that something may have been missed.
-    async fn hear(&mut self) -> Result<String, Problem>;
+    async fn hear(&mut self) -> Result<String, DriverError>;
 }
 
 /// How a database is asked.
@@ -164,22 +164,29 @@ pub(super) fn open(address: &Address, settings: Settings) -> Arc<dyn Driver> {
 }
 
 /// Runs a statement into a sink.
-pub(super) async fn run<S: Sink>(driver: &dyn Driver, statement: &Statement, sink: S) -> Result<S, Problem> {
+pub(super) async fn run<S: Sink>(
+    driver: &dyn Driver,
+    statement: &Statement,
+    sink: S,
+) -> Result<S, DriverError> {
     let sink: Box<dyn Any> = driver.run(statement, Box::new(sink)).await?;
     // It is the one that went in.
-    sink.downcast().map(|sink| *sink).map_err(|_| Problem::Away(LOST))
+    sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Away(LOST))
 }
 
 /// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
 const COLLECTED: u64 = 32 * 1024 * 1024;
 
 /// All rows of a statement that is known to give few.
-pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Result<Vec<Vec<Cell>>, Problem> {
-    struct All {
+pub(super) async fn collect(
+    driver: &dyn Driver,
+    statement: &Statement,
+) -> Result<Vec<Vec<Cell>>, DriverError> {
+    struct AllRows {
         rows: Vec<Vec<Cell>>,
         bytes: u64,
     }
-    impl Sink for All {
+    impl Sink for AllRows {
         fn columns(&mut self, _names: Vec<String>) {}
         fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
             self.bytes += row.iter().map(Cell::size).sum::<u64>();
@@ -193,9 +200,9 @@ pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Resul
             self.bytes += size;
         }
     }
-    let all = run(driver, statement, All { rows: Vec::new(), bytes: 0 }).await?;
+    let all = run(driver, statement, AllRows { rows: Vec::new(), bytes: 0 }).await?;
     match all.bytes > COLLECTED {
-        true => Err(Problem::Catalog(COLLECTED)),
+        true => Err(DriverError::Catalog(COLLECTED)),
         false => Ok(all.rows),
     }
 }
@@ -208,30 +215,30 @@ const LOST: &str = "the connection was lost";
 
 /// What an error means that does not come from the database itself.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn explain(error: sqlx::Error) -> Problem {
+fn explain(error: sqlx::Error) -> DriverError {
     use std::io::ErrorKind;
     match error {
-        sqlx::Error::Io(cause) => Problem::Away(match cause.kind() {
+        sqlx::Error::Io(cause) => DriverError::Away(match cause.kind() {
             ErrorKind::ConnectionRefused => "nothing listens at its address",
             ErrorKind::NotFound => "its address is not known",
             ErrorKind::TimedOut => "it does not answer",
             _ => LOST,
         }),
-        sqlx::Error::Tls(_) => Problem::Away("there is no secure connection to it"),
-        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Problem::Away(LOST),
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Problem::Away("it does not answer"),
-        other => Problem::Failed(Arc::new(other)),
+        sqlx::Error::Tls(_) => DriverError::Away("there is no secure connection to it"),
+        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DriverError::Away(LOST),
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => DriverError::Away("it does not answer"),
+        other => DriverError::Failed(Arc::new(other)),
     }
 }
 
 /// Whatever keeps us from connecting, the database is away.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> Problem) -> Problem {
+fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> DriverError) -> DriverError {
     tracing::debug!(%error, "a database cannot be reached");
     let lost = matches!(error, sqlx::Error::Io(_));
     match explain(error) {
-        Problem::Away(LOST) if lost => Problem::Away("its host cannot be reached"),
-        away @ Problem::Away(_) => away,
-        _ => Problem::Away("it refuses the connection"),
+        DriverError::Away(LOST) if lost => DriverError::Away("its host cannot be reached"),
+        away @ DriverError::Away(_) => away,
+        _ => DriverError::Away("it refuses the connection"),
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{LOST, Problem, Sink, Stop};
+use super::{DriverError, LOST, Sink, Stop};
 use crate::sql::value::Cell;
 
 /// Rows of at least this many bytes are decoded and written on a thread for blocking work.
@@ -11,7 +11,7 @@ use crate::sql::value::Cell;
 const LARGE: u64 = 64 * 1024;
 
 /// A sink, and what became of it.
-pub(super) struct Output {
+pub(super) struct SinkOutput {
     /// Absent only while a row is written on another thread.
     sink: Option<Box<dyn Sink>>,
     stop: Arc<Stop>,
@@ -21,7 +21,7 @@ pub(super) struct Output {
     pub(super) enough: bool,
 }
 
-impl Output {
+impl SinkOutput {
     pub(super) fn new(sink: Box<dyn Sink>, stop: Arc<Stop>) -> Self {
         Self { sink: Some(sink), stop, begun: false, enough: false }
     }
@@ -97,8 +97,8 @@ impl Output {
         self.stop.request();
     }
 
-    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, Problem> {
-        self.sink.ok_or(Problem::Away(LOST))
+    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, DriverError> {
+        self.sink.ok_or(DriverError::Away(LOST))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread::{ThreadId, current};
 
-    use super::{LARGE, Output};
+    use super::{LARGE, SinkOutput};
     use crate::sql::driver::{Sink, Stop};
     use crate::sql::value::Cell;
 
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn large_rows_are_written_on_another_thread() {
         let stop = Arc::new(Stop::default());
-        let mut output = Output::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
+        let mut output = SinkOutput::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
         for size in [LARGE - 1, LARGE, LARGE * 2, LARGE] {
             assert_eq!(stop.requested(), output.enough);
             output.decoded(size, || Ok(Vec::new())).await.unwrap();

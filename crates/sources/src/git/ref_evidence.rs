@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use libris_core::Proof;
 
 use super::ref_store::LOOSE;
-use super::regular::{self, Stamp, Unreadable};
+use super::regular::{self, RefFileStamp, Unreadable};
 use super::repo::Objects;
 use super::rev::candidates;
 
@@ -14,20 +14,20 @@ use super::rev::candidates;
 const LINKS: usize = 5;
 
 /// The files that say what a name stands for, as they were before it was looked up.
-pub(super) struct Seen {
+pub(super) struct RefEvidence {
     /// Each with what it held; `None` if it was not there.
     refs: Vec<(PathBuf, Option<Vec<u8>>)>,
     packed: PathBuf,
-    stamp: Option<Stamp>,
+    stamp: Option<RefFileStamp>,
     /// Whether nothing can be proven: a file could not be read, or others may write unseen.
     unprovable: bool,
 }
 
-impl Seen {
+impl RefEvidence {
     pub(super) fn of(objects: &Objects<'_>, name: &str) -> Self {
         let (own, common) = (objects.git_dir(), objects.common_dir());
         let packed = common.join("packed-refs");
-        let stamp = Stamp::of(&packed);
+        let stamp = RefFileStamp::of(&packed);
         let unprovable = objects.is_remote() || stamp.is_err();
         let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
@@ -61,8 +61,8 @@ impl Seen {
     fn holds(&self) -> bool {
         // What cannot be read now proves nothing, even where nothing was there before.
         let same = |(path, held): &(PathBuf, Option<Vec<u8>>)| content(path).is_ok_and(|now| now == *held);
-        let same_stamp = |now: io::Result<Option<Stamp>>| now.is_ok_and(|now| now == self.stamp);
-        self.refs.iter().all(same) && same_stamp(Stamp::of(&self.packed))
+        let same_stamp = |now: io::Result<Option<RefFileStamp>>| now.is_ok_and(|now| now == self.stamp);
+        self.refs.iter().all(same) && same_stamp(RefFileStamp::of(&self.packed))
     }
 }
 
