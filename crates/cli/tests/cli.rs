@@ -127,7 +127,7 @@ fn what_is_no_repository_is_explained() {
     assert_snapshot!(libris(folder.path(), &["serve", "git:docs"]), @"
     exit: 1
     error: could not serve `git:docs`
-      because: the repository `docs` cannot be opened: it is no git repository; hint: name the folder that has `.git` in it, or a bare repository
+      because: the repository `docs` cannot be opened: it is not a git repository; hint: name the folder that contains `.git`, or a bare repository
     ");
 }
 

@@ -41,7 +41,7 @@ impl RunnableCommand {
 
 pub(super) fn check_numbers(config: &Config) -> Result<(), String> {
     if config.timeout.is_zero() {
-        return Err("its `timeout` must be longer than nothing".into());
+        return Err("its `timeout` must be longer than 0".into());
     }
     if config.concurrent == 0 || config.concurrent > PROCESSES {
         return Err(format!("its `concurrent` must be from 1 to {PROCESSES}"));
@@ -55,9 +55,9 @@ pub(super) fn check_numbers(config: &Config) -> Result<(), String> {
 pub(super) fn check_environment(config: &Config) -> Result<(), String> {
     let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
     match config.env.keys().chain(&config.inherit).find(|name| !is_name(name)) {
-        Some(name) => Err(format!("`{name}` is no name for a variable of the environment")),
+        Some(name) => Err(format!("`{name}` is not a valid name of an environment variable")),
         None if config.env.values().any(|value| value.contains('\0')) => {
-            Err("its `env` has a zero byte in it".into())
+            Err("its `env` contains a zero byte".into())
         }
         None => Ok(()),
     }
@@ -76,7 +76,7 @@ pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) ->
     }
     let used = |name: &str| line.variables().any(|used| used == name) || PARTS.contains(&name);
     match names.iter().find(|name| !used(name)) {
-        Some(name) => Err(format!("its variable `{name}` stands nowhere in `run`")),
+        Some(name) => Err(format!("its variable `{name}` does not occur in `run`")),
         None => Ok(()),
     }
 }

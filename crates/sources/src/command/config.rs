@@ -1,4 +1,4 @@
-//! What can be said about a command.
+//! The configuration of the command source.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::descriptive::with_descriptive_keys;
 
 with_descriptive_keys! {
-    /// A resource or a template that is what a program prints.
+    /// A resource or template whose content is the output of a program.
     ///
     /// ```toml
     /// [[command]]
@@ -23,64 +23,62 @@ with_descriptive_keys! {
     #[derive(Clone, Debug, PartialEq, Deserialize)]
     #[serde(deny_unknown_fields)]
     pub struct Config {
-        /// Where it is: a URI such as `screen://localhost/display1`, or a template such as
+        /// A URI such as `screen://localhost/display1`, or a template such as
         /// `calendar://events/{year}`.
         pub uri: CommandUri,
-        /// The program and its arguments. No shell reads them. `{{name}}` stands for the value of the variable
-        /// `name`, and is never more than a part of the one argument that it stands in. A program without a
-        /// `/` is looked for in `PATH`, one with a `/` is relative to the configuration file.
+        /// The program and its arguments, which are passed without a shell. `{{name}}` is replaced by the value of the
+        /// variable `name`, always within one argument. A program without `/` is searched in `PATH`; one with `/` is
+        /// relative to the configuration file.
         pub run: Vec<String>,
-        /// For variables: the regular expression that the whole value must match. Where none is said, a value
-        /// is a name: letters, digits and `_`, and after the first of them also `.`, `,`, `:`, `@`, `+`, `=`,
-        /// `-` and spaces.
+        /// For variables: a regular expression that the whole value must match. Default: a name of letters, digits and
+        /// `_`, and after the first character also `.`, `,`, `:`, `@`, `+`, `=`, `-` and spaces.
         #[serde(default)]
         pub pattern: BTreeMap<String, String>,
-        /// For variables that a URI may leave out: the value that they then have.
+        /// For variables that a URI may omit: their default values.
         #[serde(default)]
         pub default: BTreeMap<String, String>,
-        /// For variables: the values to offer, or a command that prints them, one on each line.
+        /// For variables: completions, or a command that prints them, one per line.
         #[serde(default)]
         pub complete: BTreeMap<String, Values>,
-        /// The folder that the program runs in, relative to the configuration file; the folder of that file
-        /// where it is not said.
+        /// The working directory of the program, relative to the configuration file. Default: the folder of that file.
         #[serde(default)]
         pub folder: PathBuf,
-        /// The variables of the environment, beside `PATH`, that the program gets as they are here.
+        /// Environment variables that the program inherits, besides `PATH`.
         #[serde(default)]
         pub inherit: Vec<String>,
-        /// Further variables of the environment.
+        /// Additional environment variables.
         #[serde(default)]
         pub env: BTreeMap<String, String>,
-        /// How long the program may run. The wait for its turn does not count; it ends after a minute.
+        /// The time-out of a run. The wait for a permit does not count; it has its own time-out of one minute.
         #[serde(default = "ten_seconds", deserialize_with = "crate::settings::duration")]
         pub timeout: Duration,
-        /// The most bytes that are read of what it prints. At most 1 GiB.
+        /// The largest output, in bytes. At most 1 GiB.
         #[serde(default = "eight_mebibytes", deserialize_with = "crate::settings::content_bytes")]
         pub max_size: u64,
-        /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
+        /// The most concurrent runs. From 1 to 256, which is also the limit for all commands together.
         #[serde(default = "four", deserialize_with = "crate::settings::processes")]
         pub concurrent: usize,
-        /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
-        /// 0 are failures.
+        /// The meanings of exit codes: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Default: codes
+        /// other than 0 are failures.
         #[serde(default, deserialize_with = "codes")]
         pub exit: BTreeMap<u8, Meaning>,
-        /// For how long what it printed is given again, to anybody.
+        /// How long the output is cached, for all callers.
         #[serde(default, deserialize_with = "crate::settings::optional_duration")]
         pub cache: Option<Duration>,
-        /// How often it is run, while somebody listens, to see whether it prints something else.
+        /// The polling interval: while there are subscriptions, the program is run and its output compared.
         #[serde(default, deserialize_with = "crate::settings::optional_duration")]
         pub poll: Option<Duration>,
-        /// The media type. What the output looks like where it is not said.
+        /// The media type. Default: detected from the output.
         pub mime: Option<String>,
     }
 }
 
-/// Where the output of a command is.
+/// The URI or template of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandUri {
-    /// At one URI.
+    /// One URI.
     Resource(Uri),
-    /// At those of a template.
+    /// The URIs of a template.
     Template(UriTemplate),
 }
 
@@ -104,38 +102,38 @@ impl<'de> Deserialize<'de> for CommandUri {
     }
 }
 
-/// The values to offer for a variable.
+/// The completions of a variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a list of values, or a command as in `{ run = [\"ls\"] }`")]
 pub enum Values {
-    /// These.
+    /// Fixed values.
     Fixed(Vec<String>),
-    /// Those that a command prints, one on each line.
+    /// The lines that a command prints.
     Printed(Printer),
 }
 
-/// A command that prints values.
+/// A command that prints completions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printer {
-    /// The program and its arguments. It runs in the same folder and environment and with the same limits
-    /// as the command whose variable it is for.
+    /// The program and its arguments. It has the same working directory, environment and limits as the command that it
+    /// belongs to.
     pub run: Vec<String>,
 }
 
-/// What an exit code means.
+/// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meaning {
-    /// What it printed is the answer.
+    /// The output is the content.
     Ok,
-    /// Nothing is at this URI.
+    /// The resource does not exist.
     NotFound,
-    /// It is there, but not for this caller.
+    /// The caller may not read the resource.
     Denied,
-    /// The question makes no sense.
+    /// The values of the variables are invalid.
     Invalid,
-    /// It cannot be had now.
+    /// The resource is unavailable now.
     Unavailable,
 }
 
@@ -151,7 +149,7 @@ fn four() -> usize {
     4
 }
 
-/// The keys of a table are texts in TOML.
+/// Parses exit codes: the keys of a TOML table are strings.
 fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, Meaning>, D::Error> {
     let said = BTreeMap::<String, Meaning>::deserialize(deserializer)?;
     let code = |(code, meaning): (String, Meaning)| match code.parse() {

@@ -89,7 +89,7 @@ impl RunnableCommand {
         }
         let folder = home.join(&config.folder);
         if !folder.is_dir() {
-            return Err(format!("its folder `{}` is not there", config.folder.display()));
+            return Err(format!("its folder `{}` does not exist", config.folder.display()));
         }
         let entry = Self {
             line,
@@ -216,7 +216,7 @@ impl RunnableCommand {
             }
             Ran { said, .. } => {
                 tracing::warn!(program = ?line.program, ?said, "a command that completes failed");
-                Err(Error::Unavailable("the values cannot be had now".into()))
+                Err(Error::Unavailable("the values are unavailable now; try again later".into()))
             }
         }
     }
@@ -282,8 +282,10 @@ impl RunnableCommand {
                 tracing::debug!(%uri, ?code, ?said, "a command gave nothing");
                 Err(match meaning {
                     Meaning::Denied => Error::Denied(uri.clone()),
-                    Meaning::Invalid => Error::invalid(format!("`{uri}` is not what its command can give")),
-                    Meaning::Unavailable => Error::Unavailable(format!("`{uri}` cannot be had now")),
+                    Meaning::Invalid => {
+                        Error::invalid(format!("`{uri}` is rejected by its command as invalid"))
+                    }
+                    Meaning::Unavailable => Error::Unavailable(format!("`{uri}` is unavailable now")),
                     Meaning::NotFound | Meaning::Ok => Error::NotFound(uri.clone()),
                 })
             }

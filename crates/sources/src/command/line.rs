@@ -17,7 +17,7 @@ impl Invocation {
     pub(super) fn new(run: &[String], home: &Path) -> Result<Self, String> {
         let (program, arguments) = run.split_first().ok_or("its `run` names no program")?;
         if run.iter().any(|argument| argument.contains('\0')) {
-            return Err("its `run` has a zero byte in it".into());
+            return Err("its `run` contains a zero byte".into());
         }
         if ArgumentTemplate::parse(program).variables().next().is_some() {
             return Err("its program cannot be a variable: only arguments can".into());

@@ -181,7 +181,7 @@ impl GitUri<'_> {
             .filter(|(key, value)| *key == name && !value.is_empty());
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
-            return Err(Error::invalid(format!("`{name}` is said twice")));
+            return Err(Error::invalid(format!("`{name}` is given twice")));
         }
         let value = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
         value.map(Some).ok_or_else(|| Error::invalid(format!("`{name}` is not text")))

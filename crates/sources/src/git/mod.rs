@@ -124,11 +124,11 @@ fn check_bounds(config: &Config) -> Result<()> {
 fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
     let shown = shown.display();
     let why = if shown.to_string().contains("//") && !path.exists() {
-        "it is not a folder of this machine; hint: clone it first".to_owned()
+        "it is not a local folder; hint: clone the repository first".to_owned()
     } else if !path.exists() {
         "there is no such folder".to_owned()
     } else if !path.join(".git").exists() && !path.join("HEAD").exists() {
-        "it is no git repository; hint: name the folder that has `.git` in it, or a bare repository"
+        "it is not a git repository; hint: name the folder that contains `.git`, or a bare repository"
             .to_owned()
     } else {
         cause.to_string()

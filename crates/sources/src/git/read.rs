@@ -47,7 +47,7 @@ impl PathReader<'_> {
         match (found.entry.kind, range) {
             (EntryKind::Tree, None) => self.directory(&found, context),
             (EntryKind::Tree | EntryKind::Commit | EntryKind::Link, Some(_)) => Err(Error::invalid(format!(
-                "`{}` is no file, so it has no lines or bytes: read it without `?`",
+                "`{}` is not a file, so it has no lines or bytes: read it without `?`",
                 self.uri.without_query()
             ))),
             (_, range) => self.file(&found, range, context).map(|content| vec![content]),

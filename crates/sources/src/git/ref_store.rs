@@ -68,7 +68,7 @@ impl RefStore {
     /// Where `HEAD` leads.
     pub(super) fn head(&self) -> Result<RefTarget> {
         let head = self.loose("HEAD").map_err(|cause| cause.of("HEAD"))?;
-        head.ok_or_else(|| Error::Unavailable("the repository is not there now".into()))
+        head.ok_or_else(|| Error::Unavailable("the repository does not exist now".into()))
     }
 
     /// The object that the ref of this full name leads to; `None` if there is none, or it leads to a ref that is not

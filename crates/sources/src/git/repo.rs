@@ -124,7 +124,7 @@ impl Repo {
         // One that is gone is not an empty one.
         match RefFileStamp::of(&self.own().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
-            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` is not there now"))),
+            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` does not exist now"))),
             Err(cause) => Err(Error::failed("read the repository", cause)),
         }
     }
@@ -215,7 +215,7 @@ impl Deadline {
     /// An error once it has ended. Nobody can stop a blocking task but itself.
     pub(super) fn check(&self) -> Result<()> {
         if self.gone.load(Ordering::Relaxed) {
-            return Err(Error::Unavailable("nobody waits for the answer".into()));
+            return Err(Error::Unavailable("the caller is gone".into()));
         }
         if Instant::now() > self.until {
             let limit = self.limit;
@@ -471,7 +471,7 @@ pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");
         return Error::Unavailable(
-            "the repository does not hold this: it is a partial clone, or damaged".into(),
+            "the repository lacks this object: it is a partial clone, or damaged".into(),
         );
     }
     Error::failed("read the repository", cause)

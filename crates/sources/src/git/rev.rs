@@ -120,7 +120,7 @@ pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<Object
         // A branch without its commit is damaged, and not an empty one.
         None if objects.size(id)?.is_none() => {
             objects.suspect();
-            Err(Error::Unavailable(format!("the repository does not hold what `{name}` leads to")))
+            Err(Error::Unavailable(format!("the repository lacks the object that `{name}` points to")))
         }
         commit => Ok(commit),
     }
@@ -135,7 +135,7 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = commits.into_iter();
     match (commits.next(), commits.next()) {
         (commit, None) => Ok(commit),
-        _ => Err(Error::invalid(format!("several commits begin with `{part}`: write more of the id"))),
+        _ => Err(Error::invalid(format!("several commits begin with `{part}`: use a longer prefix"))),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<Obj
     let Ok(prefix) = prefix else { return Ok(found) };
     objects.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
     if found.len() > ALIKE {
-        return Err(Error::invalid(format!("too many ids begin with `{part}`: write more of it")));
+        return Err(Error::invalid(format!("too many ids begin with `{part}`: use a longer prefix")));
     }
     Ok(found)
 }

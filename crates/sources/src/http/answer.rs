@@ -1,4 +1,4 @@
-//! What an answer holds: text or bytes of a media type.
+//! A response of the API as content: text or bytes of a media type.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -14,18 +14,18 @@ use super::endpoint::ApiEndpoint;
 use super::fault::HttpFault;
 use crate::media;
 
-/// What an answer holds.
+/// The content of a response.
 pub(super) struct ApiResponse {
     pub(super) body: Body,
     pub(super) mime: String,
-    /// Two answers that differ most likely differ in this.
+    /// A digest of the content, to detect changes.
     pub(super) digest: u64,
-    /// The memory that it was received into, until it is cached.
+    /// The memory reserved while it was received, until it is cached.
     memory: Mutex<Option<Lease>>,
 }
 
 impl ApiResponse {
-    /// Takes an answer that came for an endpoint.
+    /// Checks and decodes the response of an endpoint.
     pub(super) fn new(endpoint: &ApiEndpoint, path: &str, mut reply: RawResponse) -> Result<Self, HttpFault> {
         let memory = Mutex::new(reply.memory.take());
         let (body, mime) = match endpoint.method {
@@ -41,19 +41,19 @@ impl ApiResponse {
         Ok(Self { body, mime, digest: hasher.finish(), memory })
     }
 
-    /// An answer of this text.
+    /// A response with this text.
     #[cfg(test)]
     pub(super) fn of_text(text: impl Into<String>) -> Self {
         let (body, mime) = (Body::Text(text.into()), "application/json".to_owned());
         Self { body, mime, digest: 0, memory: Mutex::default() }
     }
 
-    /// Notes that it is in a cache, which counts it from now on.
+    /// Releases the reserved memory: the cache accounts for the response from now on.
     pub(super) fn cached(&self) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The text that it holds, which may be JSON.
+    /// The content as text, which may be JSON.
     pub(super) fn text(&self) -> Result<&str, HttpFault> {
         match &self.body {
             Body::Text(text) => Ok(text),
@@ -69,7 +69,7 @@ fn content(endpoint: &ApiEndpoint, path: &str, reply: RawResponse) -> Result<(Bo
     if let Some(meant) = &endpoint.mime
         && !fits(&sent, meant)
     {
-        // It comes from outside, and is shown.
+        // Untrusted text that appears in a message.
         let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
         return Err(HttpFault::Kind { sent, meant: meant.clone() });
     }
@@ -95,7 +95,7 @@ fn content(endpoint: &ApiEndpoint, path: &str, reply: RawResponse) -> Result<(Bo
     Ok((body, mime))
 }
 
-/// Whether what was sent may be what is meant. Many say no more than that it is text, or JSON.
+/// Whether a media type is compatible with the expected one. Many APIs send only `text/plain` or `application/json`.
 fn fits(sent: &str, meant: &str) -> bool {
     let meant = &essence(meant).to_ascii_lowercase();
     sent.is_empty()
@@ -128,13 +128,13 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.trim().trim_matches('"').as_bytes())
 }
 
-/// The data as text of this encoding, or as it is where it is none.
+/// Decodes text of a character encoding; other data is unchanged.
 fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> Body {
     let (text, _, wrong) = encoding.decode(&data);
     if wrong || text.contains('\0') { Body::Bytes(data.into()) } else { Body::Text(text.into_owned()) }
 }
 
-/// Headers as JSON, without those that tell of the message alone. Cookies are nobody's business.
+/// Headers as JSON, without hop-by-hop headers and cookies.
 fn headers(headers: &HeaderMap) -> String {
     const LEFT_OUT: [&str; 5] = ["age", "connection", "date", "keep-alive", "set-cookie"];
     let mut map = serde_json::Map::new();

@@ -1,4 +1,4 @@
-//! Sending requests, within limits.
+//! Sends requests within limits: concurrency, time, size, redirects.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,39 +26,39 @@ use super::guard::{AddressGuard, ForbiddenAddress};
 use super::memory::{ReceiveError, ReceivedBody};
 use crate::http_client::{self, HttpClient};
 
-/// The longest that a service can ask us to wait.
+/// The longest `Retry-After` that is respected.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The most headers that an answer may have.
+/// The most headers in a response.
 const HEADERS: usize = 100;
 
-/// How many bytes are read at once, and the most that the head of an answer may have. It bounds how long one poll of a
+/// The size of the read buffer, and of the largest response head. It bounds how long one poll of a
 /// connection takes: until then hyper yields only after 128 reads.
 const READ: usize = 64 * 1024;
 
-/// The most interim responses, such as `100 Continue`, before an answer.
+/// The most interim responses, such as `100 Continue`, before a response.
 const INTERIM: usize = 16;
 
-/// Sends requests.
+/// An HTTP client with limits.
 pub(super) struct ApiClient {
     client: HttpClient<AddressGuard, Empty<Bytes>>,
     limits: RequestLimits,
     turns: Arc<Budget>,
-    /// Until when an origin wants to be left alone.
+    /// The end of the `Retry-After` period of each origin.
     quiet: Mutex<HashMap<String, Instant>>,
 }
 
-/// An answer as it came.
+/// A response as received.
 pub(super) struct RawResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) data: Vec<u8>,
-    /// The memory that the data is in, where it is large.
+    /// The reserved memory, if the data is large.
     pub(super) memory: Option<Lease>,
 }
 
 impl ApiClient {
-    /// One that is `secure` speaks TLS, and needs the certificates of the system.
+    /// Creates a client. A `secure` one verifies certificates with those of the system.
     pub(super) fn new(limits: &RequestLimits, guard: AddressGuard, secure: bool) -> Result<Self> {
         let tcp = HttpConnector::new_with_resolver(guard);
         let connector = http_client::connector(tcp, limits.connect, secure)
@@ -69,7 +69,7 @@ impl ApiClient {
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
 
-    /// Asks in the turn of this client, with these headers beside those of the endpoint.
+    /// Sends a request with additional headers, with a permit from the share of this client.
     pub(super) async fn ask(
         &self,
         endpoint: &ApiEndpoint,
@@ -106,7 +106,7 @@ impl ApiClient {
                     failure(&cause, &url, reached)
                 })?,
                 () = interim.too_many() => {
-                    tracing::warn!(url = %shown(&url), "a service sends interim responses and no answer");
+                    tracing::warn!(url = %shown(&url), "a service sends only interim responses");
                     return Err(HttpFault::Failed);
                 }
             };
@@ -118,7 +118,7 @@ impl ApiClient {
             let next = location.and_then(|location| url.join(location).ok());
             let Some(next) = next.filter(|next| next.origin().ascii_serialization() == endpoint.origin())
             else {
-                tracing::warn!(url = %shown(&url), "a redirect to another origin is not followed");
+                tracing::warn!(url = %shown(&url), "did not follow a redirect to another origin");
                 return Err(HttpFault::Elsewhere);
             };
             url = next;
@@ -151,7 +151,7 @@ impl ApiClient {
             }
             Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, asker),
             Some(_) => {
-                tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
+                tracing::warn!(url = %shown(url), "a response has an unsupported content encoding");
                 return Err(HttpFault::Failed);
             }
         };
@@ -193,14 +193,14 @@ impl ApiClient {
             _ => HttpFault::Failed,
         };
         if matches!(fault, HttpFault::Missing) {
-            tracing::debug!(url = %shown(url), %status, "a service has nothing there");
+            tracing::debug!(url = %shown(url), %status, "a service returned not found");
         } else {
-            tracing::warn!(url = %shown(url), %status, "a service did not answer as it should");
+            tracing::warn!(url = %shown(url), %status, "a service returned an error");
         }
         fault
     }
 
-    /// For how long an origin still wants to be left alone.
+    /// The remaining `Retry-After` period of an origin.
     fn wait(&self, origin: &str) -> Option<Duration> {
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         let left = quiet.get(origin)?.saturating_duration_since(Instant::now());
@@ -212,7 +212,7 @@ impl ApiClient {
     }
 }
 
-/// The interim responses to a request, which hyper would skip for ever.
+/// A counter of interim responses: hyper alone would skip any number of them.
 #[derive(Clone, Default)]
 struct Interim(Arc<InterimCount>);
 
@@ -235,13 +235,13 @@ impl Interim {
         interim
     }
 
-    /// Waits until there are too many.
+    /// Waits until the limit is exceeded.
     async fn too_many(&self) {
         self.0.full.notified().await;
     }
 }
 
-/// For how long a service asks us to wait: a number of seconds or a date.
+/// Parses `Retry-After`: a number of seconds or a date.
 fn retry_after(text: &str) -> Option<Duration> {
     let wait = match text.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -253,12 +253,12 @@ fn retry_after(text: &str) -> Option<Duration> {
     Some(wait.min(PATIENCE))
 }
 
-/// A URL as it may stand in the log: its query can hold a secret.
+/// A URL for the log, without its query, which may contain a secret.
 fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// What is to be told of an error, which is logged.
+/// Logs an error and classifies it.
 fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
@@ -348,7 +348,7 @@ mod tests {
         let told = fault.of(&Uri::parse("a://b").unwrap()).to_string();
         assert_eq!(
             told,
-            "the service behind `a://b` is at an address that is not allowed; tell whoever runs this server"
+            "the service behind `a://b` is at an address that is not allowed; tell the administrator of this server"
         );
     }
 

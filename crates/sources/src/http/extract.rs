@@ -1,4 +1,4 @@
-//! Takes the wanted fields of the items of a list out of JSON, without keeping anything else of it.
+//! Extracts fields of the items of a list from JSON, without building a tree of the rest.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::fault::HttpFault;
 
-/// How many items of one list are taken.
+/// The most items of one list.
 const ITEMS: usize = 10_000;
 
-/// How many bytes of text are taken from one list.
+/// The most bytes of text from one list.
 const TEXT: usize = 4 << 20;
 
-/// The fields of an item as text, in the order in which they were asked for; `None` where there is no text, number or
-/// truth value.
+/// The fields of an item as text, in the requested order; `None` if a field is not a string, number or
+/// boolean.
 pub(super) type ItemFields = Vec<Option<String>>;
 
-/// A field that is asked for: its place in an [`Item`], and the rest of the path that leads to it.
+/// A requested field: its index in [`ItemFields`], and the rest of its path.
 type WantedField<'p> = (usize, &'p [String]);
 
-/// The items at a place in JSON, each with the fields at these places in it: the elements of an array, or the pairs of
-/// an object, each with its `key` and its `value`. Places are JSON pointers.
+/// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the members of
+/// an object, each with its `key` and its `value`.
 pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
     let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
@@ -39,24 +39,24 @@ pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemF
     Ok(found.items)
 }
 
-/// The parts of a JSON pointer.
+/// The segments of a JSON pointer.
 fn path(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// The index that a part of a JSON pointer stands for in an array.
+/// The array index of a segment of a JSON pointer.
 fn index(part: &str) -> Option<usize> {
     let plain = part == "0" || !part.starts_with(['0', '+']);
     part.parse().ok().filter(|_| plain)
 }
 
-/// What was found of a list.
+/// The extracted items of a list.
 #[derive(Default)]
 struct ExtractedItems {
     items: Vec<ItemFields>,
-    /// How many items there are, also those that are not taken.
+    /// The number of items, including those over the limit.
     count: usize,
-    /// How many bytes of text the items have.
+    /// The bytes of text in the items.
     text: usize,
     is_list: bool,
 }
@@ -73,9 +73,9 @@ impl ExtractedItems {
     }
 }
 
-/// Searches for a list.
+/// Deserializes the way to a list.
 struct Search<'a> {
-    /// Where it is from here.
+    /// The rest of its path.
     path: &'a [String],
     wanted: &'a [WantedField<'a>],
     found: &'a mut ExtractedItems,
@@ -85,7 +85,7 @@ impl<'de> DeserializeSeed<'de> for Search<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        // Of names that are there twice, the last counts.
+        // Of duplicate names, the last one wins.
         *self.found = ExtractedItems::default();
         json.deserialize_any(self)
     }
@@ -183,7 +183,7 @@ impl<'de> Visitor<'de> for Search<'_> {
     }
 }
 
-/// The fields that are below a name, with the rest of their paths.
+/// The fields below a member, with the rest of their paths.
 fn rest<'p>(wanted: &[WantedField<'p>], name: &str) -> impl Iterator<Item = WantedField<'p>> {
     wanted.iter().filter_map(move |(at, path)| match path.split_first() {
         Some((first, rest)) if first == name => Some((*at, rest)),
@@ -191,7 +191,7 @@ fn rest<'p>(wanted: &[WantedField<'p>], name: &str) -> impl Iterator<Item = Want
     })
 }
 
-/// The name of a member of an object: gives the fields that are below it.
+/// Deserializes the name of a member, and returns the requested fields below it.
 struct MemberName<'a, 'p>(&'a [WantedField<'p>]);
 
 impl<'de, 'p> DeserializeSeed<'de> for MemberName<'_, 'p> {
@@ -214,7 +214,7 @@ impl<'de, 'p> Visitor<'de> for MemberName<'_, 'p> {
     }
 }
 
-/// Picks the wanted fields of an item.
+/// Deserializes the requested fields of an item.
 struct Pick<'a, 'p> {
     wanted: &'a [WantedField<'p>],
     item: &'a mut ItemFields,

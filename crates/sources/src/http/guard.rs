@@ -1,7 +1,7 @@
-//! Which addresses may be asked.
+//! Protection against server-side request forgery: which addresses requests may go to.
 //!
-//! A name is looked up here, and only the addresses that pass are connected to, so that a name that leads to
-//! another address the next time gains nothing.
+//! This resolver returns only allowed addresses, and the client connects to no others, so DNS rebinding has
+//! no effect.
 
 use std::fmt;
 use std::io;
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Which addresses may be asked.
+/// The addresses that requests may go to.
 #[derive(Clone, Debug)]
 pub(super) struct AddressGuard {
     pub(super) allow_private: bool,
@@ -71,7 +71,7 @@ impl AddressGuard {
         Self { allow_private: limits.allow_private, networks: limits.networks.clone() }
     }
 
-    /// Whether this address may be asked.
+    /// Whether requests to this address are allowed.
     pub(super) fn allows(&self, address: IpAddr) -> bool {
         let address = embedded(address).map_or(address, IpAddr::V4);
         self.allow_private
@@ -80,7 +80,7 @@ impl AddressGuard {
     }
 }
 
-/// The address of version 4 that one of version 6 leads to.
+/// The IPv4 address that is embedded in an IPv6 address.
 fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let [a, b, c, d, e, f, g, h] = address.segments();
@@ -96,7 +96,7 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is one of the public network, by the registries of special addresses.
+/// Whether an address is public, by the IANA registries of special-purpose addresses.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -120,7 +120,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a == 198 && (b == 18 || b == 19)))
 }
 
-/// Only what is handed out to the public network, less its exceptions.
+/// Whether an IPv6 address is global unicast and not special-purpose.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let handed_out = a & 0xe000 == 0x2000;
@@ -128,7 +128,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     handed_out && !exception
 }
 
-/// None of the addresses of a name may be asked.
+/// The error for a name without allowed addresses.
 #[derive(Debug)]
 pub(super) struct ForbiddenAddress;
 
@@ -142,7 +142,7 @@ impl fmt::Display for ForbiddenAddress {
 
 impl std::error::Error for ForbiddenAddress {}
 
-/// Looks names up.
+/// The DNS resolver of the client.
 impl Service<Name> for AddressGuard {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;

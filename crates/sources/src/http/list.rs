@@ -1,4 +1,4 @@
-//! Lists in the JSON of an answer: resources to list, and values to offer.
+//! Lists in JSON responses: the resources of a template, and completions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,32 +14,32 @@ use super::endpoint::ApiEndpoint;
 use super::extract::{self, ItemFields};
 use super::fault::HttpFault;
 
-/// For how long the pages after the first are those of the list that the first was made of.
+/// How long later pages use the list of the first page.
 const PAGING: Duration = Duration::from_secs(30);
 
-/// Where a list is.
+/// The location of a list.
 pub(super) enum ListSource {
-    /// What an endpoint answers.
+    /// The response of an endpoint.
     Endpoint(Arc<ApiEndpoint>),
-    /// What a resource of the same source holds.
+    /// The content of a resource of this source.
     From(libris_core::UriTemplate),
 }
 
-/// The resources of a template that are listed.
+/// The listed resources of a template.
 pub(super) struct Instances {
     pub(super) place: ListSource,
     listing: ListConfig,
     made: DerivedValue<ListedResources>,
 }
 
-/// What was made of the last answer.
+/// A value that was derived from the last response, as a cache.
 pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
 struct DerivedFrom<T> {
-    /// Tells the answer from others, without keeping it.
+    /// The response, by identity; it is not kept alive.
     answer: Weak<ApiResponse>,
     value: T,
-    /// When it was last asked for.
+    /// The time of the last use.
     at: Instant,
 }
 
@@ -50,7 +50,7 @@ impl<T> Default for DerivedValue<T> {
 }
 
 impl<T: Clone> DerivedValue<T> {
-    /// What was made of this answer, if it was the last.
+    /// The value of this response, if it is the last one.
     pub(super) fn of(&self, answer: &Arc<ApiResponse>) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_mut().filter(|last| std::ptr::eq(last.answer.as_ptr(), Arc::as_ptr(answer)))?;
@@ -63,7 +63,7 @@ impl<T: Clone> DerivedValue<T> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
-    /// What was made and asked for a short while ago.
+    /// The value, if it was used recently.
     fn recent(&self) -> Option<T> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|last| last.at.elapsed() < PAGING).map(|last| last.value.clone())
@@ -76,7 +76,7 @@ pub(super) type ListedResources = Arc<BTreeMap<Uri, ListedResource>>;
 /// A resource of a list.
 pub(super) struct ListedResource {
     pub(super) resource: Resource,
-    /// The values that its template has for it.
+    /// The values of the template's variables.
     pub(super) values: BTreeMap<String, String>,
 }
 
@@ -85,17 +85,17 @@ impl Instances {
         Self { place, listing, made: DerivedValue::default() }
     }
 
-    /// The resources that were made of this answer, if it was the last.
+    /// The resources of this response, if it is the last one.
     pub(super) fn made_of(&self, answer: &Arc<ApiResponse>) -> Option<ListedResources> {
         self.made.of(answer)
     }
 
-    /// What was made a short while ago. All callers are given the same.
+    /// The resources of the last response, if they were used recently. All callers share them.
     pub(super) fn recent(&self) -> Option<ListedResources> {
         self.made.recent()
     }
 
-    /// The resources that an answer lists.
+    /// Extracts the resources from a response.
     pub(super) fn make(
         &self,
         answer: &Arc<ApiResponse>,
@@ -118,8 +118,8 @@ impl Instances {
         Ok(listed)
     }
 
-    /// The resource of an item, whose fields are the values and then the name, title and description where the
-    /// configuration says where they are.
+    /// The resource of an item, whose fields are the values and then the name, title and description if the
+    /// configuration has pointers to them.
     fn instance(
         &self,
         item: ItemFields,
@@ -132,7 +132,7 @@ impl Instances {
             values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
-        // Values such as `..` make a URI that stands for something else, or for nothing.
+        // Values such as `..` would make a URI of another resource.
         endpoint.url(template.uri.matches(&uri)?).ok()?;
         let mut at = |pointer: &Option<String>| pointer.as_ref().and_then(|_| fields.next().flatten());
         let (name, title, description) = (at(name), at(title), at(description));
@@ -148,13 +148,13 @@ impl Instances {
         Some((uri, ListedResource { resource, values }))
     }
 
-    /// Whether it tells the values of this variable.
+    /// Whether the list has values of this variable.
     pub(super) fn tells(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }
 }
 
-/// What is at a place in an item, as text.
+/// The field of an item at an index.
 pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     match item.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
@@ -164,8 +164,8 @@ pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The values that what was typed may mean, best first: those that begin with it, then those whose name for
-/// people does, then those in whose name some word does.
+/// The completions of typed text, best first: values that begin with it, then values whose
+/// label does, then values with a word in the label that does.
 pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
     let typed = typed.to_lowercase();
     let mut ranks: [Vec<String>; 3] = Default::default();

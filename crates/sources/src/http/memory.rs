@@ -1,7 +1,7 @@
-//! Memory for answers while they arrive.
+//! The memory budget of responses while they are received.
 //!
-//! An answer is received once for all who ask for it, so it is on nobody's account. It has memory of its own until it is
-//! cached, or until those who asked have their copies.
+//! A response is received once for all callers, so it does not count for one of them. Its memory is reserved until it is
+//! cached, or until the callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -11,22 +11,22 @@ use flate2::write::MultiGzDecoder;
 use libris_core::{Budget, Client, Lease};
 use tokio::time::timeout;
 
-/// The bytes of all answers that arrive at once, of all sources together. One client may have three quarters of them.
+/// The memory for concurrent responses of all sources. One client may use three quarters of it.
 const ARRIVING: usize = 32 << 20;
 
-/// An answer of up to so many bytes is not counted.
+/// Responses up to this size need no reservation.
 pub(super) const SMALL: usize = 64 << 10;
 
-/// How long an answer waits for memory. The service waits meanwhile, since nothing is read.
+/// The time-out of the wait for memory. Nothing is read meanwhile, so the service waits too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(ARRIVING));
 
-/// The data of an answer, decompressed as it arrives.
+/// The body of a response, decompressed while it is received.
 pub(super) struct ReceivedBody {
     decoder: Decoder,
     limit: u64,
-    /// How many bytes it has, where that is said beforehand.
+    /// The `Content-Length`, if there is one.
     length: Option<u64>,
     client: Client,
     memory: Option<Lease>,
@@ -38,9 +38,9 @@ enum Decoder {
     Gzip(MultiGzDecoder<BoundedBuffer>),
 }
 
-/// Why an answer is not received.
+/// Why a response could not be received.
 pub(super) enum ReceiveError {
-    /// It has at least so many bytes, more than the limit.
+    /// It has at least this many bytes, which exceeds the limit.
     TooLarge(u64),
     /// There is no memory for it.
     NoMemory,
@@ -55,13 +55,13 @@ impl ReceivedBody {
         Self { decoder, limit, length, client, memory: None, empty: true }
     }
 
-    /// The same for data that arrives compressed.
+    /// Compressed data of up to `limit` bytes after decompression, for this client.
     pub(super) fn gzip(limit: u64, client: Client) -> Self {
         let decoder = Decoder::Gzip(MultiGzDecoder::new(BoundedBuffer::new(limit)));
         Self { decoder, limit, length: None, client, memory: None, empty: true }
     }
 
-    /// Takes what has arrived, waiting for memory where it is large.
+    /// Appends data, and waits for memory if it is large.
     pub(super) async fn write(&mut self, mut piece: &[u8]) -> Result<(), ReceiveError> {
         self.empty &= piece.is_empty();
         while !piece.is_empty() {
@@ -78,9 +78,9 @@ impl ReceivedBody {
         Ok(())
     }
 
-    /// All of it, with the memory that it is in.
+    /// The whole body, with its reserved memory.
     pub(super) async fn finish(mut self) -> Result<(Vec<u8>, Option<Lease>), ReceiveError> {
-        // Nothing is not compressed, whatever the headers say.
+        // An empty body is not compressed, whatever the headers say.
         if !self.empty {
             while let Decoder::Gzip(decoder) = &mut self.decoder
                 && let Err(cause) = decoder.try_finish()
@@ -99,8 +99,8 @@ impl ReceivedBody {
         Ok((data, self.memory))
     }
 
-    /// Takes memory for all that may come, if that is why nothing could be written. Not for a part of it: those who hold
-    /// some and wait for more would wait for each other.
+    /// Reserves memory for the whole body, if the lack of it stopped a write. Not for a part: responses that hold
+    /// some memory and wait for more would deadlock.
     async fn make_room(&mut self, cause: io::Error) -> Result<(), ReceiveError> {
         match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
             Some(Full::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
@@ -114,7 +114,7 @@ impl ReceivedBody {
             Decoder::Plain(buffer) => buffer,
             Decoder::Gzip(decoder) => decoder.get_mut(),
         };
-        // A service that sends more than it said is cut off by the limit.
+        // The limit stops a service that sends more than its `Content-Length`.
         buffer.reserved = usize::MAX;
         if let Some(length) = self.length {
             let length = usize::try_from(length).unwrap_or_default();
@@ -124,7 +124,7 @@ impl ReceivedBody {
     }
 }
 
-/// A buffer that takes no more than there is memory for, and no more than the limit.
+/// A buffer with a limit, and with a reservation that it does not exceed.
 struct BoundedBuffer {
     data: Vec<u8>,
     reserved: usize,
@@ -155,10 +155,10 @@ impl Write for BoundedBuffer {
     }
 }
 
-/// Why a buffer takes nothing.
+/// Why a buffer refused data.
 #[derive(Debug)]
 enum Full {
-    /// It would have so many bytes, more than the limit.
+    /// It would have this many bytes, which exceeds the limit.
     Limit(u64),
     /// More memory is needed first.
     Reserved,

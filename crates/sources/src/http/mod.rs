@@ -1,7 +1,7 @@
-//! HTTP APIs as resources: a URI or template is bound to what is asked for it.
+//! HTTP APIs as resources: a URI or template is bound to a request.
 //!
-//! Answers are kept by the rules of HTTP, asked for once for all who want them at the same time, and asked for
-//! again while somebody waits for changes. What a request may reach and cost is limited.
+//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource are one request
+//! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
 mod answer;
 mod client;
@@ -54,7 +54,7 @@ pub struct Http {
 }
 
 struct Inner {
-    /// What the source is called.
+    /// The name of the source.
     name: String,
     store: Arc<Store>,
     parser: ResponseParser,
@@ -67,14 +67,14 @@ struct Inner {
     followed: Arc<FollowedResources>,
 }
 
-/// What is at a URI.
+/// A resource with its endpoint.
 struct ApiResource {
     resource: Resource,
-    /// What is asked for it; nothing where clients fetch it themselves.
+    /// `None` if clients fetch the resource themselves.
     endpoint: Option<Arc<ApiEndpoint>>,
 }
 
-/// What a template stands for.
+/// A template with its endpoint, completions and list.
 struct ApiTemplate {
     template: Template,
     endpoint: Arc<ApiEndpoint>,
@@ -82,13 +82,13 @@ struct ApiTemplate {
     instances: Option<Arc<Instances>>,
 }
 
-/// What is offered for a variable.
+/// The completions of a variable.
 enum Completions {
     Fixed(Vec<Choice>),
     Found(Arc<Lookup>),
 }
 
-/// A list of values.
+/// Completions from a list in a response.
 struct Lookup {
     place: ListSource,
     items: String,
@@ -98,7 +98,7 @@ struct Lookup {
 }
 
 impl Lookup {
-    /// The values that an answer has.
+    /// Extracts the values from a response.
     fn choices(&self, answer: &Arc<ApiResponse>) -> Result<Arc<[Choice]>, HttpFault> {
         if let Some(made) = self.made.of(answer) {
             return Ok(made);
@@ -117,7 +117,7 @@ impl Lookup {
 }
 
 impl Http {
-    /// Checks the configuration. Nothing is asked yet.
+    /// Validates the configuration. Sends no request.
     pub fn new(config: Config) -> Result<Self> {
         Ok(Self { inner: Arc::new(open::open(config)?) })
     }
@@ -164,7 +164,7 @@ impl Source for Http {
 }
 
 impl Inner {
-    /// The freshness of a response that is not about one answer of the API.
+    /// The freshness of a result that does not depend on one response of the API.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
     }
@@ -176,7 +176,7 @@ impl Inner {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    /// What is asked for a URI, and with which values.
+    /// The endpoint of a URI, with the values of its variables.
     fn endpoint(&self, uri: &Uri) -> Option<(Arc<ApiEndpoint>, Variables)> {
         match self.resources.get(uri) {
             Some(held) => Some((held.endpoint.clone()?, Variables::new())),
@@ -198,7 +198,7 @@ impl Inner {
         }
         let hit = self.get(uri, Want::Fresh, context.client()).await.map_err(|fault| fault.of(uri))?;
         watch::served(&self.followed, uri, hit.answer.digest);
-        // Everybody who asks gets a copy of its own.
+        // Each caller gets its own copy.
         let size = hit.answer.body.len();
         if size > memory::SMALL {
             context.reserve(size as u64)?;
@@ -213,7 +213,7 @@ impl Inner {
         Ok(Contents::from(content).with_freshness(hit.freshness))
     }
 
-    /// The numbers of the lists.
+    /// The indexes of the lists.
     fn lists(&self) -> std::ops::Range<usize> {
         0..self.listed.len()
     }
@@ -239,12 +239,12 @@ impl Inner {
         listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
 
-    /// The resources of a list as they were a short while ago.
+    /// The resources of a list, if it was used recently.
     fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
 
-    /// What is at the place of a list.
+    /// The response that contains a list.
     async fn found(
         &self,
         place: &ListSource,
@@ -258,7 +258,7 @@ impl Inner {
             }
             ListSource::From(from) => {
                 let uri = Uri::parse(&from.expand(&variables)).map_err(|_| HttpFault::Values)?;
-                // A value such as `..` would lead to another resource.
+                // A value such as `..` would name another resource.
                 from.matches(&uri).ok_or(HttpFault::Values)?;
                 self.get(&uri, want, asker).await
             }
@@ -278,7 +278,7 @@ impl Inner {
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
         }
-        // The sort is stable, so of equals the one that stands in the configuration stays.
+        // The sort is stable, so of duplicates the configured one wins.
         resources.sort_by(|one, other| one.uri.cmp(&other.uri));
         resources.dedup_by(|one, other| one.uri == other.uri);
         let more = resources.len() > limit;
@@ -298,7 +298,7 @@ impl Inner {
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: HttpFault| fault.of_list(asked.template.as_str());
                 let hit = match self.found(place, variables, Want::Fresh, asker).await {
-                    // There may be nothing for what has been typed so far.
+                    // There may be no completions of the typed text.
                     Err(HttpFault::Missing) => return Ok(Completion::default()),
                     found => found.map_err(failed)?,
                 };
@@ -310,7 +310,7 @@ impl Inner {
                         self.parser.run(&hit.answer, asker, choices).await.map_err(failed)?
                     }
                 };
-                // A service that was told what has been typed knows best what is meant.
+                // The service has already filtered by the typed text.
                 let typed = if place.searches() { "" } else { asked.typed };
                 Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
@@ -318,7 +318,7 @@ impl Inner {
         }
     }
 
-    /// The values that the listed resources have for a variable, where those that are known are the same.
+    /// The values of a variable in the listed resources that match the known values.
     async fn complete_from_list(
         &self,
         filled: &ApiTemplate,
@@ -343,11 +343,11 @@ impl Inner {
     }
 }
 
-/// The variable that stands for what has been typed.
+/// The variable for the typed text.
 const TYPED: &str = "typed";
 
 impl ListSource {
-    /// The variables for its URL; `None` where one that it needs is not known yet.
+    /// The variables for its URL; `None` if a required one is unknown.
     fn variables(&self, asked: Partial<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
         let lacks = match self {
@@ -362,13 +362,13 @@ impl ListSource {
         (!lacks).then_some(variables)
     }
 
-    /// Whether it is told what has been typed.
+    /// Whether the service filters by the typed text.
     fn searches(&self) -> bool {
         matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED))
     }
 }
 
-/// What reading a link gives: that it is to be fetched elsewhere.
+/// The content of a link: a note that clients fetch it themselves.
 fn link(uri: &Uri) -> Contents {
     let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
     Content { mime: None, ..Content::text(uri.clone(), "", text) }.into()

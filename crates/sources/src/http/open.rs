@@ -1,4 +1,4 @@
-//! From a configuration to a source, with what is wrong told.
+//! Validates a configuration and creates the source.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::store::Store;
 use super::{ApiResource, ApiTemplate, Completions, Inner, Lookup, TYPED};
 use crate::segment;
 
-/// Checks a configuration and makes a source of it.
+/// Validates a configuration and creates the source.
 pub(super) fn open(mut config: Config) -> Result<Inner> {
     let (resources, templates, links) = (
         std::mem::take(&mut config.resources),
@@ -60,7 +60,7 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     }
     let secure = opening.secure;
     let client = ApiClient::new(&config.limits, guard, secure)?;
-    // The base may hold a secret.
+    // The base URL may contain a secret.
     let scheme = held
         .keys()
         .map(Uri::as_str)
@@ -77,9 +77,11 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         listed,
         followed: Arc::default(),
     };
-    // A list from a resource that is not there would fail only when somebody asks for it.
+    // A list from an unknown resource would otherwise fail only when it is used.
     match froms.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
-        Some(uri) => Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource here"))),
+        Some(uri) => {
+            Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource of this source")))
+        }
         None => Ok(inner),
     }
 }
@@ -94,7 +96,7 @@ fn check(config: &Config) -> Result<()> {
         ("limits.concurrency", limits.concurrency == 0),
     ];
     match zero.iter().find(|(_, zero)| *zero) {
-        Some((name, _)) => Err(Error::invalid(format!("`{name}` must be more than nothing"))),
+        Some((name, _)) => Err(Error::invalid(format!("`{name}` must be greater than 0"))),
         None => Ok(()),
     }
 }
@@ -103,7 +105,7 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
     Error::invalid(format!("`{uri}`: {why}"))
 }
 
-/// The resources from which lists are taken, with `x` for what is not known yet.
+/// The resources that contain lists, with `x` for unknown values.
 fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
     let froms = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
@@ -121,11 +123,11 @@ fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
         .collect()
 }
 
-/// Makes endpoints of entries, and says what is wrong with one.
+/// Creates endpoints from entries, and validates them.
 pub(super) struct EndpointBuilder<'a> {
     config: &'a Config,
     guard: &'a AddressGuard,
-    /// Whether something is asked over TLS.
+    /// Whether an endpoint uses TLS.
     secure: bool,
     count: usize,
 }
@@ -208,11 +210,13 @@ impl<'a> EndpointBuilder<'a> {
                 let shown = list.name.iter().chain(&list.title).chain(&list.description);
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
-                    return Err(format!("its `list` has the variable `{unknown}`, which its URI has not"));
+                    return Err(format!(
+                        "its `list` has the variable `{unknown}`, which its URI does not have"
+                    ));
                 }
                 let lacking = |name: &&&str| !list.values.contains_key(**name) && !entry.uri.may_lack(name);
                 if let Some(lacking) = variables.iter().find(lacking) {
-                    return Err(format!("its `list` does not tell `{lacking}` in `values`"));
+                    return Err(format!("its `list` has no `{lacking}` in `values`"));
                 }
                 let place = self.place(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
                 Some(Arc::new(Instances::new(place, list.clone())))
@@ -221,7 +225,7 @@ impl<'a> EndpointBuilder<'a> {
         Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
-    /// Where a list is.
+    /// The location of a list.
     fn place<U>(
         &mut self,
         entry: &EndpointConfig<U>,
@@ -258,7 +262,7 @@ impl<'a> EndpointBuilder<'a> {
 
 fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<(), String> {
     match pointers.find(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
-        Some(wrong) => Err(format!("`{wrong}` is not a place in JSON such as `/data/0/name`")),
+        Some(wrong) => Err(format!("`{wrong}` is not a JSON pointer such as `/data/0/name`")),
         None => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! Work on large answers, such as taking a list out of JSON: on threads for blocking work, one answer of a source at a
-//! time, with memory reserved.
+//! Parsing of large responses, such as extracting a list from JSON: on blocking threads, one response of a source at a
+//! time, with reserved memory.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::answer::ApiResponse;
 use super::fault::HttpFault;
 use super::memory::SMALL;
 
-/// The bytes of all answers, of all sources together, that are worked on at once. One client may have three quarters.
+/// The memory for concurrent parsing in all sources. One client may use three quarters of it.
 const PARSED: usize = 32 << 20;
 
-/// How long a caller waits for a turn and for memory.
+/// The time-out of the wait for a permit and for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSED));

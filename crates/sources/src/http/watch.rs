@@ -1,8 +1,8 @@
-//! Telling what changes in an API that does not tell itself: by asking again, from time to time.
+//! Detects changes by polling.
 //!
-//! Asked again is only what somebody waits for: the lists, and the resources that somebody subscribes to. Few
-//! requests are under way at once, so where there is much to ask for, a round takes longer. How a resource stands
-//! when it begins to be followed is found out beside the rounds, so that a change during a long one is not missed.
+//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so with many
+//! resources it takes longer. The state of a newly followed
+//! resource is determined outside the rounds, so that a change during a long one is not missed.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -22,28 +22,28 @@ use super::list::ListedResources;
 use super::store::Want;
 use crate::followed::FollowedWatch;
 
-/// How many requests of a round are under way at once.
+/// The concurrent requests of a round.
 const AT_ONCE: usize = 4;
 
-/// How long somebody who begins to listen is kept waiting while it is found out how things stand.
+/// The time-out of the first requests, which a new watch waits for.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The resources that somebody subscribes to, each with how it was last seen.
+/// The subscribed resources, each with its state at the last poll.
 pub(super) type FollowedResources = crate::followed::Followed<PolledState>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PolledState {
-    /// It was not looked at yet.
+    /// Not polled yet.
     Unknown,
-    /// It was looked at in vain.
+    /// The poll failed.
     Unreachable,
     Missing,
-    /// An answer with this digest.
+    /// A response with this digest.
     There(u64),
 }
 
-/// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
-/// the first look at the resource comes later.
+/// Records the digest of a response that a caller received. A later difference is a change for that caller, even if
+/// the resource was not polled yet.
 pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
     followed.with(uri, |seen| {
         if *seen == PolledState::Unknown {
@@ -52,9 +52,9 @@ pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
     });
 }
 
-/// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
+/// Records the state of a resource; `None` if it could not be determined. Returns whether it has changed.
 fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
-    // It is compared with what is known by now, which may be more than when this look began.
+    // The known state may be newer than the start of this poll.
     let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
@@ -70,13 +70,13 @@ fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> 
 /// Follows a resource while there is a watch.
 pub(super) fn follow(inner: &Inner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
-    // What anybody knows of it came from here, so news is what differs from that.
+    // Callers know the cached response, so a change is a difference from it.
     let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
     let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
     inner.followed.add(uri, seen, |_, _| {});
 }
 
-/// How a resource stands; `None` where that cannot be known now.
+/// Polls a resource; `None` if its state cannot be determined now.
 async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<PolledState> {
     match inner.get(uri, want, Client::default()).await {
         Ok(hit) => Some(PolledState::There(hit.answer.digest)),
@@ -103,7 +103,7 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     stream::select(rounds, beside.flatten()).boxed()
 }
 
-/// Which of the followed resources have changed.
+/// Polls followed resources and returns the changes.
 async fn look_at_followed(inner: &Arc<Inner>, which: PolledSubset) -> Vec<Change> {
     let followed: Vec<Uri> = inner.followed.collect(|(uri, seen)| {
         (which == PolledSubset::All || *seen == PolledState::Unknown).then(|| uri.clone())
@@ -118,11 +118,11 @@ async fn look_at_followed(inner: &Arc<Inner>, which: PolledSubset) -> Vec<Change
 struct ApiWatch {
     inner: Arc<Inner>,
     watching: FollowedWatch<PolledState>,
-    /// What each list held when it was last seen.
+    /// The contents of each list at the last poll.
     lists: Vec<ListedResources>,
-    /// When it is looked again.
+    /// The time of the next round.
     due: Instant,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
@@ -150,7 +150,7 @@ impl ApiWatch {
 
     async fn look_at_lists(&mut self) {
         for number in 0..self.lists.len() {
-            // A list that cannot be had is taken to be as it was.
+            // A list that is unavailable counts as unchanged.
             let Ok(now) = self.inner.instances(number, Want::Now, Client::default()).await else { continue };
             let before = std::mem::replace(&mut self.lists[number], now.clone());
             if Arc::ptr_eq(&before, &now) {
@@ -171,14 +171,14 @@ impl ApiWatch {
     }
 }
 
-/// Which of the followed resources are looked at.
+/// Which of the followed resources are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolledSubset {
     All,
     New,
 }
 
-/// About this time: many servers that were started together should not ask together.
+/// Adds jitter, so that servers that were started together do not poll together.
 fn jittered(time: Duration) -> Duration {
     let random = RandomState::new().hash_one(0u8) as f64 / u64::MAX as f64;
     time.mul_f64(0.9 + 0.2 * random).max(Duration::from_millis(10))

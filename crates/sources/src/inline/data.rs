@@ -49,8 +49,8 @@ impl InlineData {
                     Err(cause) => Err(format!("its file `{}` cannot be read: {cause}", file.display())),
                 }
             }
-            (None, None, None) => Err("it holds nothing: set `text`, `base64` or `file`".into()),
-            _ => Err("it holds several things: set only one of `text`, `base64` and `file`".into()),
+            (None, None, None) => Err("it has no content: set `text`, `base64` or `file`".into()),
+            _ => Err("it has several contents: set only one of `text`, `base64` and `file`".into()),
         }
     }
 

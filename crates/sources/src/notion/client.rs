@@ -109,7 +109,7 @@ impl NotionClient {
     pub(super) fn new(config: &Config, token: &str) -> Result<Self> {
         let base = base(&config.url)?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| Error::invalid("the token of Notion has characters that no token has"))?;
+            .map_err(|_| Error::invalid("the Notion token has invalid characters"))?;
         authorization.set_sensitive(true);
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, authorization),
@@ -259,7 +259,7 @@ impl NotionClient {
 
 /// Where the API is. The token must not be readable on its way.
 fn base(url: &str) -> Result<String> {
-    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, and is `{url}`"));
+    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, not `{url}`"));
     let base: http::Uri = url.parse().map_err(|_| wrong())?;
     let local = matches!(base.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
     let plain = base.query().is_none() && !url.contains(['#', '@']);
@@ -291,7 +291,9 @@ fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
         }
         401 => {
             tracing::error!("Notion does not accept the token");
-            NotionFault::Other(Error::Unavailable("Notion does not let this server in".into()))
+            NotionFault::Other(Error::Unavailable(
+                "Notion rejects the token of this server; tell its administrator".into(),
+            ))
         }
         403 => {
             tracing::warn!(%code, "the token of Notion lacks a capability");

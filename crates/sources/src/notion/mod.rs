@@ -99,7 +99,9 @@ impl Notion {
         let name = &config.token_env;
         let token = std::env::var(name).unwrap_or_default();
         if token.trim().is_empty() {
-            return Err(Error::invalid(format!("the environment has no token of Notion: set `{name}`")));
+            return Err(Error::invalid(format!(
+                "the environment variable `{name}` has no Notion token: set it"
+            )));
         }
         Self::with_token(config, token.trim())
     }
@@ -108,7 +110,7 @@ impl Notion {
     pub fn with_token(config: Config, token: &str) -> Result<Self> {
         for (key, time) in [("poll", config.poll), ("timeout", config.timeout)] {
             if time.is_zero() {
-                return Err(Error::invalid(format!("the `{key}` of Notion must be longer than nothing")));
+                return Err(Error::invalid(format!("the `{key}` of Notion must be longer than 0")));
             }
         }
         if config.concurrent == 0 || config.concurrent > tokio::sync::Semaphore::MAX_PERMITS {

@@ -26,7 +26,7 @@ pub(super) struct RowCursor {
 
 impl RowCursor {
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("`after` is no place among the rows: take it from `next`");
+        let wrong = || Error::invalid("`after` is not a valid cursor: use the value of `next`");
         let (table, cursor) = text.split_once('.').ok_or_else(wrong)?;
         let table = table.parse().map_err(|_| wrong())?;
         Ok(Self { table, cursor: Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned) })

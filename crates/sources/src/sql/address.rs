@@ -72,9 +72,8 @@ impl Address {
         };
         let password = config.password_env.as_deref().map(secret).transpose()?;
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        let unknown = || {
-            Error::invalid("a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not")
-        };
+        let unknown =
+            || Error::invalid("the URL of a database must begin with `sqlite:`, `postgres://` or `mysql://`");
         match dialect(scheme).ok_or_else(unknown)? {
             Dialect::Sqlite => sqlite(&url, password.is_some(), folder),
             Dialect::Postgres => postgres(&url, password),
@@ -122,7 +121,7 @@ fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(A
     }
     if needs_database && options.get_database().is_none() {
         return Err(Error::invalid(
-            "the URL names no database: write `mysql://user@host/database`, or say `schemas`",
+            "the URL names no database: write `mysql://user@host/database`, or set `schemas`",
         ));
     }
     let name = options.get_database().unwrap_or("mysql").to_owned();

@@ -138,7 +138,7 @@ impl Sql {
         .collect::<Result<Vec<_>>>()?;
         for (at, query) in queries.iter().enumerate() {
             if places.iter().any(|(template, _)| *template == query.template) {
-                return Err(Error::invalid(format!("the query `{}` is there twice", query.template)));
+                return Err(Error::invalid(format!("the query `{}` is declared twice", query.template)));
             }
             places.push((query.template.clone(), UriKind::Query(at)));
         }
@@ -277,9 +277,7 @@ impl Inner {
                 "the database `{name}` did not answer within {}; ask for less, or try again later",
                 humantime::format_duration(self.config.timeout)
             )),
-            DriverError::Value => {
-                Error::invalid("the database cannot use a value that was given: is it of the right type?")
-            }
+            DriverError::Value => Error::invalid("the database rejects a value: check its type"),
             DriverError::Catalog(limit) => Error::Unavailable(format!(
                 "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
                  user see fewer of them"

@@ -221,7 +221,10 @@ impl Inner {
             Ok(writer) => writer,
             Err(RowsFailure::Error(error)) => return Err(error),
             Err(RowsFailure::Missing) => {
-                return Err(Error::failed("ask the database", "a table or column of the query is not there"));
+                return Err(Error::failed(
+                    "ask the database",
+                    "a table or column of the query does not exist",
+                ));
             }
         };
         if query.shape() == RowShape::One && writer.rows == 0 {

@@ -92,8 +92,8 @@ async fn exit_codes_mean_what_was_said() {
     0 printed
     1 not found: nothing is at `exit://1`
     2 denied: `exit://2` is not for this caller
-    3 invalid: `exit://3` is not what its command can give
-    4 unavailable: `exit://4` cannot be had now
+    3 invalid: `exit://3` is rejected by its command as invalid
+    4 unavailable: `exit://4` is unavailable now
     5 printed
     6 failed: could not run the command
     signal failed: could not run the command

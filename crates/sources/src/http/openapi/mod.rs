@@ -81,7 +81,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
         }
     }
     if resources.is_empty() && templates.is_empty() {
-        let nothing = || Error::invalid("the OpenAPI document has nothing that can be got");
+        let nothing = || Error::invalid("the OpenAPI document has no GET operation that can be served");
         return Err(left_out.into_iter().next().unwrap_or_else(nothing));
     }
     for error in left_out {
@@ -136,5 +136,5 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
 }
 
 fn too_large(size: u64) -> Error {
-    Error::invalid(format!("the OpenAPI document has {size} bytes, more than the {LIMIT} that are read"))
+    Error::invalid(format!("the OpenAPI document has {size} bytes, more than the limit of {LIMIT}"))
 }
