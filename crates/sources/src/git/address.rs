@@ -1,4 +1,4 @@
-//! The URIs of a repository: what one asks for, and how one is written.
+//! Parses and builds the URIs of a repository.
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
@@ -6,18 +6,18 @@ use crate::range::Range;
 
 /// The space of URIs of one repository.
 pub(super) struct UriSpace {
-    /// What all of them begin with: `git://<name>/`.
+    /// The root: `git://<name>/`.
     pub(super) root: Uri,
 }
 
-/// What a URI asks for.
+/// A parsed URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GitUri<'a> {
     pub(super) what: GitTarget<'a>,
     query: &'a str,
 }
 
-/// What a URI asks for, without its query. Everything is still escaped.
+/// The target of a URI, without its query. All parts are still percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GitTarget<'a> {
     Refs,
@@ -38,14 +38,14 @@ pub(super) enum GitTarget<'a> {
     },
 }
 
-/// How an answer for people or programs is written.
+/// The format of refs, logs and commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageFormat {
     Markdown,
     Json,
 }
 
-/// The templates, after the root, with what they are called.
+/// The templates below the root, with their names and descriptions.
 pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
     (
         "blob/{ref}/{+path}{?lines,bytes}",
@@ -72,7 +72,7 @@ pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
 ];
 
 impl UriSpace {
-    /// The space of a repository of this name; `None` where it cannot be the authority of a URI.
+    /// The URI space of a repository; `None` if its name cannot be the authority of a URI.
     pub(super) fn new(name: &str) -> Option<Self> {
         if name.is_empty() || name.len() > 255 || name.contains(['/', '\\', '\0']) {
             return None;
@@ -85,7 +85,7 @@ impl UriSpace {
         UriTemplate::parse(&format!("{}{rest}", self.root))
     }
 
-    /// What a URI asks for; `None` if it is not of this repository.
+    /// Parses a URI; `None` if it is not of this repository.
     pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<GitUri<'a>> {
         let rest = uri.as_str().strip_prefix(self.root.as_str())?;
         if rest.contains('#') {
@@ -120,7 +120,7 @@ impl UriSpace {
         meant.then_some(GitUri { what, query })
     }
 
-    /// The URI of a path, as it stands in a URI, at a revision, as it stands in a URI.
+    /// The URI of a path at a revision, both percent-encoded.
     pub(super) fn place(&self, rev: &str, path: &str) -> Option<Uri> {
         self.root.below(&format!("tree/{rev}/{path}")).ok()
     }
@@ -172,7 +172,7 @@ impl UriSpace {
 }
 
 impl GitUri<'_> {
-    /// The value of a parameter; `None` where it is not there or empty.
+    /// The value of a parameter; `None` if it is missing or empty.
     pub(super) fn parameter(&self, name: &str) -> Result<Option<String>> {
         let mut values = self
             .query
@@ -201,7 +201,7 @@ impl GitUri<'_> {
     }
 }
 
-/// Whether this could be a revision: one segment that begins with the name of something.
+/// Whether this could be a revision: one segment that begins with a name.
 fn is_rev(text: &str) -> bool {
     !base(text).0.is_empty() && !text.contains('/')
 }
@@ -214,7 +214,7 @@ fn base(rev: &str) -> (&str, bool) {
     (base.trim_start_matches("refs%2F"), end.is_some())
 }
 
-/// Whether this is a whole object id, which never stands for anything else.
+/// Whether this is a full object id, which always names the same object.
 pub(super) fn is_full_id(rev: &str) -> bool {
     matches!(rev.len(), 40 | 64) && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -1,4 +1,4 @@
-//! What reading a URI gives.
+//! Reads the resource at a URI.
 
 use std::time::Duration;
 
@@ -26,17 +26,17 @@ pub(super) const MARKDOWN: &str = "text/markdown";
 pub(super) const DIFF: &str = "text/x-diff";
 const JSON: &str = "application/json";
 
-/// How long callers may keep what never changes.
+/// How long clients may cache what never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How many commits a log shows where nobody says how many, and at most.
+/// The default and the maximum number of commits in a log.
 const COMMITS: usize = 50;
 const MOST_COMMITS: usize = 1000;
 
-/// How many files of a commit are told.
+/// The most changed files in a commit page.
 const FILES: usize = 1000;
 
-/// How many files a diff compares.
+/// The most files in a diff.
 const COMPARED: usize = 100_000;
 
 pub(super) fn read(inner: &Inner, objects: &Objects<'_>) -> Result<Contents> {
@@ -53,7 +53,7 @@ struct UriReader<'a> {
     asked: GitUri<'a>,
 }
 
-/// What an answer depends on.
+/// What the freshness of a response depends on.
 struct Basis {
     fixed: bool,
     proof: Option<Proof>,
@@ -100,7 +100,7 @@ impl UriReader<'_> {
         Ok(Contents { parts, freshness })
     }
 
-    /// What an answer about the past depends on: in a shallow clone, more of it may come.
+    /// The freshness of a response about history: a shallow clone may be deepened.
     fn history(&self, resolved: ResolvedRev) -> Result<Basis> {
         match self.objects.is_shallow()? {
             true => Ok(Basis { fixed: false, proof: None }),
@@ -124,7 +124,7 @@ impl UriReader<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The path of a parameter, as it is written in a repository. What is there is looked up in these trees.
+    /// The path in a parameter, not encoded. These trees determine whether it is a folder.
     fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
@@ -135,7 +135,7 @@ impl UriReader<'_> {
         for tree in trees {
             directory |= self.objects.at(*tree, &names)?.is_some_and(|entry| entry.kind == EntryKind::Tree);
         }
-        // What is not shown does not exist, not even as something that never changed.
+        // A hidden path does not exist, not even with an empty history.
         let shows = |directory| self.inner.filter.shows_all(&names, directory);
         if !shows(true) || !(directory || shows(false)) {
             return Err(self.not_found());
@@ -216,7 +216,7 @@ impl UriReader<'_> {
         Ok(Content { uri: self.uri.clone(), mime: Some(DIFF.into()), body, meta: None })
     }
 
-    /// The files that differ; `None` where there are too many.
+    /// The differing files; `None` if there are too many.
     fn compare(
         &self,
         old: Option<ObjectId>,

@@ -1,4 +1,4 @@
-//! Walking through commits: which are in a log, and when a path last changed.
+//! Walks the history: the commits of a log, and the last change of each path.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -26,7 +26,7 @@ pub(super) struct Log<'a> {
     seen: HashSet<ObjectId>,
 }
 
-/// Commits that are still to be looked at, newest first, and of equals the first that came.
+/// A priority queue of commits, newest first; of equal times, first in first out.
 struct CommitQueue<T> {
     heap: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
     values: HashMap<ObjectId, T>,
@@ -108,16 +108,16 @@ impl<'a> Log<'a> {
     }
 }
 
-/// When the files of a commit last changed, as far as that can be told soon.
+/// The times of the last changes of the files of a commit, within a limited part of the history.
 pub(super) struct ModificationTimes {
     /// By path, in seconds.
     times: HashMap<Vec<u8>, i64>,
-    /// The time of the oldest commit that was looked at. What is not in `times` has not changed since.
+    /// The time of the oldest examined commit. A path that is not in `times` has not changed since.
     oldest: i64,
 }
 
 impl ModificationTimes {
-    /// Looks back from a commit. A path last changed with the newest commit that made it what it is now.
+    /// Walks back from a commit. A path last changed in the newest commit that gave it its current state.
     pub(super) fn read(objects: &Objects<'_>, from: ObjectId) -> Result<Self> {
         let first = objects.node(from)?;
         let tree = first.tree;

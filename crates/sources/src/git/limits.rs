@@ -1,4 +1,4 @@
-//! Bounds on the objects that are decoded, and memory for them. Their size is known before they are loaded.
+//! Size limits of decoded objects, and their memory reservation. The size is known before an object is loaded.
 
 use std::cell::Cell;
 
@@ -28,7 +28,7 @@ pub(super) struct HeldMemory<'o> {
 }
 
 impl HeldMemory<'_> {
-    /// Counts so many bytes more.
+    /// Accounts for more bytes.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
         self.objects.count(bytes)?;
         self.bytes += bytes;
@@ -43,7 +43,7 @@ impl Drop for HeldMemory<'_> {
     }
 }
 
-/// What a task uses, and what was reserved for it.
+/// The memory that a task uses, and that is reserved for it.
 #[derive(Default)]
 pub(super) struct TaskMemory {
     used: Cell<u64>,
@@ -51,7 +51,7 @@ pub(super) struct TaskMemory {
 }
 
 impl Objects<'_> {
-    /// Reserves memory for so many bytes; they count until the value that this gives is dropped.
+    /// Reserves memory, until the returned value is dropped.
     pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
         self.count(bytes)?;
         Ok(HeldMemory { objects: self, bytes })
@@ -84,7 +84,7 @@ impl Objects<'_> {
         }
     }
 
-    /// A commit, tag or tree, which must be there.
+    /// Loads a commit, tag or tree, which must exist.
     pub(super) fn load(&self, id: ObjectId, kind: Kind) -> Result<gix::Object<'_>> {
         self.patience().check()?;
         let header = self.find_header(id).map_err(|cause| self.fault(cause))?;

@@ -1,7 +1,7 @@
 //! A git repository whose files, history and differences are resources.
 //!
 //! `git://<name>/tree/HEAD/<path>` is listed; templates lead to any branch, tag or commit. Nothing here runs a
-//! program, writes, or goes to the network, and what a URI says is only ever looked up.
+//! program, writes, or uses the network, and names in a URI are only looked up.
 
 mod address;
 mod answer;
@@ -72,7 +72,7 @@ struct Inner {
 }
 
 impl Git {
-    /// Opens the repository, which must be there.
+    /// Opens the repository, which must exist.
     pub fn open(config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::invalid("a repository to serve has no `path`"));
@@ -102,18 +102,18 @@ impl Git {
             queue: Semaphore::new(QUEUE),
             config,
         };
-        // One that cannot be read is told at once, not at the first question.
+        // An unreadable repository is an error now, not at the first request.
         refs::head(&inner.repo.objects(inner.own_task()))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The URI that everything in the repository begins with.
+    /// The root of its URIs.
     pub fn root(&self) -> &Uri {
         &self.inner.space.root
     }
 }
 
-/// For programs that make a configuration without reading one.
+/// Checks a configuration that was not deserialized.
 fn check_bounds(config: &Config) -> Result<()> {
     if config.timeout.is_zero() || config.timeout > crate::settings::LONGEST {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
@@ -138,7 +138,7 @@ fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
 
 /// The name of a repository: that of its folder.
 fn name_of(path: &Path) -> String {
-    // `.` has no name of its own, but what it stands for has.
+    // `.` has a name only once it is resolved.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = if path.ends_with(".git") { path.parent().unwrap_or(&path) } else { &path };
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

@@ -20,54 +20,54 @@ use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
 use super::regular::{self, RefFileStamp};
 
-/// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
+/// The cache sizes of each handle, in bytes: objects, and delta bases.
 const OBJECTS: usize = 8 * 1024 * 1024;
 const DELTAS: usize = 8 * 1024 * 1024;
 
-/// How many bytes of directories are kept.
+/// The size of the cache of directories, in bytes.
 const DIRECTORIES: u64 = 24 * 1024 * 1024;
 
-/// How many times its size a tree takes when it is decoded.
+/// The memory of a decoded tree, as a multiple of its size.
 const DECODED: u64 = 4;
 
-/// Of how many commits it is kept when their files last changed, and how many ancestors are.
+/// The capacities of the caches of modification times and of ancestors, in entries.
 const WINDOWS: usize = 4;
 const ANCESTORS: usize = 1000;
 
-/// The shortest time between two attempts to open a repository again in which objects are missing.
+/// The shortest time between two attempts to reopen a repository with missing objects.
 const REOPENED: Duration = Duration::from_secs(3);
 
-/// The most that one object may make the library reserve.
+/// The most memory that the git library may allocate for one object.
 const RESERVED: usize = 256 * 1024 * 1024;
 
-/// The most bytes of the file that says where a shallow clone ends: some 400,000 commits.
+/// The largest `shallow` file, in bytes: some 400,000 commits.
 const SHALLOW: u64 = 16 * 1024 * 1024;
 
-/// A repository that many may use at once.
+/// A repository for concurrent use.
 pub(super) struct Repo {
     path: PathBuf,
-    /// Where `HEAD` is.
+    /// The folder with `HEAD`.
     own: PathBuf,
-    /// Where the branches and tags are: elsewhere for a linked working tree.
+    /// The folder with the branches and tags: a different one for a linked working tree.
     common: PathBuf,
     shared: Mutex<OpenRepository>,
-    /// Whether others may write it without this system knowing.
+    /// Whether it is on a remote file system, which other machines may write to.
     remote: bool,
     refs: RefStore,
     alternates: Alternates,
-    /// The commits that a shallow clone ends at, sorted, as they were read last.
+    /// The cached boundary commits of a shallow clone, sorted.
     shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, DirectoryWeight>,
-    /// When the files of some commits last changed.
+    /// The modification times of the files of some commits.
     windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
-    /// What is so many first parents before a commit.
+    /// The ancestors of commits, by their distance along first parents.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
-/// What the library has open.
+/// The state of the git library.
 struct OpenRepository {
     repository: gix::ThreadSafeRepository,
-    /// Handles that nobody uses now, with what they remember.
+    /// Idle handles, with their caches.
     idle: Vec<gix::Repository>,
     /// Generation: bumped when the repository is opened again.
     generation: u64,
@@ -119,9 +119,9 @@ impl Repo {
         &self.common
     }
 
-    /// Fails where the repository is gone, or holds a file that the library must not open.
+    /// Fails if the repository is gone, or has a file that the library must not open.
     pub(super) fn check(&self, name: &str) -> Result<()> {
-        // One that is gone is not an empty one.
+        // A missing repository is not an empty one.
         match RefFileStamp::of(&self.own().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
             Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` does not exist now"))),
@@ -193,7 +193,7 @@ impl Repo {
     }
 }
 
-/// How long somebody waits for an answer.
+/// The deadline of a task, and whether its caller is gone.
 #[derive(Clone)]
 pub(super) struct Deadline {
     until: Instant,
@@ -202,17 +202,17 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// `gone` tells that nobody waits any more.
+    /// `gone` is set when the caller is gone.
     pub(super) fn new(from: Instant, limit: Duration, gone: Arc<AtomicBool>) -> Self {
         Self { until: from + limit, limit, gone }
     }
 
-    /// When it ends.
+    /// The time of the deadline.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// An error once it has ended. Nobody can stop a blocking task but itself.
+    /// Fails after the deadline or when the caller is gone. A blocking task must check this itself.
     pub(super) fn check(&self) -> Result<()> {
         if self.gone.load(Ordering::Relaxed) {
             return Err(Error::Unavailable("the caller is gone".into()));
@@ -227,9 +227,9 @@ impl Deadline {
     }
 }
 
-/// What a task works on, and for whom.
+/// A blocking task and its request.
 pub(super) struct Task {
-    /// What was asked for.
+    /// The requested URI.
     pub(super) uri: Uri,
     /// Holds the permit of the catalog until the task ends.
     pub(super) context: Context,
@@ -251,7 +251,7 @@ pub(super) struct Objects<'r> {
 
 impl Drop for Objects<'_> {
     fn drop(&mut self) {
-        // There are never more than are used at once, which is bounded.
+        // The number of idle handles is bounded by the number of concurrent tasks.
         let mut shared = self.repo.shared();
         if shared.generation == self.generation {
             shared.idle.extend(self.handle.take());
@@ -267,7 +267,7 @@ impl Deref for Objects<'_> {
     }
 }
 
-/// What of a commit a walk through the history needs.
+/// The fields of a commit that a history walk needs.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) tree: ObjectId,
@@ -276,7 +276,7 @@ pub(super) struct Node {
     pub(super) time: i64,
 }
 
-/// What stands in a tree under a name.
+/// An entry of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TreeEntry {
     pub(super) kind: EntryKind,
@@ -287,12 +287,12 @@ pub(super) struct TreeEntry {
 pub(super) type NamedEntry = (Vec<u8>, TreeEntry);
 
 impl Objects<'_> {
-    /// How long somebody waits for the task.
+    /// The deadline of the task.
     pub(super) fn patience(&self) -> &Deadline {
         &self.task.patience
     }
 
-    /// What went wrong with an object that must be there.
+    /// The error for an object that must exist.
     pub(super) fn fault(&self, cause: gix::Error) -> Error {
         if cause.is_not_found() {
             self.suspect();
@@ -300,7 +300,7 @@ impl Objects<'_> {
         fault(cause)
     }
 
-    /// Notes that an object is missing that must be there.
+    /// Records that a required object is missing, so that the repository is reopened.
     pub(super) fn suspect(&self) {
         self.repo.shared().suspect = true;
     }
@@ -315,7 +315,7 @@ impl Objects<'_> {
         Ok(self.try_find_header(id).map_err(fault)?.map(|header| header.size()))
     }
 
-    /// The data of a blob, whose size the caller has looked at.
+    /// The data of a blob, whose size the caller has checked.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
         self.patience().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
@@ -387,7 +387,7 @@ impl Objects<'_> {
         Ok(object)
     }
 
-    /// How many bytes of trees were looked at so far.
+    /// The bytes of trees decoded so far.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded.get()
     }
@@ -403,7 +403,7 @@ impl Objects<'_> {
         Ok(directory)
     }
 
-    /// When the files of a commit last changed.
+    /// The modification times of the files of a commit.
     pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
         if let Some(kept) = self.repo.windows.get(&commit) {
             return Ok(kept);
@@ -413,7 +413,7 @@ impl Objects<'_> {
         Ok(window)
     }
 
-    /// The commit that is so many first parents before another.
+    /// The ancestor of a commit along first parents.
     pub(super) fn ancestor(&self, commit: ObjectId, back: u32) -> Result<Option<ObjectId>> {
         if let Some(kept) = self.repo.ancestors.get(&(commit, back)) {
             return Ok(Some(kept));
@@ -466,7 +466,7 @@ pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     path.split('/').map(|segment| Uri::decode_segment(segment).filter(|name| is_name(name))).collect()
 }
 
-/// What went wrong with an object.
+/// The error for an object.
 pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");

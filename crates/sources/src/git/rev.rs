@@ -1,7 +1,7 @@
-//! Branches, tags and commits as they are written in a URI, and the commits that they stand for.
+//! Resolves revisions in URIs to commits.
 //!
-//! A revision is read by a small grammar of its own and is never given to anything that would read more
-//! into it: a name, `HEAD`, or an id that may be shortened, and then `~`, `~3`, `^` or `^2`, any number of times.
+//! A revision has a small grammar of its own and is never passed to a parser with a larger
+//! one: a name, `HEAD`, or a possibly abbreviated id, followed by any number of `~`, `~3`, `^` or `^2`.
 
 use std::collections::HashSet;
 
@@ -25,23 +25,23 @@ const STEPS: usize = 16;
 /// The shortest part of an id that is looked for.
 pub(super) const SHORTEST: usize = 4;
 
-/// How many objects may begin with the same part of an id before it is taken for too short.
+/// The most objects with the same id prefix; with more, the prefix is too short.
 pub(super) const ALIKE: usize = 1000;
 
-/// The refs that are shown. Others, such as stashes and notes, are private to whoever works in the repository.
+/// The visible refs. Others, such as stashes and notes, are private.
 pub(super) const SHOWN: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
 
-/// A commit that a revision stands for.
+/// A revision resolved to a commit.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedRev {
     pub(super) commit: ObjectId,
-    /// Whether the revision stands for this commit for ever.
+    /// Whether the revision always resolves to this commit.
     pub(super) fixed: bool,
-    /// Tells for how long the revision stands for this commit.
+    /// A proof that the revision still resolves to this commit.
     pub(super) proof: Option<Proof>,
 }
 
-/// A revision as it was written.
+/// A parsed revision.
 #[derive(Debug, PartialEq, Eq)]
 struct Rev<'a> {
     base: &'a str,
@@ -57,13 +57,13 @@ enum AncestorStep {
     Back(u32),
 }
 
-/// The text of a revision that stands in a URI.
+/// Decodes a revision in a URI.
 pub(super) fn decode(rev: &str) -> Result<String> {
     let text = Uri::decode_segment(rev).and_then(|bytes| String::from_utf8(bytes).ok());
     text.ok_or_else(|| Error::invalid("the name of a branch, tag or commit is not text"))
 }
 
-/// The commit that a revision, as it stands in a URI, stands for; `None` if there is none.
+/// Resolves a percent-encoded revision; `None` if it does not exist.
 pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
     let text = decode(rev)?;
     let rev = Rev::parse(&text)?;
@@ -93,11 +93,11 @@ fn find(objects: &Objects<'_>, base: &str) -> Result<Option<ResolvedRev>> {
         true => by_part(objects, base)?,
         false => None,
     };
-    // What begins alike may come at any time.
+    // An object with the same prefix may be added at any time.
     Ok(commit.map(|commit| ResolvedRev { commit, fixed: false, proof: None }))
 }
 
-/// The full names that a name may stand for, in the order of git.
+/// The full names that a short name may resolve to, in git's order of precedence.
 pub(super) fn candidates(name: &str) -> Vec<String> {
     if name == "HEAD" {
         return vec![name.to_owned()];
@@ -113,11 +113,11 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
     full.into_iter().filter(|name| SHOWN.iter().any(|shown| name.starts_with(shown))).collect()
 }
 
-/// The commit that a ref of this full name leads to.
+/// The commit that a ref points to, by its full name.
 pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<ObjectId>> {
     let Some(id) = objects.refs().follow(name)? else { return Ok(None) };
     match peel(objects, id)? {
-        // A branch without its commit is damaged, and not an empty one.
+        // A branch whose commit is missing is damaged, not empty.
         None if objects.size(id)?.is_none() => {
             objects.suspect();
             Err(Error::Unavailable(format!("the repository lacks the object that `{name}` points to")))
@@ -126,7 +126,7 @@ pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<Object
     }
 }
 
-/// The commit with an id that begins so.
+/// The commit with an id prefix.
 fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = HashSet::new();
     for id in beginning(objects, part)? {
@@ -139,7 +139,7 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
     }
 }
 
-/// The objects with ids that begin so.
+/// The objects with an id prefix.
 pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
     // Filled up, since a part alone does not tell what kind of id it is of.
@@ -153,7 +153,7 @@ pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<Obj
     Ok(found)
 }
 
-/// The commit that an object is or, for a tag, stands for.
+/// Peels an object to a commit: a commit itself, or the target of a tag.
 pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
     // A tag may stand for a tag.
     for _ in 0..STEPS {

@@ -1,7 +1,7 @@
-//! What changes: branches that move, and tags that come and go.
+//! Detects changes of refs by polling.
 //!
-//! The refs are looked at every so often, and only where the folders they are in have changed. That costs a few
-//! system calls, needs no support of the system, and works for whatever writes the repository.
+//! A poll reads the refs only if their files and folders have changed. That costs a few
+//! system calls, needs no file system events, and works with any program that writes the repository.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -24,22 +24,22 @@ use super::repo::{Objects, TreeEntry};
 use super::rev::{SHOWN, candidates, peel};
 use super::{Inner, LISTED};
 
-/// The most changes that are told one by one. Beyond, whoever listens had better look again.
+/// The most changes that are reported one by one; beyond, they are reported as lost.
 const CHANGES: usize = 100_000;
 
-/// How many changes may wait for whoever listens.
+/// The capacity of the channel of changes.
 const WAITING: usize = 1000;
 
-/// The shortest time between two looks.
+/// The shortest polling interval.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// How long the first look at the refs may take. After it, whoever listens is told to look again once they are read.
+/// The time-out of the first poll. After it, changes are reported as lost once the refs are read.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The most folders of refs whose times are compared. Beyond, the refs are read at each look.
+/// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
 const FOLDERS: usize = 10_000;
 
-/// For how long after a change there may be another that leaves no trace in the times of files.
+/// How long after a change another one may leave the modification time unchanged.
 const UNSETTLED: Duration = Duration::from_secs(2);
 
 /// The changes of a repository. Dropping it ends the watch.
@@ -53,7 +53,7 @@ impl Stream for Changes {
     }
 }
 
-/// Begins to watch. A change after this has returned is told.
+/// Starts the watch. Changes after this returns are reported.
 pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let (send, receive) = mpsc::channel(WAITING);
     let mut pulse = RefStamps::default();
@@ -62,7 +62,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
         pulse.beats(inner);
         Ok((pulse, RefsState::read(objects)?))
     });
-    // A repository that cannot be read now must not keep anybody from hearing of others.
+    // An unreadable repository must not delay the watches of other sources.
     let mut state = match tokio::time::timeout(FIRST, first).await {
         Ok(Ok((beating, state))) => {
             pulse = beating;
@@ -90,7 +90,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                     return Ok((beating, None));
                 }
                 let now = RefsState::read(objects)?;
-                // What takes too long to tell is lost, rather than tried again and again.
+                // A comparison that takes too long is reported as lost, not repeated.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.until(&now, inner, objects));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
@@ -107,7 +107,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                         }
                     }
                 }
-                // It may be back at the next look, and then it is told what changed meanwhile.
+                // After recovery, the next poll reports what changed meanwhile.
                 Err(cause) => {
                     tracing::debug!(name = inner.name, ?cause, "the refs cannot be read now");
                     pulse = RefStamps::default();
@@ -118,7 +118,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     Ok(Changes(receive))
 }
 
-/// The times of the files and folders that hold the refs.
+/// The stamps of the files and folders of the refs.
 #[derive(Default)]
 struct RefStamps {
     stamps: Vec<(PathBuf, Option<RefFileStamp>)>,
@@ -172,10 +172,10 @@ fn folders(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What all names stand for at one time.
+/// All refs at one time.
 #[derive(Clone, PartialEq, Eq)]
 struct RefsState {
-    /// The branch that `HEAD` is, or the commit.
+    /// The branch or commit that `HEAD` points to.
     head: HeadState,
     /// By full name: a commit or a tag.
     refs: BTreeMap<String, ObjectId>,
@@ -197,7 +197,7 @@ impl RefsState {
         Ok(Self { head, refs })
     }
 
-    /// What a short name stands for.
+    /// Resolves a short name.
     fn find(&self, name: &str) -> Option<ObjectId> {
         match (&self.head, name) {
             (HeadState::Branch(branch), LISTED) => self.refs.get(branch).copied(),
@@ -232,14 +232,14 @@ impl RefsState {
     }
 }
 
-/// Changes that are to be told.
+/// Collects changes.
 struct ChangeList<'a> {
     inner: &'a Inner,
     changes: Vec<Change>,
 }
 
 impl ChangeList<'_> {
-    /// Tells that a name stands for another commit; false where that is too much to tell.
+    /// Adds the changes of a name that moved to another commit; false if they exceed the limit.
     fn moved(
         &mut self,
         objects: &Objects<'_>,
@@ -274,7 +274,7 @@ impl ChangeList<'_> {
             }
         }
         if listed && let Some(root) = self.inner.space.place(&rev, "") {
-            // Whatever else changed, files now say other times.
+            // The modification times of files may have changed.
             self.changes.push(Change::Described(root));
         }
         Ok(self.changes.len() <= CHANGES)

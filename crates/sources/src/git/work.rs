@@ -10,18 +10,18 @@ use tokio::time::timeout_at;
 use super::repo::{Deadline, Objects, Task};
 use super::{Git, Inner};
 
-/// How many tasks may work on one repository at once. Each may hold a file of some size in memory.
+/// The concurrent tasks of one repository. Each may have a large file in memory.
 pub(super) const AT_ONCE: usize = 4;
 
-/// How many tasks may wait for one of those to end.
+/// The most tasks that wait for a permit.
 pub(super) const QUEUE: usize = 256;
 
-/// How much longer than `timeout` a caller waits for a task to notice that its time is over. One that does not is
-/// blocked by the system.
+/// How long after the deadline a caller waits for the task to end. A task that does not end is
+/// blocked in a system call.
 const OVERTIME: Duration = Duration::from_secs(1);
 
 impl Git {
-    /// Does work for a caller who asked for `uri`, until it ends or the caller leaves.
+    /// Runs work for a request of `uri`. Dropping the future cancels it.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         uri: &Uri,
@@ -34,7 +34,7 @@ impl Git {
     }
 }
 
-/// Tells a running task when its caller has gone.
+/// Cancels a task when the future of its caller is dropped.
 #[derive(Default)]
 struct CancelOnDrop {
     gone: Arc<AtomicBool>,
@@ -47,12 +47,12 @@ impl Drop for CancelOnDrop {
 }
 
 impl Inner {
-    /// The patience of somebody who asks now; `gone` tells that nobody waits any more.
+    /// The deadline of a request that begins now; `gone` is set when the caller is gone.
     pub(super) fn patience(&self, gone: Arc<AtomicBool>) -> Deadline {
         Deadline::new(Instant::now(), self.config.timeout, gone)
     }
 
-    /// A task of the source itself, that nobody waits for.
+    /// A task of the source itself, without a request.
     pub(super) fn own_task(&self) -> Task {
         let patience = self.patience(Arc::default());
         Task { uri: self.space.root.clone(), context: Context::default(), patience }

@@ -1,4 +1,4 @@
-//! Where a database is, without saying its secrets.
+//! The address of a database, which is shown without secrets.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::config::Config;
 use super::dialect::Dialect;
 
-/// The address of a database as it is configured. It may hold a password, so it is never shown whole.
+/// The URL of a database as configured. It may contain a password, so `Display` and `Debug` omit credentials.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Url(String);
@@ -21,7 +21,7 @@ impl Url {
     }
 }
 
-/// Without user, password and options.
+/// The URL without user, password and options.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once(':').unwrap_or(("", &self.0));
@@ -29,7 +29,7 @@ impl fmt::Display for Url {
             None => f.write_str("a database"),
             Some(Dialect::Sqlite) => f.write_str(&self.0),
             Some(_) => {
-                // A password may hold anything, so what counts is the last.
+                // A password may contain `@`, so the last one separates the host.
                 let host = rest.rsplit('@').next().unwrap_or_default().trim_start_matches('/');
                 write!(f, "{scheme}://{}", host.split('?').next().unwrap_or_default())
             }
@@ -63,7 +63,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// The address that a configuration says; `folder` is where relative paths begin.
+    /// The address in a configuration; relative paths start from `folder`.
     pub(super) fn of(config: &Config, folder: &Path) -> Result<(Self, String)> {
         let url = match (&config.url, &config.url_env) {
             (Some(Url(url)), None) => url.clone(),

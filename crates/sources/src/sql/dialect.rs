@@ -1,9 +1,9 @@
-//! What the databases write differently.
+//! The differences between the SQL dialects.
 
 use super::catalog::Column;
 use super::value::ValueType;
 
-/// Whose SQL it is.
+/// The SQL dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     Sqlite,
@@ -21,7 +21,7 @@ impl Dialect {
         }
     }
 
-    /// A name that the catalog gave, as an identifier.
+    /// Quotes a name from the catalog as an identifier.
     pub(super) fn quote(self, name: &str) -> String {
         match self {
             Self::Sqlite | Self::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
@@ -34,7 +34,7 @@ impl Dialect {
         format!("t.{}", self.quote(&column.name))
     }
 
-    /// A column of the key, as what pages go by. MySQL orders these by a number and compares them as text.
+    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number and compares it as text.
     pub(super) fn ordered(self, column: &Column) -> String {
         let name = self.column(column);
         match (self, &*column.base) {
@@ -43,22 +43,22 @@ impl Dialect {
         }
     }
 
-    /// The place of the value with this number, counted from 1.
+    /// The placeholder of the value with this number, from 1.
     pub(super) fn place(self, number: usize) -> String {
         match self {
-            // Values are sent as text, whatever they become.
+            // Values are bound as text and cast in the statement.
             Self::Postgres => format!("${number}::text"),
             Self::Sqlite | Self::Mysql => "?".to_owned(),
         }
     }
 
-    /// A place for a value that is compared with a column.
+    /// A placeholder for a value that is compared with a column.
     pub(super) fn compared(self, number: usize, column: &Column) -> String {
         let place = self.place(number);
         match (self, column.kind) {
             (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
             (Self::Postgres, _) => format!("CAST({place} AS {})", column.cast),
-            // Compared as text, numbers would be rounded and days would not be days.
+            // A comparison as text would round numbers and would not order dates.
             (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
                 format!("CAST({place} AS {})", column.cast)
             }
@@ -66,7 +66,7 @@ impl Dialect {
         }
     }
 
-    /// A place for a parameter of a configured query.
+    /// A placeholder for a parameter of a configured query.
     pub(super) fn parameter(self, number: usize, kind: ValueType) -> String {
         let place = self.place(number);
         let cast = |name: &str| format!("CAST({place} AS {name})");
@@ -91,12 +91,12 @@ impl Dialect {
         }
     }
 
-    /// The value of a column as it is selected, and whether it may have many bytes.
+    /// The expression that selects a column, and whether its values may be large.
     pub(super) fn value(self, column: &Column) -> (String, bool) {
         let (kind, base) = (column.kind, &*column.base);
         let name = self.column(column);
         match self {
-            // Any column can hold anything.
+            // A column may contain values of any type.
             Self::Sqlite => (name, true),
             Self::Postgres => (name, postgres_grows(kind)),
             Self::Mysql => match (kind, base) {
@@ -112,7 +112,7 @@ impl Dialect {
         }
     }
 
-    /// The kind of a type by its name in the catalog.
+    /// The value type of a database type, by its name in the catalog.
     pub(super) fn kind(self, base: &str) -> ValueType {
         let base = base.to_ascii_lowercase();
         match self {
@@ -123,8 +123,8 @@ impl Dialect {
     }
 }
 
-/// How many values share a size. Each is only read where all of them together are small enough, and what
-/// that takes to find out grows with their number.
+/// How many values share a size column. They are read only if their total is small enough, and the cost
+/// of computing it grows with their number.
 const SHARING: usize = 8;
 
 /// A list of what to select for values, given as expressions and whether they may have many bytes: null
@@ -154,14 +154,14 @@ pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     (selected.join(", "), sizes.len())
 }
 
-/// A value that PostgreSQL is to select: an expression, its kind and the name of its type.
+/// A value for PostgreSQL to select: an expression, its value type and the name of its database type.
 pub(super) struct Selected {
     pub(super) value: String,
     pub(super) kind: ValueType,
     pub(super) base: String,
 }
 
-/// Whether values of this kind may have many bytes.
+/// Whether values of this type may be large.
 fn postgres_grows(kind: ValueType) -> bool {
     matches!(
         kind,
@@ -203,7 +203,7 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     if sizes.is_empty() {
         return (inner, 0);
     }
-    // `OFFSET 0` keeps the planner from working out the size anew for each value.
+    // `OFFSET 0` prevents the planner from computing the size again for each value.
     let sql = format!(
         "SELECT {}, b.size::text FROM (SELECT a.*, {} AS size FROM ({inner}) AS a OFFSET 0) AS b",
         outer.join(", "),
@@ -249,7 +249,7 @@ fn mysql_kind(base: &str) -> ValueType {
     }
 }
 
-/// By the rules that SQLite itself has for type names, after those that only people know.
+/// By common type names first, then by the type affinity rules of SQLite.
 fn sqlite_kind(base: &str) -> ValueType {
     let has = |part: &str| base.contains(part);
     match base {

@@ -1,4 +1,4 @@
-//! Names of tables and keys of rows as they stand in URIs.
+//! Table names and row keys in URIs.
 //!
 //! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary
 //! key, or its values with commas between them. As in SQL, a part in which that would be ambiguous stands
@@ -10,10 +10,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::catalog::TableName;
 
-/// What is encoded in a segment. Nothing that could be taken for syntax stays.
+/// The characters that are percent-encoded in a segment: all that could be URI syntax.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 
-/// A text as one segment of a path.
+/// Encodes a text as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
@@ -34,13 +34,13 @@ pub(super) fn label(name: &TableName, default: &str) -> String {
     }
 }
 
-/// The table that a name in a URI means; `None` if it is not one.
+/// Parses the name of a table in a URI; `None` if it is malformed.
 pub(super) fn name(label: &str, default: &str) -> Option<TableName> {
     let mut parts = split(label, '.')?;
     let table = parts.pop()?;
     let schema = parts.pop().unwrap_or_else(|| default.to_owned());
     let name = TableName { schema, table };
-    // Every table has one name only.
+    // Every table has exactly one spelling.
     (parts.is_empty() && self::label(&name, default) == label).then_some(name)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn write(parts: &[String]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// The `count` values of a key.
+/// Parses the `count` values of a key.
 pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String>> {
     if count == 1 && !key.starts_with('"') {
         return Ok(vec![key.to_owned()]);
@@ -72,7 +72,7 @@ pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String
     }
 }
 
-/// The parts of a text, of which some may stand in double quotes; `None` if a quote does not end.
+/// Splits a text into parts, which may be in double quotes; `None` if a quote is not closed.
 fn split(text: &str, between: char) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! Finding the places for values in a configured query.
+//! A lexer that finds the parameters of a configured query.
 //!
-//! Only as much of SQL is known here as it takes to tell `:name` from what looks like it: strings, quoted
-//! names, comments and casts are passed over.
+//! It knows only enough SQL to distinguish `:name` from similar text: it skips strings, quoted
+//! names, comments and casts.
 
 use super::dialect::Dialect;
 
@@ -9,7 +9,7 @@ use super::dialect::Dialect;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SqlPiece {
     Text(String),
-    /// The place of a variable.
+    /// A parameter.
     Variable(String),
 }
 
@@ -21,7 +21,7 @@ pub(super) struct SqlPieces {
     pub(super) ordered: bool,
 }
 
-/// The parts of one query; the error says what is wrong with it.
+/// Splits one query; the error says why it is invalid.
 pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);
@@ -99,7 +99,7 @@ impl<'a> Lexer<'a> {
         let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
         let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
         let word = &self.rest[..end];
-        // MySQL writes files even in a transaction that only reads.
+        // MySQL writes files even in a read-only transaction.
         if word.eq_ignore_ascii_case("into") {
             return Err("its `sql` must not say INTO".to_owned());
         }

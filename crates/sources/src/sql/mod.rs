@@ -1,8 +1,8 @@
 //! Databases as resources: schemas, rows and configured queries.
 //!
-//! Nothing is ever written: connections or transactions only read, what a URI names is looked up in the
-//! database's own catalog, and every value is bound. What callers are told about a database that does not
-//! answer says why in general words; what it said itself is logged.
+//! Nothing is ever written: connections or transactions are read-only, names in URIs are looked up in the
+//! catalog of the database, and every value is bound. If the database is unavailable, callers
+//! get a general reason; the error of the database is logged.
 
 // One database alone needs only a part of what they share.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
@@ -53,7 +53,7 @@ use driver::{Driver, DriverError, REQUEST, Settings, Statement};
 use follow::FollowedRows;
 use single_flight::SingleFlight;
 
-/// How long what is known of a table is taken for true without asking.
+/// How long the description of a table is cached.
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// A database as a source.
@@ -64,20 +64,20 @@ pub struct Sql {
 struct Inner {
     config: Config,
     name: String,
-    /// The URI that all of its own begin with.
+    /// The root of its URIs.
     root: Uri,
     driver: Arc<dyn Driver>,
     places: TemplateSet<UriKind>,
     queries: Vec<query::CheckedQuery>,
-    /// Tables that were looked at a moment ago.
+    /// The cached descriptions of tables.
     known: Mutex<HashMap<TableName, (Instant, Arc<TableInfo>)>>,
-    /// The schema whose tables are named without it.
+    /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
     followed: Arc<FollowedRows>,
     loads: Loads,
 }
 
-/// Questions about the catalog that are being asked.
+/// Catalog queries in progress (single-flight).
 #[derive(Default)]
 struct Loads {
     default: SingleFlight<(), String>,
@@ -86,10 +86,10 @@ struct Loads {
     table: SingleFlight<TableName, Option<Arc<TableInfo>>>,
 }
 
-/// What a URI stands for.
+/// The kind of resource that a URI names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UriKind {
-    /// The folder of everything.
+    /// The root folder.
     Folder,
     /// The schema of the whole database.
     Schema,
@@ -106,8 +106,8 @@ enum UriKind {
 }
 
 impl Sql {
-    /// Checks the configuration; `folder` is where a relative path of a SQLite file begins. The database
-    /// itself is not asked before it is needed, so it may be away.
+    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database
+    /// is not connected to until it is needed, so it may be unavailable.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
         let (address, found) = Address::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
@@ -157,12 +157,12 @@ impl Sql {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The URI that everything in it begins with, except for configured queries.
+    /// The root of its URIs, except those of configured queries.
     pub fn root(&self) -> &Uri {
         &self.inner.root
     }
 
-    /// A script that makes PostgreSQL tell of every row that changes; `None` for other databases.
+    /// Triggers that make PostgreSQL notify of every changed row; `None` for other databases.
     pub async fn triggers(&self) -> Result<Option<String>> {
         if self.inner.driver.dialect() != Dialect::Postgres {
             return Ok(None);
@@ -253,7 +253,7 @@ impl Source for Sql {
     }
 }
 
-/// One page of resources that are in order.
+/// One page of sorted resources.
 fn page(all: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
     let mut rest = all.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
     let resources: Vec<_> = rest.by_ref().take(limit).collect();
@@ -266,7 +266,7 @@ impl Inner {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
     }
 
-    /// What is said about a problem to whoever asked.
+    /// The error for a caller.
     fn error(&self, problem: DriverError) -> Error {
         let name = &self.name;
         match problem {
@@ -306,7 +306,7 @@ impl Inner {
         Ok(self.default.get_or_init(|| found))
     }
 
-    /// Whether a table is shown.
+    /// Whether a table is visible.
     fn shows(&self, name: &TableName, default: &str) -> bool {
         let Config { schemas, tables, .. } = &self.config;
         let full = format!("{}.{}", name.schema, name.table);
@@ -326,7 +326,7 @@ impl Inner {
         self.loads.summaries.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
-    /// All about all tables that are shown.
+    /// The descriptions of all visible tables.
     async fn tables(&self) -> Result<Arc<Vec<TableInfo>>> {
         let default = self.default_schema().await?;
         let load = async {
@@ -337,7 +337,7 @@ impl Inner {
         self.loads.tables.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
-    /// All about the table that a URI names, if it is shown.
+    /// The description of the table that a URI names, if it is visible.
     async fn table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
@@ -353,7 +353,7 @@ impl Inner {
         self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
-    /// The same, but what was found a moment ago is taken for true.
+    /// The description of a table, from the cache if it is recent.
     async fn known_table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let known = key::name(label, default).and_then(|name| {
@@ -380,16 +380,16 @@ impl Inner {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, (Instant, Arc<TableInfo>)>> {
-        // An insertion leaves it whole.
+        // An insertion leaves the map consistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The URI below which everything of a table is.
+    /// The URI of the folder of a table.
     fn folder(&self, name: &TableName, default: &str) -> String {
         format!("{}{}/", self.root, key::segment(&key::label(name, default)))
     }
 
-    /// Everything that is listed, in order.
+    /// All listed resources, sorted.
     async fn resources(&self) -> Result<Vec<Resource>> {
         let default = self.default_schema().await?;
         let directory =
@@ -426,22 +426,26 @@ impl Inner {
     }
 
     fn template(&self, uri: &UriTemplate, place: UriKind) -> Option<Template> {
-        let (name, about) = match place {
+        let (name, about, how) = match place {
             UriKind::Folder | UriKind::Schema | UriKind::TableFolder => return None,
             UriKind::Query(at) => return Some(self.queries[at].template()),
-            UriKind::TableSchema => ("schema", "The columns, keys and indexes of a table"),
-            UriKind::Rows => ("rows", "Rows of a table, a page at a time in the order of its key"),
-            UriKind::Row => ("row", "One row of a table by its key"),
+            UriKind::TableSchema => {
+                ("schema", "The columns, keys and indexes of a table in the database", "")
+            }
+            UriKind::Rows => {
+                ("rows", "Rows of a table in the database", ", one page at a time, ordered by key")
+            }
+            UriKind::Row => ("row", "One row of a table in the database", ", selected by its key"),
         };
         let shown = self.config.title.as_deref().unwrap_or(&self.name);
         Some(Template {
-            description: Some(format!("{about} of the database {shown}")),
+            description: Some(format!("{about} {shown}{how}")),
             ..Template::new(uri.clone(), format!("{} {name}", self.name))
         })
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` matches any text.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

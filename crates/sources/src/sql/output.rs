@@ -1,4 +1,4 @@
-//! Rows as JSON, CSV or Markdown, written as they come and never more than allowed.
+//! Streams rows as JSON, CSV or Markdown into a buffer with a limit.
 
 use std::ops::ControlFlow;
 
@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 use super::driver::Sink;
 use super::value::{Cell, encode};
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowFormat {
     /// Objects by the names of the columns.
     #[default]
     Json,
-    /// RFC 4180, with a line of names. Null is an empty field.
+    /// RFC 4180 with a header line. Null is an empty field.
     Csv,
     /// A table.
     Markdown,
@@ -44,36 +44,36 @@ impl RowFormat {
     }
 }
 
-/// Whether what is written is a row or rows.
+/// Whether the output is one row or a list of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowShape {
     One,
     Many,
 }
 
-/// Text of up to so many bytes is not counted before it is written.
+/// Output up to this size needs no memory reservation.
 const SMALL: usize = 64 << 10;
 
-/// Takes rows and writes them.
+/// A sink that writes rows in a format.
 pub(super) struct RowWriter {
     format: RowFormat,
     shape: RowShape,
     max_rows: u64,
     max_bytes: u64,
-    /// The names of the columns, each once.
+    /// The unique names of the columns.
     names: Vec<String>,
-    /// How many values at the end of each row are its key and are not shown.
+    /// How many hidden values at the end of each row are its key.
     hidden: usize,
     text: String,
-    /// Whose memory is reserved for the text, and for how many bytes.
+    /// The context that memory is reserved in, and the reserved bytes.
     context: Context,
     reserved: usize,
-    /// That there was no memory for more.
+    /// Whether a memory reservation failed.
     pub(super) refused: Option<Error>,
     pub(super) rows: u64,
-    /// Whether there are more rows than were taken.
+    /// Whether there are more rows.
     pub(super) more: bool,
-    /// How large it would have been at least, if that is too large.
+    /// The minimum size of an output that exceeds the limit.
     pub(super) large: Option<u64>,
     /// The key of the last row.
     pub(super) last: Vec<Option<String>>,
@@ -99,12 +99,12 @@ impl RowWriter {
         }
     }
 
-    /// In the memory of this context.
+    /// Reserves memory in this context.
     pub(super) fn within(self, context: &Context) -> Self {
         Self { context: context.clone(), ..self }
     }
 
-    /// With these names of columns, and `hidden` more values in each row that are its key.
+    /// Sets the names of the columns; each row has `hidden` more values, which are its key.
     pub(super) fn named(mut self, names: Vec<String>, hidden: usize) -> Self {
         self.hidden = hidden;
         self.name(names);
@@ -113,7 +113,7 @@ impl RowWriter {
 
     fn name(&mut self, names: Vec<String>) {
         for mut name in names {
-            // An object cannot have two of the same name.
+            // The member names of an object must be unique.
             let mut number = 1;
             let plain = name.clone();
             while self.names.contains(&name) {
@@ -172,7 +172,7 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
+    /// Reserves memory for more bytes. The capacity doubles, so that each byte is moved only a few times.
     fn make_room(&mut self, more: u64) -> Outcome<()> {
         let needed = self.text.len().saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
         if needed > self.reserved {
@@ -197,7 +197,7 @@ impl RowWriter {
         }
     }
 
-    /// What was written, with where it goes on.
+    /// The output, with the URI of the next page.
     pub(super) fn finish(self, next: Option<&Uri>) -> String {
         if self.format != RowFormat::Json {
             let more = match (next, self.more) {
@@ -229,7 +229,7 @@ impl Sink for RowWriter {
 
     fn row(&mut self, mut row: Vec<Cell>) -> ControlFlow<()> {
         if self.rows == self.max_rows {
-            // Statements ask for one row more than is wanted, so this is the last.
+            // Statements request one row more than the limit, to detect whether there are more.
             self.more = true;
             return ControlFlow::Continue(());
         }
@@ -300,7 +300,7 @@ fn field(text: &str) -> String {
     }
 }
 
-/// Text as it may stand in a cell of a Markdown table.
+/// Escapes text for a cell of a Markdown table.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -13,15 +13,15 @@ use super::output::{RowFormat, RowShape};
 use super::rows::unfit;
 use super::value::{Bind, ValueType, parse};
 
-/// The variable of a completion query that is what has been typed.
+/// The parameter of a completion query for the typed text.
 const TYPED: &str = "typed";
 
-/// A configured query, checked.
+/// A validated configured query.
 pub(super) struct CheckedQuery {
     config: config::QueryConfig,
-    /// Its URI, to which `format` was added.
+    /// The template of its URIs, with the parameter `format`.
     pub(super) template: UriTemplate,
-    /// Its URI, where it has no variables.
+    /// Its URI, if it has no variables.
     pub(super) fixed: Option<Uri>,
     pub(super) format: RowFormat,
     pieces: SqlPieces,
@@ -89,7 +89,7 @@ impl CheckedQuery {
         self.fill(&self.pieces, dialect, bounds, value)
     }
 
-    /// The statement for the values of a variable, if there is one.
+    /// The statement for completions of a variable, if one is configured.
     pub(super) fn completion(
         &self,
         dialect: Dialect,
@@ -151,7 +151,7 @@ impl CheckedQuery {
         }
     }
 
-    /// What the list says of it, where it has no variables.
+    /// The listed resource, if it has no variables.
     pub(super) fn resource(&self) -> Option<Resource> {
         Some(Resource {
             title: self.config.title.clone(),
@@ -172,10 +172,10 @@ impl CheckedQuery {
     }
 }
 
-/// A template whose caller may also say the format.
+/// Adds the parameter `format` to a template.
 fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
     let text = uri.as_str();
-    // What follows a fragment would belong to it.
+    // A query after a fragment would be part of the fragment.
     if uri.variables().any(|name| name == "format") || text.contains('#') {
         return Ok(uri.clone());
     }

@@ -1,4 +1,4 @@
-//! Reading schemas, rows and queries, and completing what leads to them.
+//! Reads schemas, rows and queries, and completes the variables of their URIs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::value::Cell;
 use super::{Inner, UriKind, key};
 use crate::meta;
 
-/// How many rows a page has where the caller does not say.
+/// The default number of rows per page.
 const PAGE: u64 = 100;
 
-/// What a caller may do about rows that are too large.
+/// The hint for rows that are too large.
 const FEWER: &str = "ask for fewer columns with a configured query";
 
-/// What a caller may do about a schema that is too large.
+/// The hint for a schema that is too large.
 const TABLES: &str = "read it as Markdown, or the schemas of single tables";
 
 impl Inner {
@@ -35,7 +35,7 @@ impl Inner {
             UriKind::TableFolder | UriKind::TableSchema | UriKind::Rows | UriKind::Row => {
                 let label = variables.text("table").ok_or_else(nothing)?;
                 match self.of_table(uri, *place, label, &variables, Trust::Known, context).await {
-                    // It was changed since we looked.
+                    // The table has changed since its description was cached.
                     Err(RowsFailure::Missing) => {
                         self.known().clear();
                         self.of_table(uri, *place, label, &variables, Trust::Nothing, context).await
@@ -60,7 +60,7 @@ impl Inner {
         trust: Trust,
         context: &Context,
     ) -> Result<Vec<Content>, RowsFailure> {
-        // A schema is always what it is now.
+        // Schemas are never cached.
         let found = match (trust, place) {
             (Trust::Known, UriKind::Rows | UriKind::Row) => self.known_table(label).await?,
             _ => self.table(label).await?,
@@ -325,7 +325,7 @@ impl Inner {
     }
 
     async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
-        // One more tells whether there is more.
+        // One more row shows whether there are more.
         let rows = asked.limit as u64 * 10 + 1;
         let bounds = Bounds { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
@@ -340,14 +340,14 @@ impl Inner {
     }
 }
 
-/// Values to offer, as many as there may be and no more than `budget` bytes in all.
+/// A sink for completions, up to `budget` bytes in total.
 #[derive(Clone)]
 struct CompletionSink {
     values: Vec<String>,
     /// Whether only the first value of each row counts, rather than all as a key.
     first: bool,
     budget: u64,
-    /// How many values are looked at.
+    /// The number of values to examine.
     most: usize,
     /// Whether there are more.
     cut: bool,
@@ -382,16 +382,16 @@ impl driver::Sink for CompletionSink {
     }
 }
 
-/// Whether what was found a moment ago is taken for true.
+/// Whether a cached description of a table may be used.
 #[derive(Clone, Copy)]
 enum Trust {
     Known,
     Nothing,
 }
 
-/// Why rows could not be had.
+/// Why rows could not be read.
 enum RowsFailure {
-    /// The table is not what it was.
+    /// A table or column does not exist: the cached description is stale.
     Missing,
     Error(Error),
 }

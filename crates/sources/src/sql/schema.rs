@@ -1,4 +1,4 @@
-//! Schemas for people and for programs.
+//! Schemas as Markdown and JSON.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::catalog::{Column, TableInfo, TableName};
 use super::output::escape;
 
-/// What it takes to write about a database.
+/// The description of a database.
 pub(super) struct SchemaDocument<'a> {
     /// The name of the database.
     pub(super) name: &'a str,
@@ -15,14 +15,14 @@ pub(super) struct SchemaDocument<'a> {
     pub(super) dialect: &'static str,
     /// Tables by their names in URIs.
     pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
-    /// The URI below which everything of a table is.
+    /// The URI of the folder of a table.
     pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
-    /// Whether a table is shown at all.
+    /// Whether a table is visible.
     pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),
 }
 
 impl SchemaDocument<'_> {
-    /// The whole database for people. Where that would be more than `most` bytes, only what there is.
+    /// The whole database as Markdown. If that exceeds `most` bytes, only the summary.
     pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = format!("# {}\n\n", escape(self.name));
         if let Some(description) = self.description {
@@ -60,7 +60,7 @@ impl SchemaDocument<'_> {
         text
     }
 
-    /// A table for people.
+    /// A table as Markdown.
     pub(super) fn table(&self, table: &TableInfo) -> String {
         self.section(table, "#")
     }
@@ -119,7 +119,7 @@ impl SchemaDocument<'_> {
         text
     }
 
-    /// The whole database for programs, or at least how many bytes that has if it is more than `most`.
+    /// The whole database as JSON; an error with its minimum size if that exceeds `most` bytes.
     pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
@@ -140,7 +140,7 @@ impl SchemaDocument<'_> {
         Ok(format!("{all:#}"))
     }
 
-    /// A table for programs.
+    /// A table as JSON.
     pub(super) fn table_json(&self, table: &TableInfo) -> Value {
         let columns = table.columns.iter().map(|column| {
             json!({

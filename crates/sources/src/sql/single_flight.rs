@@ -1,4 +1,4 @@
-//! Single-flight: callers who ask for the same thing at the same time share one answer.
+//! Single-flight: concurrent callers with the same key share one load.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use super::driver::DriverError;
 
-/// Answers that are being waited for, by what was asked.
+/// Loads in progress, by key.
 ///
-/// An answer is only shared with those who asked before its load began, so nobody is told what was true
-/// before they asked. Errors are shared too: otherwise those who wait for a database that does not answer
-/// would wait one after the other.
+/// A result is shared only with callers who arrived before its load began, so that nobody gets a result that was
+/// outdated when they called. Errors are shared too: otherwise the callers of an unresponsive database would
+/// wait one after the other.
 pub(super) struct SingleFlight<K, V> {
     slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }
 
-/// Held by whoever loads; the others wait for it.
+/// Locked by the caller who loads; the others wait for the lock.
 type Slot<V> = tokio::sync::Mutex<Option<LoadResult<V>>>;
 
 struct LoadResult<V> {
@@ -34,11 +34,11 @@ impl<K, V> Default for SingleFlight<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     fn slots(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V>>>> {
-        // An insertion or removal leaves it whole.
+        // An insertion or removal leaves the map consistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer of a load that begins from now on.
+    /// The result of a load that begins after this call.
     pub(super) async fn load(
         &self,
         key: &K,
@@ -61,7 +61,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     }
 }
 
-/// A caller's share in a slot, which the last one removes.
+/// A caller's reference to a slot; the last one removes the slot.
 struct Seat<'a, K: Hash + Eq + Clone, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: &'a K,

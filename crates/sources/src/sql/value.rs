@@ -1,11 +1,11 @@
-//! Values: what columns hold, what is bound to statements, and what comes back.
+//! Values: the types of columns, bound parameters and results.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-/// What kind of values a column or a parameter has.
+/// The type of a column or a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValueType {
@@ -16,15 +16,15 @@ pub enum ValueType {
     Integer,
     /// Floating-point numbers.
     Number,
-    /// Exact numbers with a point.
+    /// Exact decimal numbers.
     Decimal,
     /// True or false.
     Boolean,
-    /// Days.
+    /// Dates.
     Date,
-    /// Times of a day.
+    /// Times of day.
     Time,
-    /// Moments.
+    /// Timestamps.
     Timestamp,
     /// Universally unique identifiers.
     Uuid,
@@ -32,7 +32,7 @@ pub enum ValueType {
     Json,
     /// Bytes, written in Base64.
     Bytes,
-    /// Anything else, taken as the database writes it.
+    /// Anything else, in the text format of the database.
     #[serde(skip)]
     Other,
 }
@@ -48,7 +48,7 @@ pub(super) enum Bind {
     Bytes(Vec<u8>),
 }
 
-/// A value that came back.
+/// A value of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Null,
@@ -62,7 +62,7 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    /// About how many bytes of memory it takes.
+    /// Its approximate memory, in bytes.
     pub(super) fn size(&self) -> u64 {
         let more = match self {
             Self::Text(text) | Self::Json(text) => text.len(),
@@ -72,7 +72,7 @@ impl Cell {
         (size_of::<Self>() + more) as u64
     }
 
-    /// The value as text, as it stands in a key; nothing for null.
+    /// The value as text of a key; empty for null.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
@@ -85,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// The same, without a copy of what is text.
+    /// The value as text, borrowed if it is text.
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Json(text) => Some(text),
@@ -101,7 +101,7 @@ impl Cell {
         }
     }
 
-    /// Whether the database says yes.
+    /// Whether the value is true.
     pub(super) fn truth(&self) -> bool {
         match self {
             Self::Boolean(value) => *value,
@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// A value that came as text although it is of this kind.
+    /// Converts a value that was sent as text to its type.
     pub(super) fn of_text(kind: ValueType, text: String) -> Self {
         match kind {
             ValueType::Boolean => match &*text {
@@ -144,7 +144,7 @@ fn moment(text: String) -> String {
     }
 }
 
-/// What is asked for in a URI as a value of this kind; the error says what it should be.
+/// Parses a value in a URI; the error names the expected form.
 pub(super) fn parse(kind: ValueType, text: &str) -> Result<Bind, &'static str> {
     let as_text = || Bind::Text(text.to_owned());
     match kind {
@@ -184,7 +184,7 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Bind, &'static str> {
     }
 }
 
-/// A moment as databases take it: in UTC, and without saying so.
+/// A timestamp in UTC, without a time zone.
 fn timestamp(text: &str) -> Option<String> {
     let local = match text.parse::<jiff::Timestamp>() {
         Ok(moment) => moment.to_zoned(jiff::tz::TimeZone::UTC).datetime(),
@@ -200,18 +200,18 @@ fn is_decimal(text: &str) -> bool {
     all(whole) && all(part)
 }
 
-/// What PostgreSQL writes for what is later or more than anything.
+/// The special values of PostgreSQL that are greater or less than all others.
 fn is_infinite(text: &str) -> bool {
     text.strip_prefix('-').unwrap_or(text).eq_ignore_ascii_case("infinity")
 }
 
-/// What PostgreSQL writes for days and moments before the year 1.
+/// The suffix of PostgreSQL for dates before the year 1.
 fn is_before_christ(text: &str) -> bool {
     let written = |letter: char| letter.is_ascii_digit() || "-:. +".contains(letter);
     text.strip_suffix(" BC").is_some_and(|rest| !rest.is_empty() && rest.chars().all(written))
 }
 
-/// What MySQL calls a time: up to 838 hours, which may be negative.
+/// A `TIME` of MySQL: up to 838 hours, possibly negative.
 fn is_span(text: &str) -> bool {
     let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
     let digits =

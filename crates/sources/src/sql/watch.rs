@@ -1,9 +1,9 @@
-//! Telling what changes in a database, while somebody listens.
+//! Detects changes of a database while there are subscriptions.
 //!
-//! Every so often the database is asked whether anything has changed at all. Only then, or where it
-//! cannot say, its catalog and what is followed are looked at again. PostgreSQL also tells by itself, on a
-//! channel, what the triggers of its tables say. A database that goes away and comes back is looked at
-//! in the same way, so that what changed meanwhile is told.
+//! A poll compares the version of the database. Only if it has changed, or if the database has none,
+//! the poll compares the catalog and the followed resources. PostgreSQL also sends notifications from the
+//! triggers of its tables. After an outage everything is compared
+//! in the same way, so that changes during it are reported.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -24,20 +24,20 @@ use super::follow::{Digests, Known, by_client};
 use super::{Inner, UriKind, key};
 use crate::followed::FollowedWatch;
 
-/// For how long messages are gathered before queries and pages are looked at again.
+/// The debounce window of notifications before queries and pages are polled.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How long the first look may take before the watch begins without it.
+/// The time-out of the first poll; after it the watch begins without a baseline.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How many rows are remembered of what was heard.
+/// The most notified rows that are remembered.
 const MANY: usize = 10_000;
 
-/// How long the resources that one client follows are looked at before those of the next are, at least one of them. The
-/// rest of them wait for the next look.
+/// The time for the resources of one client in a poll, at least one of them. The
+/// rest wait for the next poll.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// The longest pause between two attempts to reach a database that is away.
+/// The longest back-off while the database is unavailable.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Changes from now on.
@@ -63,8 +63,8 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         away: false,
         changes: VecDeque::new(),
     };
-    // What is found now is where changes begin. Others wait to be watched too, so a database that does not
-    // answer is looked at later, and then taken for changed.
+    // The first poll is the baseline. Other sources wait for it, so a database that does not
+    // respond is polled later, and then counts as changed.
     if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -76,34 +76,34 @@ struct DatabaseWatch {
     inner: Arc<Inner>,
     watching: FollowedWatch<Known>,
     poll: Duration,
-    /// How long to wait before the next look.
+    /// The time until the next poll.
     pause: Duration,
     next: Instant,
     channel: Option<Box<dyn Listener>>,
     listening: bool,
     heard: PendingMessages,
-    /// What the database last said of its version, and of that of its catalog.
+    /// The versions of the data and of the catalog at the last poll.
     version: Option<String>,
     schema: Option<String>,
-    /// The tables as they were last seen.
+    /// The tables at the last poll.
     tables: Option<BTreeMap<TableName, TableInfo>>,
-    /// What is left to be looked at for clients whose share of the last look was used up.
+    /// The resources that the last poll did not reach, by client.
     unfinished: BTreeMap<Client, HashSet<Uri>>,
     away: bool,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
-/// What was heard on the channel and not looked at yet.
+/// Notifications that are not processed yet.
 #[derive(Default)]
 struct PendingMessages {
     due: Option<Instant>,
     rows: HashSet<Uri>,
-    /// Whether something changed of which no row is known.
+    /// Whether a notification named no row.
     vague: bool,
 }
 
-/// What triggers say.
+/// The payload of a notification.
 #[derive(Deserialize)]
 struct TriggerMessage {
     schema: String,
@@ -112,7 +112,7 @@ struct TriggerMessage {
     key: Option<Vec<Option<String>>>,
 }
 
-/// What made a look stop: the database is away.
+/// A poll failed: the database is unavailable.
 struct Unreachable;
 
 impl DatabaseWatch {
@@ -132,7 +132,7 @@ impl DatabaseWatch {
                 heard = hear => match heard {
                     Ok(message) => self.heed(&message).await,
                     Err(problem) => {
-                        tracing::debug!(?problem, "a channel was lost");
+                        tracing::debug!(?problem, "lost the notification channel");
                         self.listening = false;
                         self.next = Instant::now();
                     }
@@ -147,23 +147,26 @@ impl DatabaseWatch {
         }
     }
 
-    /// Looks whether anything has changed, and at what. While the database is away that is tried ever
-    /// less often.
+    /// Polls the database. While it is unavailable, the interval grows
+    /// exponentially.
     async fn look(&mut self) {
         let begun = Instant::now();
         let was_away = self.away;
         match self.examine().await {
             Ok(()) => {
                 if was_away {
-                    tracing::info!(database = self.inner.name, "the database is back");
+                    tracing::info!(database = self.inner.name, "the database is available again");
                 }
                 self.away = false;
-                // However much there is to look at, most of the time is the database's own.
+                // Polling takes at most a fifth of the time.
                 self.pause = self.poll.max(begun.elapsed() * 4);
             }
             Err(Unreachable) => {
                 if !was_away {
-                    tracing::warn!(database = self.inner.name, "the database cannot be watched now");
+                    tracing::warn!(
+                        database = self.inner.name,
+                        "the database is unavailable: polling with back-off"
+                    );
                 }
                 self.pause = if was_away { (self.pause * 2).min(LONGEST.max(self.poll)) } else { self.poll };
                 self.away = true;
@@ -183,8 +186,8 @@ impl DatabaseWatch {
                     self.listening = true;
                     missed = true;
                 }
-                // A pooler may not let us listen; asking still works.
-                Err(problem) => tracing::debug!(?problem, "nobody listens to the channel"),
+                // A connection pooler may not support `LISTEN`; polling still works.
+                Err(problem) => tracing::debug!(?problem, "could not listen for notifications"),
             }
         }
         if !missed && version.is_some() && version == self.version {
@@ -199,13 +202,13 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// Tells which tables came, went or changed.
+    /// Reports added, removed and changed tables.
     async fn compare_tables(&mut self) -> Result<(), Unreachable> {
         let schema = match self.inner.driver.dialect() {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
                 let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Unreachable)?;
-                // Another file may have the same number.
+                // Another file may have the same schema version.
                 let file = self.version.as_deref().and_then(|version| version.split_once(' '));
                 rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
             }
@@ -220,7 +223,7 @@ impl DatabaseWatch {
         let default = self.inner.default_schema().await.map_err(|_| Unreachable)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {
-            // It was away when the watch began, and nobody knows what it was like then.
+            // It was unavailable when the watch began, so there is no baseline.
             None => self.changes.push_back(Change::Lost),
             Some(before) => self.tell_tables(&before, &default),
         }
@@ -259,8 +262,8 @@ impl DatabaseWatch {
         self.changes.extend(told);
     }
 
-    /// Takes note of what is followed from now on. Where the database cannot prove that nothing changed
-    /// since somebody subscribed, that is told as a change.
+    /// Takes the baseline of newly followed resources. If the database cannot prove that nothing changed
+    /// since the subscription, they are reported as changed.
     async fn take_in(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
@@ -283,7 +286,7 @@ impl DatabaseWatch {
         }
     }
 
-    /// Looks again at what is followed, in the time of each client that follows it.
+    /// Polls the followed resources, each client within its share of the time.
     async fn look_at_followed(&mut self, which: PollScope<'_>) -> Result<(), Unreachable> {
         let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
@@ -293,7 +296,7 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// The same for what one client follows, until its share of the time is used up.
+    /// Polls the resources of one client, until its share of the time is used up.
     async fn look_at_those_of(
         &mut self,
         client: Client,
@@ -319,14 +322,14 @@ impl DatabaseWatch {
                 if inner.driver.version().await.is_err() {
                     return Err(Unreachable);
                 }
-                // It would keep the others waiting each time.
-                tracing::warn!(%uri, "takes too long to be looked at, and is not followed any more");
+                // It would delay the others at every poll.
+                tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
                 inner.followed.remove(&uri);
                 continue;
             };
             if before != Some(digest) {
                 inner.followed.with(&uri, |known| known.digest = Some(digest));
-                // Of rows that triggers named, it was told at once.
+                // Changes of notified rows were reported immediately.
                 if !told {
                     self.changes.push_back(Change::Updated(uri));
                 }
@@ -339,11 +342,11 @@ impl DatabaseWatch {
         Ok(())
     }
 
-    /// What was said on the channel.
+    /// Processes a notification.
     async fn heed(&mut self, message: &str) {
         self.heard.due.get_or_insert_with(|| Instant::now() + GATHER);
         let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
-            // Somebody else's words still mean that something happened.
+            // An unknown payload still means that something changed.
             self.heard.vague = true;
             return;
         };
@@ -357,7 +360,7 @@ impl DatabaseWatch {
             _ => None,
         };
         match row {
-            // Of very many, it is not remembered which were told already.
+            // Beyond the limit, duplicates are reported.
             Some(row) if self.heard.rows.len() >= MANY => {
                 self.heard.vague = true;
                 self.changes.push_back(Change::Updated(row));
@@ -372,11 +375,11 @@ impl DatabaseWatch {
     }
 }
 
-/// Which of the followed resources are looked at, beside those that are left from the last look.
+/// Which followed resources are polled, besides those that the last poll did not reach.
 #[derive(Clone, Copy)]
 enum PollScope<'a> {
     All,
-    /// Those that may have to do with what was heard.
+    /// Those that notifications may concern.
     Heard(&'a PendingMessages),
     /// No others.
     Unfinished,
@@ -387,20 +390,20 @@ impl Inner {
         self.places.closest(uri).map(|(_, place, _)| *place)
     }
 
-    /// The URI whose changes are told for this one.
+    /// The URI whose changes are reported for this one.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
         match place {
             UriKind::Schema | UriKind::TableSchema => uri.without_query(),
-            // However it is encoded and whatever its format, it is the same row.
+            // The encoding of the key and the format do not matter.
             UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
             UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) => uri.clone(),
         }
     }
 
-    /// Looks at this one too when there is reason to. Schemas are looked at anyway.
+    /// Follows a resource. Schemas are always compared.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
         if !matches!(
             self.place(subject),
@@ -412,7 +415,7 @@ impl Inner {
     }
 }
 
-/// Whether a table is the same but for the number of its rows.
+/// Whether two descriptions of a table differ at most in the number of rows.
 fn same(one: &TableInfo, other: &TableInfo) -> bool {
     one.columns == other.columns
         && one.key == other.key
@@ -422,7 +425,7 @@ fn same(one: &TableInfo, other: &TableInfo) -> bool {
         && one.summary.view == other.summary.view
 }
 
-/// A digest of what was read; `None` if it could not be.
+/// A digest of contents; `None` if they are unavailable.
 fn digest_of(read: Result<Contents>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     match read {
@@ -435,7 +438,7 @@ fn digest_of(read: Result<Contents>) -> Option<u64> {
             }
         }
         Err(Error::Unavailable(_)) => return None,
-        // What it says when nothing is there is also an answer.
+        // An error such as "not found" is a state too.
         Err(other) => other.to_string().hash(&mut hasher),
     }
     Some(hasher.finish())

@@ -1,8 +1,8 @@
-//! What a database says about its tables.
+//! Reads the catalog of a database: tables, columns, indexes, foreign keys.
 //!
-//! Every database is asked four questions whose answers have the same columns, so that one piece of code
-//! puts them together. Names that come from a URI are bound to them as values; what statements are made
-//! of later are the names that came back.
+//! Each database has four queries with the same result columns, so that one piece of code
+//! combines them. Names from a URI are bound as values; later statements contain only
+//! names from the result.
 
 mod mysql;
 mod postgres;
@@ -21,22 +21,22 @@ pub(super) struct TableName {
     pub(super) table: String,
 }
 
-/// What the list says of a table.
+/// The summary of a table in a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) name: TableName,
     pub(super) view: bool,
     pub(super) comment: Option<String>,
-    /// About how many rows it has, where the database knows.
+    /// The estimated number of rows, if the database has one.
     pub(super) rows: Option<u64>,
 }
 
-/// All that is known about a table.
+/// The full description of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableInfo {
     pub(super) summary: Summary,
     pub(super) columns: Vec<Column>,
-    /// The columns that tell its rows apart: the primary key, or else a unique index without nulls.
+    /// The columns that identify a row: the primary key, or else a unique index without nulls.
     pub(super) key: Vec<Column>,
     /// Whether `key` was declared as the primary key.
     pub(super) primary: bool,
@@ -48,11 +48,11 @@ pub(super) struct TableInfo {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// The type as people write it.
+    /// The declared type.
     pub(super) declared: String,
-    /// The type as the database names it to itself.
+    /// The internal name of the type.
     pub(super) base: String,
-    /// The type as a cast takes it.
+    /// The type in a cast.
     pub(super) cast: String,
     pub(super) kind: ValueType,
     pub(super) nullable: bool,
@@ -74,11 +74,11 @@ pub(super) struct Index {
 pub(super) struct ForeignKey {
     pub(super) columns: Vec<String>,
     pub(super) target: TableName,
-    /// The columns that are referred to; none where it is the primary key.
+    /// The referenced columns; empty for the primary key.
     pub(super) target_columns: Vec<String>,
 }
 
-/// The questions, each of which may be narrowed to one table.
+/// The catalog queries, each of which may be restricted to one table.
 struct Questions {
     /// Schema, table, whether it is a view, comment, estimate of rows.
     tables: String,
@@ -98,23 +98,23 @@ fn questions(dialect: Dialect, schemas: &[String]) -> Questions {
     }
 }
 
-/// The tables and views that there are, without their columns.
+/// All tables and views, without their columns.
 pub(super) async fn summaries(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<Summary>, DriverError> {
     let tables = ask(driver, questions(driver.dialect(), schemas).tables, None).await?;
     Ok(tables.iter().map(|row| summary(row)).collect())
 }
 
-/// All about one table, if there is one of this name.
+/// The description of one table, if it exists.
 pub(super) async fn table(
     driver: &dyn Driver,
     schemas: &[String],
     name: &TableName,
 ) -> Result<Option<TableInfo>, DriverError> {
-    // MySQL also finds names that are only like it.
+    // MySQL compares names by a collation, which may equate different spellings.
     Ok(describe(driver, schemas, Some(name)).await?.into_iter().find(|table| table.name() == name))
 }
 
-/// All about all tables.
+/// The descriptions of all tables.
 pub(super) async fn tables(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<TableInfo>, DriverError> {
     match driver.dialect() {
         Dialect::Sqlite => sqlite::tables(driver).await,
@@ -136,7 +136,7 @@ async fn describe(
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    // A view of something that is gone has no columns, but is still there.
+    // A view of a dropped table has no columns, but exists.
     let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
     let known = |answer: Result<Vec<_>, DriverError>| match answer {
         Err(DriverError::Missing(_) | DriverError::Failed(_)) if broken => Ok(Vec::new()),
@@ -166,7 +166,7 @@ async fn describe(
     Ok(tables)
 }
 
-/// Asks a question; `only` narrows it by its first two values.
+/// Runs a catalog query; `only` restricts it to one table.
 async fn ask(
     driver: &dyn Driver,
     sql: String,
@@ -174,7 +174,7 @@ async fn ask(
 ) -> Result<Vec<Vec<Cell>>, DriverError> {
     let value = |text: Option<&String>| text.cloned().map_or(Bind::Null, Bind::Text);
     let (schema, table) = (value(only.map(|name| &name.schema)), value(only.map(|name| &name.table)));
-    // Where places have no numbers, each value is bound as often as it is used.
+    // Without numbered placeholders, each value is bound as often as it is used.
     let binds = match driver.dialect() {
         Dialect::Postgres => vec![schema, table],
         Dialect::Sqlite => vec![table],

@@ -1,4 +1,4 @@
-//! What SQLite says about its tables.
+//! The catalog queries of SQLite.
 
 use super::{Column, Questions, TableInfo, TableName, summaries, table};
 use crate::sql::dialect::Dialect;

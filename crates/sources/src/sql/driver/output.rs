@@ -1,4 +1,4 @@
-//! Handing rows to a sink, and large ones off the threads that serve others.
+//! Passes rows to a sink; large rows are decoded on blocking threads.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::sql::value::Cell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 const LARGE: u64 = 64 * 1024;
 
-/// A sink, and what became of it.
+/// A sink with its state.
 pub(super) struct SinkOutput {
     /// Absent only while a row is written on another thread.
     sink: Option<Box<dyn Sink>>,
     stop: Arc<Stop>,
-    /// Whether it has been given anything.
+    /// Whether it has received a row.
     pub(super) begun: bool,
-    /// Whether it wants no more.
+    /// Whether it accepts no more rows.
     pub(super) enough: bool,
 }
 
@@ -42,7 +42,7 @@ impl SinkOutput {
         }
     }
 
-    /// Hands on a row, unless the sink has enough.
+    /// Passes on a row, unless the sink has enough.
     pub(super) fn row(&mut self, row: Vec<Cell>) {
         self.begun = true;
         if let Some(sink) = &mut self.sink
@@ -53,7 +53,7 @@ impl SinkOutput {
         }
     }
 
-    /// Hands on a row of `size` bytes that is still to be decoded.
+    /// Decodes and passes on a row of `size` bytes.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) async fn decoded(
         &mut self,

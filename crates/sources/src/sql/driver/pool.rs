@@ -19,13 +19,13 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How much longer than its own time limit a server may run a statement before its connection is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// What a database does in its own way.
+/// The operations that differ between databases.
 #[async_trait]
 pub(super) trait Backend: Send + Sync + 'static {
     type Connection: Send + 'static;
 
-    /// Whether the database is elsewhere, so that a connection which does not answer is closed. What runs
-    /// in this process is always waited for.
+    /// Whether the database is a server, so that an unresponsive connection is closed. A statement
+    /// in this process is always awaited.
     const REMOTE: bool;
 
     async fn connect(&self) -> Result<Self::Connection, DriverError>;
@@ -41,7 +41,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Cancels what a connection of the server runs; `false` if the server was not reached.
     async fn cancel(&self, session: u64) -> bool;
 
-    /// Makes a connection fit for the next statement; `false` if it cannot be.
+    /// Resets a connection for the next statement; `false` if that fails.
     async fn recover(&self, connection: &mut Self::Connection) -> bool;
 }
 
@@ -103,7 +103,7 @@ struct Ended {
 
 impl<B: Backend> ConnectionPool<B> {
     fn idle(&self) -> MutexGuard<'_, Vec<B::Connection>> {
-        // A push or a pop leaves it whole.
+        // A push or a pop leaves the list consistent.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +116,7 @@ impl<B: Backend> ConnectionPool<B> {
     ) -> Result<Box<dyn Sink>, DriverError> {
         // What runs in this process must also end when the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
-        // A connection that was idle may have died meanwhile, which is no reason to fail.
+        // An idle connection may have been closed meanwhile: try once more with a new one.
         let mut rested = self.idle().pop();
         loop {
             let was_idle = rested.is_some();
