@@ -1,7 +1,7 @@
-//! The places Libris takes resources from: one module and one cargo feature each.
+//! The sources of Libris: one module and one cargo feature each. [`registry`] has the table of them.
 //!
-//! A source depends on the core and on its own driver, never on another source. What several of them
-//! need (media types, ranges, directory trees) stands beside them and is private.
+//! A source depends on the core and on its own driver, never on another source. What several sources
+//! share (settings, media types, ranges, directory trees) is in modules beside them.
 
 #[cfg(all(feature = "command", unix))]
 pub mod command;

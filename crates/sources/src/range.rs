@@ -17,7 +17,7 @@ pub(crate) enum Range {
     Bytes(Span),
 }
 
-/// Which ones of many.
+/// A range of lines or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     /// From the first to the last, both included, or to the end.

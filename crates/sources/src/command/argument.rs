@@ -1,4 +1,4 @@
-//! Arguments with places for variables, and what may stand in those places.
+//! Arguments with variables, and the validation of their values.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use regex_lite::Regex;
 /// The longest value of a variable, in bytes.
 const LONGEST: usize = 1024;
 
-/// One argument, which always becomes exactly one argument of the program.
+/// An argument with variables, which expands to exactly one argument of the program.
 #[derive(Debug)]
 pub(super) struct ArgumentTemplate(Vec<ArgumentPiece>);
 
@@ -20,9 +20,9 @@ enum ArgumentPiece {
 }
 
 impl ArgumentTemplate {
-    /// Takes `{{name}}` for the variable of that name. Other braces stay as they are.
+    /// Parses `{{name}}` as a variable. Other braces are literal.
     pub(super) fn parse(text: &str) -> Self {
-        // No variable begins with a dot, as `{{.Names}}` does, which is for the program.
+        // `{{.Names}}` is not a variable: it is template syntax of programs such as docker.
         let is_name = |name: &str| {
             !name.is_empty()
                 && !name.starts_with('.')
@@ -52,7 +52,7 @@ impl ArgumentTemplate {
         Self(pieces)
     }
 
-    /// The variables that stand in it.
+    /// Its variables.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
             ArgumentPiece::Variable(name) => Some(name.as_str()),
@@ -60,7 +60,7 @@ impl ArgumentTemplate {
         })
     }
 
-    /// The argument with these values in it.
+    /// Expands the argument with these values.
     pub(super) fn fill(&self, values: &BTreeMap<&str, &str>) -> Result<String> {
         let mut filled = String::new();
         for piece in &self.0 {
@@ -68,7 +68,7 @@ impl ArgumentTemplate {
                 ArgumentPiece::Text(text) => filled.push_str(text),
                 ArgumentPiece::Variable(name) => {
                     let value = values.get(name.as_str()).copied().unwrap_or_default();
-                    // What begins with a dash is an option to most programs, and no pattern changes that.
+                    // Most programs parse an argument that begins with a dash as an option, whatever the pattern allows.
                     if filled.is_empty() && value.starts_with('-') {
                         return Err(Error::invalid(format!("`{name}` must not begin with `-`")));
                     }
@@ -80,25 +80,25 @@ impl ArgumentTemplate {
     }
 }
 
-/// What a variable may be.
+/// The allowed values of a variable.
 #[derive(Debug)]
 pub(super) enum ValueRule {
     /// A name: see [`is_name`].
     Name,
-    /// All of it matches this.
+    /// Values that match this as a whole.
     Pattern(Regex),
 }
 
 impl ValueRule {
-    /// The rule of a pattern. It is about the whole value, whatever it says about its ends.
+    /// The rule of a pattern, which is anchored at both ends.
     pub(super) fn of(pattern: &str) -> Result<Self, String> {
         let wrong = |cause| format!("the pattern `{pattern}` cannot be read: {cause}");
-        // By itself first, because `a)|(b` would only make sense inside the parentheses.
+        // Alone first, because `a)|(b` is valid only inside the parentheses.
         Regex::new(pattern).map_err(wrong)?;
         Regex::new(&format!(r"\A(?:{pattern})\z")).map(Self::Pattern).map_err(wrong)
     }
 
-    /// Whether the value may be passed on.
+    /// Whether a value is allowed.
     pub(super) fn allows(&self, value: &str) -> bool {
         value.len() <= LONGEST
             && !value.contains(char::is_control)
@@ -108,7 +108,7 @@ impl ValueRule {
             }
     }
 
-    /// The value of a variable, if it may be passed on.
+    /// The value of a variable, or an error if it is not allowed.
     pub(super) fn value<'v>(&self, name: &str, variables: &'v Variables) -> Result<Option<&'v str>> {
         let value = match variables.value(name) {
             None => return Ok(None),
@@ -135,7 +135,7 @@ impl ValueRule {
     }
 }
 
-/// Whether a value is a name: it cannot be an option, lead to another folder, or mean something to a shell.
+/// Whether a value is a name: it is not an option, a path or shell syntax.
 fn is_name(value: &str) -> bool {
     let mut letters = value.chars();
     letters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')

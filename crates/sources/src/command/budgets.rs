@@ -7,18 +7,18 @@ use std::time::Duration;
 use libris_core::{Budget, Error, Lease, Result};
 use tokio::time::timeout;
 
-/// The most processes that all commands together run at once.
+/// The most concurrent processes of all commands.
 pub(super) const PROCESSES: usize = 256;
 
-/// How many runs of all commands may wait for their turn, and for how long one does. What the program itself may take
-/// begins with its start.
+/// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program
+/// starts with the process.
 const QUEUE: usize = 1024;
 const QUEUED: Duration = Duration::from_secs(60);
 
-/// The most bytes that may be taken at once of what programs print to complete something.
+/// The memory for the output of completion programs, in bytes.
 const VALUES: usize = 16 << 20;
 
-/// What all commands of a configuration share, each client within its share.
+/// The budgets that all commands of a configuration share; each client has a share of them.
 pub(super) struct CommandBudgets {
     pub(super) processes: Arc<Budget>,
     pub(super) values: Arc<Budget>,
@@ -31,32 +31,32 @@ impl Default for CommandBudgets {
     }
 }
 
-/// The right to run a command, held until no process of it is left: one of its own turns, and one of all processes.
+/// The permits of a run, held until all its processes have ended: one of the command, and one of all commands.
 pub(super) type RunPermits = [Lease; 2];
 
 pub(super) fn busy() -> Error {
     Error::Unavailable("the command is busy: try again later".into())
 }
 
-/// What is waited for in a queue, for as long as a run waits there.
+/// Waits for a permit, up to the time-out.
 pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
     timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
-/// How large outputs are, as far as the last ones tell. A run reserves that much before it starts, and waits for it; one
-/// that needs more when it runs fails where there is no memory.
+/// The expected size of an output, by the last ones. A run reserves that much memory before it starts; one
+/// that needs more fails if there is none.
 #[derive(Default)]
 pub(super) struct ExpectedSize(AtomicU64);
 
 impl ExpectedSize {
-    /// What a run begins with, at least. Most outputs are smaller.
+    /// The smallest reservation. Most outputs are smaller.
     const LEAST: u64 = 256 << 10;
 
     pub(super) fn bytes(&self, limit: u64) -> u64 {
         self.0.load(Ordering::Relaxed).max(Self::LEAST).min(limit)
     }
 
-    /// Notes what a run needed. After large outputs, small ones bring it down slowly.
+    /// Records the size of an output. It grows immediately and decays slowly.
     pub(super) fn update(&self, needed: u64) {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(needed.max(before - before / 8), Ordering::Relaxed);

@@ -10,7 +10,7 @@ use super::entry::{OFTEN, PARTS, RunnableCommand};
 use super::line::Invocation;
 
 impl RunnableCommand {
-    /// Values of the configuration must be such that a caller may give too.
+    /// Checks that the configured defaults and completions are allowed values.
     pub(super) fn check_values(&self, template: Option<&UriTemplate>) -> Result<(), String> {
         for (name, rule) in &self.rules {
             if self.is_part(name) {
@@ -63,7 +63,7 @@ pub(super) fn check_environment(config: &Config) -> Result<(), String> {
     }
 }
 
-/// A misspelt variable would otherwise show only when the command is run.
+/// Checks the names of variables: a misspelt one would otherwise fail only at run time.
 pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
     let said = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
     let said = said.map(String::as_str).chain(line.variables());

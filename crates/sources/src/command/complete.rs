@@ -1,4 +1,4 @@
-//! The values to offer for a variable.
+//! Completions of variables.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,28 +9,28 @@ use tokio::time::Instant;
 use super::entry::RunnableCommand;
 use super::line::Invocation;
 
-/// For how long printed values are offered: about as long as somebody types.
+/// How long printed values are cached.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// How many printed values are kept: a text of short lines takes far more memory as values.
+/// The most printed values: as separate strings, short lines take far more memory than their text.
 const VALUES: usize = 10_000;
 
-/// The values to offer for a variable.
+/// The completions of a variable.
 pub(super) enum Offer {
     Fixed(Vec<String>),
     Printed(Arc<Printed>),
 }
 
-/// What a program prints, which is run once for all who ask at the same time.
+/// The output of a program, which runs once for concurrent callers (single-flight).
 pub(super) struct Printed {
     line: Invocation,
-    /// What was printed last, and when.
+    /// The cached values, with their time.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
     under_way: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
 }
 
 impl Offer {
-    /// Those that this program prints.
+    /// The values that a program prints.
     pub(super) fn printed(line: Invocation) -> Result<Self, String> {
         if let Some(name) = line.variables().next() {
             return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
@@ -39,7 +39,7 @@ impl Offer {
         Ok(Self::Printed(Arc::new(printed)))
     }
 
-    /// The values, those that may not be given left out.
+    /// The allowed values.
     pub(super) async fn values(&self, entry: &Arc<RunnableCommand>, name: &str) -> Result<Arc<[String]>> {
         let printed = match self {
             Self::Fixed(values) => return Ok(values.as_slice().into()),

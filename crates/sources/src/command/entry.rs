@@ -1,4 +1,4 @@
-//! One command, checked and ready to run.
+//! A validated command: runs it and interprets the result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -21,10 +21,10 @@ use super::{CommandUri, Config, Meaning, Values};
 use crate::followed::{Followed, MOST};
 use crate::range::{HINT, HINT_BYTES, Range};
 
-/// The names of variables that ask for a part of the output, unless an argument takes them.
+/// The variables that select a range of the output, unless an argument uses them.
 pub(super) const PARTS: [&str; 2] = ["lines", "bytes"];
 
-/// The shortest time between two runs that look for changes.
+/// The shortest polling interval.
 pub(super) const OFTEN: Duration = Duration::from_secs(1);
 
 /// A command that can be run.
@@ -37,27 +37,27 @@ pub(super) struct RunnableCommand {
     environment: Vec<(OsString, OsString)>,
     turns: Arc<Budget>,
     room: Arc<CommandBudgets>,
-    /// How many bytes of an output to reserve memory for before the program starts.
+    /// The memory to reserve before the program starts.
     expected: ExpectedSize,
-    /// How often the output was seen to be another.
+    /// Generation counter: bumped when a poll detects another output.
     pub(super) changes: AtomicU64,
-    /// What tells the last outputs that somebody read from others, where it is watched.
+    /// The digests of the outputs that callers last read, while there are subscriptions.
     given: Mutex<HashMap<Uri, u64>>,
     pub(super) followed: Arc<Followed<()>>,
 }
 
-/// What a program printed.
+/// The output of a program.
 pub(super) struct CommandOutput {
-    /// The part that was asked for.
+    /// The requested range.
     pub(super) data: Vec<u8>,
-    /// How all of it begins.
+    /// The beginning of the whole output.
     pub(super) head: Vec<u8>,
-    /// What tells all of it from others, where it came to its end.
+    /// The digest of the whole output, if the program ended by itself.
     pub(super) digest: Option<u64>,
 }
 
 impl RunnableCommand {
-    /// Checks a command; `home` is the folder of the configuration file, as an absolute path.
+    /// Validates a command; `home` is the absolute path of the folder of the configuration file.
     pub(super) fn new(config: Config, home: &Path, room: Arc<CommandBudgets>) -> Result<Self, String> {
         let line = Invocation::new(&config.run, home)?;
         let template = match &config.uri {
@@ -109,14 +109,14 @@ impl RunnableCommand {
         Ok(entry)
     }
 
-    /// Whether a variable asks for a part of the output.
+    /// Whether a variable selects a range of the output.
     pub(super) fn is_part(&self, name: &str) -> bool {
         PARTS.contains(&name)
             && self.rules.contains_key(name)
             && !self.line.variables().any(|used| used == name)
     }
 
-    /// Where the output is when no variable has a value, if it is anywhere then.
+    /// The URI without values of variables, if that is a resource.
     pub(super) fn bare(&self) -> Option<Uri> {
         match &self.config.uri {
             CommandUri::Resource(uri) => Some(uri.clone()),
@@ -127,7 +127,7 @@ impl RunnableCommand {
         }
     }
 
-    /// The whole of what these variables name a part of.
+    /// The URI of the whole output, if these variables select a range.
     pub(super) fn whole(&self, variables: &Variables) -> Option<Uri> {
         let CommandUri::Template(template) = &self.config.uri else { return None };
         let rest = variables.iter().filter(|(name, _)| !self.is_part(name));
@@ -138,7 +138,7 @@ impl RunnableCommand {
         Uri::parse(&template.expand(&rest)).ok()
     }
 
-    /// The part of the output that is asked for, or that is given where none is.
+    /// The requested range of the output, or the default range.
     pub(super) fn part(&self, variables: &Variables) -> Result<Option<Range>> {
         let query = |value: &dyn Fn(&str) -> Option<String>| {
             let asked = PARTS.iter().filter(|name| self.is_part(name));
@@ -151,7 +151,7 @@ impl RunnableCommand {
         }
     }
 
-    /// What the program prints for these variables, or that part of it.
+    /// Runs the program with these variables and returns the range of its output.
     pub(super) async fn output(
         &self,
         uri: &Uri,
@@ -161,7 +161,7 @@ impl RunnableCommand {
     ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
         let turn = self.turn(context.client()).await?;
-        // Before the program runs, since it must not run again because of memory.
+        // Before the start: a run must not be repeated for lack of memory.
         let reserved = self.expected.bytes(self.config.max_size);
         context.reserve(reserved)?;
         let take = Take::new(part, self.config.max_size).within(context.clone(), reserved);
@@ -170,13 +170,13 @@ impl RunnableCommand {
         self.judge(uri, ran)
     }
 
-    /// What tells all that is printed for a URI from other outputs.
+    /// Runs the program and returns the digest of its whole output.
     pub(super) async fn look(&self, uri: &Uri) -> Result<Option<u64>> {
         let variables = match &self.config.uri {
             CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
             CommandUri::Resource(_) => Variables::new(),
         };
-        // A change anywhere may be one of some part. What has no parts cannot be read when it is too large.
+        // A change anywhere may concern some range. Without ranges, an output over the limit is an error.
         let take = match PARTS.iter().any(|name| self.is_part(name)) {
             true => Take::nothing(u64::MAX),
             false => Take::nothing(self.config.max_size),
@@ -200,7 +200,7 @@ impl RunnableCommand {
         self.line.arguments.iter().map(|argument| argument.fill(&values)).collect()
     }
 
-    /// What a program of a completion prints.
+    /// Runs a completion program and returns its output.
     pub(super) async fn print(&self, line: &Invocation) -> Result<Vec<u8>> {
         let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
         let arguments = arguments.collect::<Result<_>>()?;
@@ -215,7 +215,7 @@ impl RunnableCommand {
                 Ok(printed)
             }
             Ran { said, .. } => {
-                tracing::warn!(program = ?line.program, ?said, "a command that completes failed");
+                tracing::warn!(program = ?line.program, ?said, "a completion command failed");
                 Err(Error::Unavailable("the values are unavailable now; try again later".into()))
             }
         }
@@ -239,18 +239,18 @@ impl RunnableCommand {
         process::run(order, take).await.map_err(|cause| Error::failed("run the command", cause))
     }
 
-    /// Waits until this client may run the command.
+    /// Waits for the permits of a run.
     async fn turn(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
-            // Its own first, so that a command that is asked for much takes no process from others while it waits.
+            // The permit of the command first, so that a busy command does not occupy permits of the others while it waits.
             let turn = self.turns.take(client, 1).await?;
             Some([turn, self.room.processes.take(client, 1).await?])
         })
         .await
     }
 
-    /// Whether this may be the value of a variable.
+    /// Whether a value of a variable is allowed.
     pub(super) fn allows(&self, name: &str, value: &str) -> bool {
         self.rules.get(name).is_some_and(|rule| rule.allows(value))
     }
@@ -261,7 +261,7 @@ impl RunnableCommand {
         let (code, meaning) = match ending {
             ProcessEnd::Enough => (None, Some(Meaning::Ok)),
             ProcessEnd::TimedOut => {
-                tracing::warn!(%uri, ?said, "a command took too long");
+                tracing::warn!(%uri, ?said, "a command exceeded its time-out");
                 let time = humantime::format_duration(self.config.timeout);
                 return Err(Error::Unavailable(format!("`{uri}` took longer than {time}")));
             }
@@ -274,12 +274,12 @@ impl RunnableCommand {
         match meaning {
             Some(Meaning::Ok) => {
                 if !said.is_empty() {
-                    tracing::debug!(%uri, ?said, "a command said something on standard error");
+                    tracing::debug!(%uri, ?said, "a command wrote to standard error");
                 }
                 Ok(CommandOutput { data: self.part_of(uri, taken?)?, head, digest })
             }
             Some(meaning) => {
-                tracing::debug!(%uri, ?code, ?said, "a command gave nothing");
+                tracing::debug!(%uri, ?code, ?said, "a command reported an error by its exit code");
                 Err(match meaning {
                     Meaning::Denied => Error::Denied(uri.clone()),
                     Meaning::Invalid => {
@@ -314,12 +314,12 @@ impl RunnableCommand {
         }
     }
 
-    /// What tells the output that somebody last read at a URI from others, where that is known.
+    /// The digest of the output that a caller last read at a URI.
     pub(super) fn given(&self, uri: &Uri) -> Option<u64> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).get(uri).copied()
     }
 
-    /// Notes what somebody read at a URI.
+    /// Records the digest of an output that a caller read.
     pub(super) fn give(&self, uri: Uri, digest: u64) {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         if given.len() >= MOST {
@@ -328,7 +328,7 @@ impl RunnableCommand {
         given.insert(uri, digest);
     }
 
-    /// Notes that the output is another now.
+    /// Bumps the generation counter: the output has changed.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
     }

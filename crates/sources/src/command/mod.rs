@@ -1,7 +1,7 @@
-//! What programs print as resources. On Unix only.
+//! The output of programs as resources. On Unix only.
 //!
-//! A program gets its arguments as a list, each value in the place it was given, and nothing reads them
-//! before it does: there is no shell.
+//! A program gets its arguments as a list, with each value within one argument. There is no
+//! shell.
 
 mod argument;
 mod budgets;
@@ -42,17 +42,17 @@ use entry::{CommandOutput, RunnableCommand};
 
 /// Commands as a source.
 pub struct Commands {
-    /// Those that are somewhere without any variable.
+    /// The commands with a URI that needs no variables.
     resources: BTreeMap<Uri, Arc<RunnableCommand>>,
     templates: TemplateSet<Arc<RunnableCommand>>,
 }
 
 impl Commands {
-    /// Checks the configuration; `folder` is where its relative paths begin.
+    /// Validates the configuration; relative paths start from `folder`.
     pub fn new(commands: Vec<Config>, folder: &Path) -> Result<Self> {
-        // It may be empty, which is here.
+        // An empty path is the current directory.
         let home = std::env::current_dir().map(|here| here.join(folder));
-        let home = home.map_err(|cause| Error::failed("tell the current folder", cause))?;
+        let home = home.map_err(|cause| Error::failed("determine the current directory", cause))?;
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
         let mut places = HashSet::new();
@@ -179,7 +179,7 @@ impl Source for Commands {
 }
 
 impl RunnableCommand {
-    /// Holds for that time, if the output is not seen to be another before.
+    /// A proof that holds for a time, unless a poll detects another output.
     fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
         let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
         Proof::new(move || {

@@ -1,7 +1,7 @@
-//! Telling when a command prints something else: it is run now and then while somebody listens.
+//! Detects changes of outputs by polling while there are subscriptions.
 //!
-//! Run are those that are listed, and those that somebody subscribes to. Of one command one is run at a time,
-//! so where there are many, a round takes longer.
+//! The listed URIs and the subscribed ones are polled, one run of a command at a time,
+//! so with many URIs a round takes longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::entry::RunnableCommand;
 use crate::followed::FollowedWatch;
 
-/// A command that is run again and again.
+/// A command that is polled.
 struct PolledCommand {
     entry: Arc<RunnableCommand>,
     listed: Option<Uri>,
     watching: FollowedWatch<()>,
     ticks: Interval,
-    /// What is still to be looked at.
+    /// The URIs that are still to be polled in this round.
     due: BTreeSet<Uri>,
-    /// What was seen last.
+    /// The digests at the last poll.
     seen: BTreeMap<Uri, OutputDigest>,
 }
 
-/// What tells one output from another; nothing for a failure.
+/// The digest of an output; `None` for a failure.
 type OutputDigest = Option<u64>;
 
-/// Changes from now on; nothing if no command is to be run for that.
+/// The stream of changes; `None` if no command has a polling interval.
 pub(super) fn changes<'e>(
     entries: impl Iterator<Item = &'e Arc<RunnableCommand>>,
 ) -> Option<BoxStream<'static, Change>> {
@@ -83,8 +83,8 @@ impl PolledCommand {
 
     async fn is_another(&mut self, uri: &Uri) -> bool {
         let now = self.entry.look(uri).await.ok().flatten();
-        // It may have changed between the last read and the first look, which begins in its own time: a slow
-        // program must not keep anybody from listening.
+        // The output may have changed between the last read and the first poll, which nobody waits for: a slow
+        // program must not delay a subscription.
         let before = self.seen.insert(uri.clone(), now).or_else(|| self.entry.given(uri).map(Some));
         before.is_some_and(|before| before != now)
     }

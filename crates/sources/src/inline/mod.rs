@@ -1,4 +1,4 @@
-//! Resources and templates that stand in the configuration itself.
+//! Resources and templates whose contents are in the configuration file, or in files that it names.
 
 mod config;
 mod data;
@@ -34,7 +34,7 @@ pub struct Inline {
 struct Inner {
     resources: BTreeMap<Uri, InlineResource<Uri>>,
     templates: TemplateSet<InlineResource<UriTemplate>>,
-    /// Whether nothing of it is in a file, which would change.
+    /// Whether no content is in a file, which could change.
     fixed: bool,
     max_size: u64,
     ttl: Duration,
@@ -47,7 +47,7 @@ struct InlineResource<U> {
 }
 
 impl Inline {
-    /// Checks the configuration; `folder` is where its relative `file`s are.
+    /// Validates the configuration; relative paths start from `folder`.
     pub fn new(config: Config, folder: &Path) -> Result<Self> {
         let (ttl, scope) = (config.ttl, config.scope);
         let mut resources = BTreeMap::new();
@@ -80,7 +80,7 @@ impl Inline {
         })
     }
 
-    /// Runs what may touch files where it may wait.
+    /// Runs work that may read files on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -135,7 +135,7 @@ impl Source for Inline {
 }
 
 impl Inner {
-    /// The freshness of what rests on this data; what is in a file may change.
+    /// The freshness of a response; the content of a file may change.
     fn freshness(&self, fixed: bool) -> Freshness {
         Freshness::proven(fixed.then(Proof::always)).with_ttl(self.ttl).with_scope(self.scope)
     }
@@ -189,7 +189,7 @@ impl<U> InlineResource<U> {
             Ok(Ok(body)) => Ok((mime, body)),
             Ok(Err(size)) => Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: None }),
             Err(cause) => {
-                tracing::warn!(%uri, %cause, "the file of an inline resource cannot be read");
+                tracing::warn!(%uri, %cause, "could not read the file of an inline resource");
                 Err(Error::Unavailable(format!("the file of `{uri}` cannot be read now")))
             }
         }
@@ -225,7 +225,7 @@ impl InlineResource<UriTemplate> {
         template
     }
 
-    /// A misspelt variable would otherwise show only in what callers read.
+    /// Checks the names of variables: a misspelt one would otherwise be visible only in the content.
     fn check_variables(&self) -> Result<(), String> {
         let known: Vec<_> = self.entry.uri.variables().collect();
         let said = self.entry.complete.keys().map(String::as_str);

@@ -1,6 +1,6 @@
-//! Telling when the files of inline resources change.
+//! Detects changes of the files of inline resources by polling.
 //!
-//! They are looked at every second: they are few, they may be anywhere, and editors replace them.
+//! Polling, because the files are few, may be in any folder, and editors replace them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use super::data::InlineData;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A file that something inline stands for.
+/// A file with the content of an inline resource or template.
 struct WatchedFile {
     path: PathBuf,
-    /// What stands for it; nothing for a template, of which any number of resources are made.
+    /// The URI of the resource; `None` for a template.
     uri: Option<Uri>,
     stamp: FileStamp,
 }
 
-/// What changes when a file changes; nothing where there is none.
+/// The modification time and size of a file; `None` if it does not exist.
 type FileStamp = Option<(SystemTime, u64)>;
 
 fn stamp(path: &Path) -> FileStamp {
@@ -33,7 +33,7 @@ fn stamp(path: &Path) -> FileStamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// Changes from now on; nothing if there are no files.
+/// The stream of changes; `None` if there are no files.
 pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'static, Change>>> {
     let files = look(move || inner.files()).await?;
     if files.is_empty() {
@@ -48,7 +48,7 @@ pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'stati
 struct FilesWatch {
     files: Vec<WatchedFile>,
     ticks: Interval,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
@@ -98,9 +98,9 @@ impl Inner {
     }
 }
 
-/// Runs what touches files where it may wait.
+/// Runs work on a blocking thread.
 async fn look<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|cause| Error::failed("look at the files of inline resources", cause))
+        .map_err(|cause| Error::failed("poll the files of inline resources", cause))
 }

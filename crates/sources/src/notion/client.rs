@@ -1,4 +1,4 @@
-//! Asking Notion, as often and as patiently as it wants.
+//! A client of the Notion API with rate limiting and retries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,26 +20,26 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::Config;
 use crate::http_client::{self, HttpClient};
 
-/// The version of the API that is spoken.
+/// The API version.
 const VERSION: &str = "2026-03-11";
 
-/// The first wait before a request is tried again, where Notion does not say how long; each is twice the one
-/// before, up to the longest.
+/// The first and the longest delay of the exponential back-off, for responses without
+/// `Retry-After`.
 const WAIT: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(16);
 
-/// The longest wait that Notion may ask for, in seconds.
+/// The longest `Retry-After` that is respected, in seconds.
 const QUIETEST: u64 = 3_600;
 
-/// How many requests one read may make.
+/// The most requests of one read.
 const REQUESTS: u64 = 2_000;
 
-/// Why Notion gave nothing.
+/// Why a request failed.
 #[derive(Debug)]
 pub(super) enum NotionFault {
-    /// There is no such thing, or it is not shared with us.
+    /// The object does not exist or is not shared with the integration.
     Missing,
-    /// More than may be read at once.
+    /// The response exceeds the size limit.
     TooLarge {
         size: u64,
         limit: u64,
@@ -58,7 +58,7 @@ impl NotionFault {
     }
 }
 
-/// What one read may still cost.
+/// The remaining requests and bytes of one read.
 pub(super) struct RequestBudget {
     limit: u64,
     bytes: AtomicU64,
@@ -86,22 +86,22 @@ impl RequestBudget {
     }
 }
 
-/// A connection to Notion.
+/// A client of the Notion API.
 pub(super) struct NotionClient {
     http: HttpClient<GaiResolver, Full<Bytes>>,
     base: String,
     headers: HeaderMap,
     timeout: Duration,
     turns: Semaphore,
-    /// Until when Notion wants to hear nothing.
+    /// The end of the current `Retry-After` period.
     quiet: Mutex<Option<Instant>>,
     patience: Duration,
 }
 
-/// What came back once.
+/// The outcome of one attempt.
 enum Attempt {
     Value(Value),
-    /// Try again, after the time that Notion says.
+    /// Retry, after `Retry-After` if there is one; with the reason.
     Again(Option<Duration>, String),
 }
 
@@ -159,7 +159,7 @@ impl NotionClient {
             budget.request()?;
             let (after, why) = {
                 let _turn = self.turns.acquire().await;
-                // The wait for a turn is that for others, and there may be many of them.
+                // The wait for a permit does not count.
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
                 self.hush(deadline).await?;
                 match self.once(method.clone(), path, body.as_ref(), budget).await? {
@@ -169,11 +169,11 @@ impl NotionClient {
             };
             let until = Instant::now() + after.unwrap_or(wait);
             if after.is_some() {
-                // Whoever asks next would only hear the same.
+                // Other requests would be rejected too.
                 let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
                 *quiet = (*quiet).max(Some(until));
             }
-            tracing::debug!(path, why, wait = ?until - Instant::now(), "asking Notion again");
+            tracing::debug!(path, why, wait = ?until - Instant::now(), "retrying a request to Notion");
             if deadline.is_some_and(|deadline| until > deadline) {
                 tracing::warn!(path, why, "Notion does not answer");
                 return Err(busy());
@@ -183,7 +183,7 @@ impl NotionClient {
         }
     }
 
-    /// Waits for as long as Notion asked to.
+    /// Waits for the end of the `Retry-After` period.
     async fn hush(&self, deadline: Instant) -> Result<(), NotionFault> {
         let quiet = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         match quiet {
@@ -237,7 +237,7 @@ impl NotionClient {
                     budget.bytes(chunk.len())?;
                     data.extend_from_slice(&chunk);
                 }
-                // Trailers say nothing.
+                // Trailers are ignored.
                 Ok(Err(_)) => {}
                 Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
             }
@@ -249,7 +249,7 @@ impl NotionClient {
                 .map(Attempt::Value)
                 .map_err(|cause| failed("understand what Notion says", cause)),
             404 => Err(NotionFault::Missing),
-            // Overloaded has a number of its own.
+            // 529 is Notion's code for overload.
             429 | 529 => again(Some(after.unwrap_or(1))),
             409 | 500 | 502 | 503 | 504 => again(after),
             _ => Err(refused(&method, status, &data)),
@@ -257,7 +257,7 @@ impl NotionClient {
     }
 }
 
-/// Where the API is. The token must not be readable on its way.
+/// Validates the URL of the API. The token must not be sent without TLS.
 fn base(url: &str) -> Result<String> {
     let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, not `{url}`"));
     let base: http::Uri = url.parse().map_err(|_| wrong())?;
@@ -278,32 +278,32 @@ fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send
     NotionFault::Other(Error::failed(doing, cause))
 }
 
-/// What the codes of Notion mean for whoever asked.
+/// Classifies an error response.
 fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
     let said: Value = serde_json::from_slice(data).unwrap_or_default();
     let code = said["code"].as_str().unwrap_or("?").to_owned();
     match status.as_u16() {
-        // What is got is got by an ID: this one is that of something else, or of nothing.
+        // The ID in a GET request is that of another kind of object, or of none.
         400 if code == "validation_error" && method == Method::GET => NotionFault::Missing,
         400 if code == "validation_error" => {
             let why = "Notion does not take this question: a place among rows is taken from `next`";
             NotionFault::Other(Error::invalid(why))
         }
         401 => {
-            tracing::error!("Notion does not accept the token");
+            tracing::error!("Notion rejects the token");
             NotionFault::Other(Error::Unavailable(
                 "Notion rejects the token of this server; tell its administrator".into(),
             ))
         }
         403 => {
-            tracing::warn!(%code, "the token of Notion lacks a capability");
+            tracing::warn!(%code, "the Notion token lacks a capability");
             NotionFault::Missing
         }
         _ => failed("ask Notion", format!("{status}: {code}")),
     }
 }
 
-/// An error of the network with all its causes, since the first says little.
+/// A network error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

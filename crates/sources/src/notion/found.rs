@@ -1,4 +1,4 @@
-//! What a search finds: the pages and databases that are shared with us.
+//! Searches the pages and databases that are shared with the integration.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{id, property, text, tree};
 
-/// How many things are listed at most.
+/// The most listed objects.
 const MOST: usize = 10_000;
 
 /// A page or a database.
@@ -23,7 +23,7 @@ pub(super) struct NotionObject {
     /// The database that it is a row of.
     pub(super) database: Option<String>,
     icon: Option<Icon>,
-    /// Whether the address of the icon is signed, which Notion does anew with each answer.
+    /// Whether the URL of the icon is signed; the signature differs in each response.
     signed: bool,
 }
 
@@ -49,7 +49,7 @@ impl NotionObject {
                 property::title(object),
                 id::of(parent, "database_id"),
             ),
-            // What we serve is the database, of which this is one table.
+            // The resource is the database; this object is one of its tables.
             "data_source" => {
                 (ObjectKind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
             }
@@ -60,7 +60,7 @@ impl NotionObject {
         Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]), signed })
     }
 
-    /// Whether nobody has edited it since it was found as `before`.
+    /// Whether it was not edited since `before`.
     pub(super) fn reads_like(&self, before: &Self) -> bool {
         let Self { title, edited, database, .. } = self;
         (title, edited, database) == (&before.title, &before.edited, &before.database)
@@ -71,7 +71,7 @@ impl NotionObject {
         self.picture() == before.picture()
     }
 
-    /// What tells its icon from others.
+    /// The identity of the icon.
     fn picture(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
@@ -81,7 +81,7 @@ impl NotionObject {
         (self.kind == ObjectKind::Page, self.id.clone())
     }
 
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &str {
         if self.title.is_empty() { "Untitled" } else { &self.title }
     }
@@ -116,7 +116,7 @@ impl NotionObject {
     }
 }
 
-/// A picture that stands for a page.
+/// The icon of a page.
 fn icon(icon: &Value) -> Option<Icon> {
     let kind = icon["type"].as_str()?;
     let src = match kind {
@@ -138,7 +138,7 @@ fn icon(icon: &Value) -> Option<Icon> {
     Some(Icon { src: src.to_owned(), mime: None, sizes: Vec::new(), theme: None })
 }
 
-/// Everything, or all that was edited at or after a time.
+/// Searches all objects, or those that were edited at or after a time.
 pub(super) async fn search(
     client: &NotionClient,
     since: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What is listed: given again for a while, and searched for once for all who ask.
+//! The listing of the workspace: cached, and searched once for concurrent callers (single-flight).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,16 @@ use tokio::time::timeout;
 use super::found::{self, NotionObject, ObjectKind, ObjectMap};
 use super::{INFO, Inner};
 
-/// The most bytes that Notion may send for a search.
+/// The most bytes of the responses of a search.
 pub(super) const SEARCHED: u64 = 256 << 20;
 
-/// How long a list that is too old is kept back while there may soon be a new one.
+/// How long a caller waits for a new search before it gets the stale listing.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// For how long that is then not tried again.
+/// How long the stale listing is then used without waiting.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What is listed.
+/// The objects and resources of a workspace.
 pub(super) struct WorkspaceListing {
     all: ObjectMap,
     pub(super) resources: BTreeMap<Uri, Resource>,
@@ -36,7 +36,7 @@ type ListingOutcome = Result<Arc<WorkspaceListing>, Arc<Error>>;
 
 struct LastListing {
     listing: Arc<WorkspaceListing>,
-    /// Until when nothing newer is looked for.
+    /// The time at which it becomes stale.
     until: Instant,
 }
 
@@ -52,7 +52,7 @@ impl Listings {
 }
 
 impl Inner {
-    /// What is there, as it was found not long ago, or as it was before where Notion does not answer soon.
+    /// The cached listing if it is fresh, a new one, or the stale one if Notion is slow.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);
@@ -61,13 +61,13 @@ impl Inner {
         let search =
             self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
         let Some(before) = before else { return search.await.map_err(|error| Error::again(&error)) };
-        // By itself, so that it goes on for those who ask later.
+        // In a task of its own, so that it continues for later callers.
         let error = match timeout(WAIT, tokio::spawn(search)).await {
             Ok(Ok(Ok(listing))) => return Ok(listing),
             Ok(Ok(Err(error))) => Some(error),
             Ok(Err(_)) | Err(_) => None,
         };
-        // What was there is better than nothing, of which everything else that is listed would be part.
+        // A stale listing is better than an error, which would affect the whole list.
         tracing::warn!(?error, "could not search Notion; the list is that of before");
         if let Some(last) = &mut *self.listings.last() {
             last.until = last.until.max(Instant::now() + PAUSE);
@@ -81,7 +81,7 @@ impl Inner {
         found.map(|all| self.found(all)).map_err(|fault| Arc::new(fault.at(&info)))
     }
 
-    /// Takes what was found for what is there.
+    /// Replaces the listing with the objects of a search.
     pub(super) fn found(&self, all: ObjectMap) -> Arc<WorkspaceListing> {
         let listing = Arc::new(WorkspaceListing::new(all));
         let until = Instant::now() + self.config.cache;
@@ -89,7 +89,7 @@ impl Inner {
         listing
     }
 
-    /// What was found last, however long ago.
+    /// The objects of the last search, however old.
     pub(super) fn known(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())
     }

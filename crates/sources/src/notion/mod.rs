@@ -39,7 +39,7 @@ use listing::Listings;
 use read::NotionUri;
 use unattended::SharedReads;
 
-/// The one resource that is always there.
+/// The resource that always exists.
 const INFO: &str = "notion://workspace/info";
 
 /// A Notion workspace as a source.
@@ -54,11 +54,11 @@ struct Inner {
     config: Config,
     listings: Listings,
     reads: SharedReads,
-    /// How often something was seen to be edited, by its identifier.
+    /// Generation counters of edits, by the id of the object.
     edits: Mutex<HashMap<String, u64>>,
 }
 
-/// What a template stands for.
+/// The kind of resource of a template.
 #[derive(Clone, Copy)]
 enum TemplateKind {
     Page,
@@ -94,7 +94,7 @@ const TEMPLATES: [(&str, TemplateKind, &str, &str); 4] = [
 ];
 
 impl Notion {
-    /// A workspace. The token is taken from the environment.
+    /// Creates the source with the token in the environment.
     pub fn new(config: Config) -> Result<Self> {
         let name = &config.token_env;
         let token = std::env::var(name).unwrap_or_default();
@@ -106,7 +106,7 @@ impl Notion {
         Self::with_token(config, token.trim())
     }
 
-    /// A workspace that this token is for.
+    /// Creates the source with a token.
     pub fn with_token(config: Config, token: &str) -> Result<Self> {
         for (key, time) in [("poll", config.poll), ("timeout", config.timeout)] {
             if time.is_zero() {
@@ -129,7 +129,7 @@ impl Notion {
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
     }
 
-    /// What a URI asks for; `None` where it is not ours.
+    /// Parses a URI; `None` if it is not of this source.
     fn asked(&self, uri: &Uri) -> Result<Option<NotionUri>> {
         if *uri == self.info {
             return Ok(Some(NotionUri::Info));
@@ -228,7 +228,7 @@ impl Source for Notion {
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
-    /// A read waits for one answer of Notion after the other, so more of them would only hold what they have so far.
+    /// A read sends its requests one after the other, so more concurrent reads would only use more memory.
     fn concurrency(&self) -> usize {
         self.inner.config.concurrent
     }
@@ -238,9 +238,9 @@ impl Source for Notion {
     }
 }
 
-/// Reserves memory for contents, whose size is known only now. What is in progress is bounded by the number of reads.
+/// Reserves memory for contents, whose size is known only after the read. The number of concurrent reads bounds the rest.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
-    /// Contents of up to so many bytes wait for memory after they were read.
+    /// Contents up to this size need no reservation.
     const SMALL: usize = 64 << 10;
     let size = content.body.len();
     if size > SMALL { context.reserve(size as u64) } else { Ok(()) }
@@ -251,12 +251,12 @@ impl Inner {
         self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
     }
 
-    /// Notes that something was edited: what was kept of it is not right any more.
+    /// Bumps the generation counter of an object, which invalidates cached contents.
     fn edited(&self, id: &str) {
         *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Holds for that time, if no edit is seen before.
+    /// A proof that holds for a time, unless an edit is detected.
     fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
         let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
         Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)

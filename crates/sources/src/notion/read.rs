@@ -1,4 +1,4 @@
-//! Reading what a URI of Notion asks for.
+//! Reads pages, schemas and rows.
 
 use libris_core::{Content, Error, Result, Uri};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{Inner, id, markdown, property, text, tree};
 
-/// How many rows one read gives.
+/// The number of rows per page.
 const ROWS: usize = 500;
 
-/// What a URI asks for.
+/// A parsed URI.
 pub(super) enum NotionUri {
     Info,
     Page { id: String, json: bool },
@@ -17,7 +17,7 @@ pub(super) enum NotionUri {
     Rows { id: String, after: RowCursor },
 }
 
-/// A place among the rows of a database: in one of its tables, after a cursor of Notion's.
+/// A cursor in the rows of a database: one of its tables, and a cursor of Notion in it.
 #[derive(Default)]
 pub(super) struct RowCursor {
     table: usize,
@@ -39,7 +39,7 @@ impl RowCursor {
 }
 
 impl NotionUri {
-    /// Whom it is about.
+    /// The id of the object.
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Info => "",
@@ -47,7 +47,7 @@ impl NotionUri {
         }
     }
 
-    /// The URI whose changes are the changes of this.
+    /// The URI whose changes are reported for this one.
     pub(super) fn subject(&self) -> Option<Uri> {
         let text = match self {
             Self::Info => return None,

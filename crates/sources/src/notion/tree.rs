@@ -1,4 +1,4 @@
-//! Fetching the blocks of a page with all that stands below them.
+//! Fetches the blocks of a page with all their descendants.
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, try_join_all};
@@ -8,10 +8,10 @@ use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::id;
 use super::markdown::CHILDREN;
 
-/// How deep blocks are followed. Notion itself nests less.
+/// The most nested levels of blocks.
 const DEEPEST: usize = 32;
 
-/// The blocks below this one, each with its own below it.
+/// The child blocks of a block, with their descendants.
 pub(super) fn fetch<'a>(
     client: &'a NotionClient,
     id: String,
@@ -25,7 +25,7 @@ pub(super) fn fetch<'a>(
     .boxed()
 }
 
-/// The block with what stands below it.
+/// A block with its descendants.
 async fn complete(
     client: &NotionClient,
     mut block: Value,
@@ -35,7 +35,7 @@ async fn complete(
     let Some(id) = below(&block).filter(|_| depth < DEEPEST) else { return Ok(block) };
     match fetch(client, id, depth + 1, budget).await {
         Ok(children) => block[CHILDREN] = children.into(),
-        // It went away meanwhile, or is a copy of something that is not shared.
+        // It was deleted meanwhile, or is a copy of an unshared block.
         Err(NotionFault::Missing) => {}
         Err(fault) => return Err(fault),
     }

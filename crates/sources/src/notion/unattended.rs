@@ -1,6 +1,6 @@
-//! Reads that go on when nobody waits for them any more, so that whoever asks again finds them done.
+//! Reads that continue after their caller is gone, so that a retry finds the result.
 //!
-//! Notion answers few requests a second, so a long page may take longer than anybody waits for one answer.
+//! Notion limits the request rate, so a long page may take longer than the time-out of a caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,22 +12,22 @@ use tokio::sync::oneshot;
 use super::Inner;
 use super::read::NotionUri;
 
-/// How many may go on, or be done and wait to be asked for.
+/// The most abandoned reads, in progress or completed.
 const MOST: usize = 8;
 
-/// What is read, and how often it was seen to be edited before.
+/// A URI, and the generation of its object.
 pub(super) type ReadKey = (Uri, u64);
 
-/// When something was read, and what it was.
+/// The time and the content of a completed read.
 pub(super) type Done = (Instant, Content);
 
 type ReadOutcome = Result<Done, Arc<Error>>;
 
-/// Reads under way, and those that were left.
+/// Reads in progress, and abandoned reads.
 #[derive(Default)]
 pub(super) struct SharedReads {
     under_way: Flights<ReadKey, ReadOutcome>,
-    /// What came of those that nobody waited for; nothing while they go on.
+    /// The results of abandoned reads; `None` while they are in progress.
     left: Mutex<HashMap<ReadKey, Option<Done>>>,
 }
 
@@ -38,7 +38,7 @@ impl SharedReads {
 }
 
 impl Inner {
-    /// What was read since somebody left, or is read now for all who ask.
+    /// The result of an abandoned read, or of a read that concurrent callers share.
     pub(super) async fn read(self: &Arc<Self>, key: ReadKey, asked: NotionUri) -> Result<Done> {
         let start = || {
             let (inner, uri) = (self.clone(), key.0.clone());
@@ -56,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// Tells what comes of a read, or keeps it where nobody waits any more.
+    /// Completes a read; stores the result if the caller is gone.
     async fn attend(
         self: Arc<Self>,
         key: ReadKey,
@@ -65,7 +65,7 @@ impl Inner {
     ) {
         tokio::select! {
             outcome = &mut flight => {
-                // Somebody came back for it.
+                // A caller is waiting again.
                 self.reads.left().remove(&key);
                 return drop(tell.send(outcome));
             }
@@ -82,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// Whether a read that nobody waits for may go on. It is to go on once, however many have left it.
+    /// Whether an abandoned read may continue. It continues once, however many callers abandoned it.
     fn leave(&self, key: &ReadKey) -> bool {
         let mut left = self.reads.left();
         left.retain(|_, done| done.as_ref().is_none_or(|(when, _)| when.elapsed() < self.config.cache));
@@ -93,7 +93,7 @@ impl Inner {
         true
     }
 
-    /// What came of a read that was left, if it was not long ago.
+    /// The result of an abandoned read, if it is recent.
     fn take(&self, key: &ReadKey) -> Option<Done> {
         let mut left = self.reads.left();
         left.get(key)?.as_ref()?;

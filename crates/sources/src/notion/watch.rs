@@ -1,7 +1,7 @@
-//! Telling what was edited, by asking Notion now and then while somebody listens.
+//! Detects edits by polling while there are subscriptions.
 //!
-//! A search in the order of edits finds in one request what is new. It does not find what is gone, so
-//! everything is searched as often as a listing would be.
+//! A search ordered by edit time finds edits in one request. It does not find removed objects, so
+//! a full search runs as often as the listing expires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::found::{self, NotionObject, ObjectMap};
 use super::listing::SEARCHED;
 use super::text;
 
-/// What Notion rounds the time of an edit to. Another edit in the same minute does not show.
+/// Notion rounds edit times to minutes: a second edit in the same minute is not visible.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// When the minute of an edit is over.
+/// The end of the minute of an edit.
 fn over(edited: Timestamp) -> Timestamp {
     edited.checked_add(MINUTE).unwrap_or(Timestamp::MAX)
 }
@@ -30,9 +30,9 @@ struct NotionWatch {
     ticks: Interval,
     opened: Timestamp,
     known: Option<ObjectMap>,
-    /// When everything was last searched.
+    /// The time of the last full search.
     searched: Option<Instant>,
-    /// Edits whose minute is not over, which may be followed by others that do not show.
+    /// Edits in the current minute, which may be followed by invisible ones.
     young: BTreeMap<(bool, String), Timestamp>,
     changes: VecDeque<Change>,
 }
@@ -72,14 +72,14 @@ impl NotionWatch {
         let now = Timestamp::now();
         let found = match found::search(&self.inner.client, since, SEARCHED).await {
             Ok(found) => found,
-            // The next look finds what this one did not.
-            Err(fault) => return tracing::warn!(?fault, "could not see what was edited in Notion"),
+            // The next poll finds the missed edits.
+            Err(fault) => return tracing::warn!(?fault, "could not poll Notion for edits"),
         };
         if whole {
             self.searched = Some(Instant::now());
         }
         let mut known = self.known.take().unwrap_or_else(|| {
-            // What was edited since the watch began may have been read before it was.
+            // A client may have read it before an edit since the watch began.
             let old = |found: &&NotionObject| found.edited.is_none_or(|edited| over(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
         });
@@ -126,12 +126,12 @@ impl NotionWatch {
         self.known = Some(known);
     }
 
-    /// Tells that the list says something else of it.
+    /// Reports that the metadata of an object has changed.
     fn describe(&mut self, found: &NotionObject) {
         self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
-    /// Tells of a change, and of that of the table that it is a row of.
+    /// Reports a change of an object, and of the table that it is a row of.
     fn tell(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
         self.inner.edited(&found.id);
         self.changes.extend(found.uris().into_iter().map(change));
