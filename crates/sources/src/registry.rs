@@ -82,6 +82,11 @@ impl ConfigFile {
     pub fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
+
+    /// Resolves a path in the file. An empty one, which is an error of the user, stays empty.
+    pub fn resolve(&self, path: PathBuf) -> PathBuf {
+        if path.as_os_str().is_empty() { path } else { self.folder().join(path) }
+    }
 }
 
 /// How a source is named by an argument of the command line.

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use libris_core::{Context, Error, Result};
 
 use crate::media;
-use crate::range::{Range, Span};
+use crate::range::{Range, RangeSpan};
 
 /// How much more than the limit is kept for a moment: what is read at a time.
 const BLOCK: usize = 64 << 10;
@@ -58,14 +58,14 @@ impl Take {
     pub(super) fn new(range: Option<Range>, limit: u64) -> Self {
         let wanted = match range {
             None => WantedPart::Bytes { first: 0, end: None },
-            Some(Range::Bytes(Span::From(first, last))) => {
+            Some(Range::Bytes(RangeSpan::From(first, last))) => {
                 WantedPart::Bytes { first, end: last.map(|last| last.saturating_add(1)) }
             }
-            Some(Range::Lines(Span::From(first, last))) => {
+            Some(Range::Lines(RangeSpan::From(first, last))) => {
                 WantedPart::Lines { first: first.saturating_sub(1), end: last }
             }
-            Some(Range::Bytes(Span::Last(count))) => WantedPart::LastBytes(count),
-            Some(Range::Lines(Span::Last(count))) => WantedPart::LastLines(count),
+            Some(Range::Bytes(RangeSpan::Last(count))) => WantedPart::LastBytes(count),
+            Some(Range::Lines(RangeSpan::Last(count))) => WantedPart::LastLines(count),
         };
         Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
     }

@@ -14,9 +14,7 @@ impl Declared for Config {
     });
 
     fn definition(mut self, file: &ConfigFile) -> Box<dyn Definition> {
-        if !self.path.as_os_str().is_empty() {
-            self.path = file.folder().join(&self.path);
-        }
+        self.path = file.resolve(self.path);
         Box::new(self)
     }
 }

@@ -11,7 +11,7 @@ use super::Inner;
 use crate::media::{self, CodeUnits, ContentClass};
 use crate::meta;
 use crate::part::{ByteBounds, LineScanner, OverLimit};
-use crate::range::{HINT, HINT_BYTES, Range, Span};
+use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, Resolved, StatStamp, walk};
 
 /// The interval, in bytes, at which a search for lines reports progress.
@@ -184,7 +184,7 @@ impl FileReader<'_> {
         Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: None })
     }
 
-    fn lines(&self, file: &mut File, size: u64, head: &[u8], mime: &str, span: Span) -> Result<Vec<u8>> {
+    fn lines(&self, file: &mut File, size: u64, head: &[u8], mime: &str, span: RangeSpan) -> Result<Vec<u8>> {
         if media::content_class(mime) == ContentClass::Binary {
             return Err(self.not_text());
         }
@@ -203,8 +203,8 @@ impl FileReader<'_> {
             ByteBounds::OverLimit(OverLimit { size, start, one_line: true }) => {
                 let count = SUGGESTED_RANGE.min(limit).max(1);
                 let part = match span {
-                    Span::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
-                    Span::Last(_) => format!("-{count}"),
+                    RangeSpan::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
+                    RangeSpan::Last(_) => format!("-{count}"),
                 };
                 let hint = format!("one line is already longer: read a part of it with `?bytes={part}`");
                 Err(self.over_limit(size, hint))

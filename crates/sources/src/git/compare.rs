@@ -7,7 +7,7 @@ use gix::ObjectId;
 use gix::objs::tree::{EntryKind, name_order};
 use libris_core::Result;
 
-use super::filter::PathFilter;
+use super::filter::VisibilityFilter;
 use super::limits::HeldMemory;
 use super::repo::{NamedEntry, Objects, TreeEntry};
 use super::walk::DEPTH;
@@ -40,7 +40,7 @@ struct Differences<'o> {
 /// A comparison of two trees.
 pub(super) struct TreeComparison<'a> {
     pub(super) objects: &'a Objects<'a>,
-    pub(super) filter: &'a PathFilter,
+    pub(super) filter: &'a VisibilityFilter,
     /// Only what is at or below this path.
     pub(super) within: &'a [&'a [u8]],
     /// How many differences are wanted at most.

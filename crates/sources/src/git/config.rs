@@ -39,12 +39,12 @@ pub struct Config {
     /// The most bytes of files in the contents of a folder. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
-    /// The time-out of a request, as in `"10s"`.
-    #[serde(deserialize_with = "crate::settings::duration")]
-    pub timeout: Duration,
     /// The polling interval of the refs while there are subscriptions, as in `"1s"`.
     #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
+    /// The time-out of a request, as in `"10s"`.
+    #[serde(deserialize_with = "crate::settings::duration")]
+    pub timeout: Duration,
     /// How long clients may cache a response, as in `"30s"`. What is read by a full commit id never changes and may
     /// be cached for a year.
     #[serde(deserialize_with = "crate::settings::duration")]

@@ -9,12 +9,12 @@ use super::Config;
 use crate::patterns::patterns;
 
 /// The `include` and `exclude` patterns of the configuration.
-pub(super) struct PathFilter {
+pub(super) struct VisibilityFilter {
     include: Gitignore,
     exclude: Gitignore,
 }
 
-impl PathFilter {
+impl VisibilityFilter {
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
             include: patterns("include", &config.include)?,

@@ -7,7 +7,7 @@ use gix::ObjectId;
 use libris_core::Result;
 
 use super::compare::{Difference, TreeComparison};
-use super::filter::PathFilter;
+use super::filter::VisibilityFilter;
 use super::repo::{Node, Objects};
 
 /// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
@@ -160,7 +160,8 @@ impl ModificationTimes {
         if parents.contains(&node.tree) {
             return Ok(true);
         }
-        let compare = TreeComparison { objects, filter: &PathFilter::open(), within: &[], limit: CHANGES };
+        let compare =
+            TreeComparison { objects, filter: &VisibilityFilter::open(), within: &[], limit: CHANGES };
         let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
         if node.tree == tree {
             self.times.entry(Vec::new()).or_insert(node.time);

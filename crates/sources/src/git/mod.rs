@@ -46,7 +46,7 @@ use tokio::sync::Semaphore;
 pub use config::Config;
 
 use address::{TEMPLATES, UriSpace};
-use filter::PathFilter;
+use filter::VisibilityFilter;
 use repo::Repo;
 use work::{AT_ONCE, QUEUE};
 
@@ -65,7 +65,7 @@ struct Inner {
     space: UriSpace,
     /// The templates, each with its name.
     templates: TemplateSet<&'static str>,
-    filter: PathFilter,
+    filter: VisibilityFilter,
     repo: Repo,
     at_once: Arc<Semaphore>,
     queue: Semaphore,
@@ -91,7 +91,7 @@ impl Git {
             .iter()
             .map(|(rest, name, _)| Ok((space.template(rest)?, *name)))
             .collect::<Result<Vec<_>>>()?;
-        let filter = PathFilter::new(&config)?;
+        let filter = VisibilityFilter::new(&config)?;
         let inner = Inner {
             name,
             space,

@@ -16,7 +16,7 @@ use super::walk::{DEPTH, join};
 use crate::media::{self, CodeUnits, ContentClass};
 use crate::meta;
 use crate::part::{ByteBounds, LineScanner};
-use crate::range::{HINT, HINT_BYTES, Range, Span};
+use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 
 /// The largest file of which a part is read: git keeps files whole, so all of it is in memory for that.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -120,7 +120,7 @@ impl PathReader<'_> {
         }
     }
 
-    fn lines(&self, data: &[u8], mime: &str, span: Span) -> Result<ByteBounds> {
+    fn lines(&self, data: &[u8], mime: &str, span: RangeSpan) -> Result<ByteBounds> {
         if !media::has_lines(mime, data) {
             return Err(self.not_text());
         }

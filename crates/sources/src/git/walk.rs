@@ -7,7 +7,7 @@ use gix::objs::tree::EntryKind;
 use libris_core::Result;
 
 use super::directory::{Directory, name};
-use super::filter::PathFilter;
+use super::filter::VisibilityFilter;
 use super::repo::{Objects, TreeEntry};
 
 /// How deep directories may be nested. What is deeper is not shown.
@@ -26,7 +26,7 @@ pub(super) struct TreeItem {
 /// A walk through the directories below a tree.
 pub(super) struct Walk<'a> {
     objects: &'a Objects<'a>,
-    filter: &'a PathFilter,
+    filter: &'a VisibilityFilter,
     /// The root, where it is still to be told.
     root: Option<ObjectId>,
     stack: Vec<Frame>,
@@ -43,7 +43,7 @@ impl<'a> Walk<'a> {
     /// A walk over all that comes after a key; over everything with the root where there is none.
     pub(super) fn new(
         objects: &'a Objects<'a>,
-        filter: &'a PathFilter,
+        filter: &'a VisibilityFilter,
         tree: ObjectId,
         after: Option<&str>,
     ) -> Result<Self> {

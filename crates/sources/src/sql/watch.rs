@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
-use super::driver::{Listener, Statement, collect};
+use super::driver::{NotificationListener, Statement, collect};
 use super::follow::{Digests, Known, by_client};
 use super::{Inner, UriKind, key};
 use crate::followed::FollowedWatch;
@@ -79,7 +79,7 @@ struct DatabaseWatch {
     /// The time until the next poll.
     pause: Duration,
     next: Instant,
-    channel: Option<Box<dyn Listener>>,
+    channel: Option<Box<dyn NotificationListener>>,
     listening: bool,
     heard: PendingMessages,
     /// The versions of the data and of the catalog at the last poll.

@@ -125,7 +125,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\nlist = { from = \"a:\", values = { b = \"\" } }",
-            "a list is `from` `a:`, which is not a resource here",
+            "a list is `from` `a:`, which is not a resource of this source",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\ncomplete = { c = [\"x\"] }",

@@ -120,14 +120,14 @@ pub(super) trait Driver: Send + Sync {
     async fn version(&self) -> Result<Option<String>, DriverError>;
 
     /// The notifications of a channel, on a separate connection; `None` if the database has none.
-    fn listen(&self, _channel: &str) -> Option<Box<dyn Listener>> {
+    fn listen(&self, _channel: &str) -> Option<Box<dyn NotificationListener>> {
         None
     }
 }
 
 /// A notification channel.
 #[async_trait]
-pub(super) trait Listener: Send {
+pub(super) trait NotificationListener: Send {
     /// Begins to listen. After this returns, no notification is missed until `hear` fails.
     async fn begin(&mut self) -> Result<(), DriverError>;
     /// The next notification; after an error, notifications may have been missed.

@@ -12,8 +12,8 @@ use sqlx::{
 
 use super::canceller::Canceller;
 use super::{
-    Backend, Driver, DriverError, GRACE, Listener, Pool, Settings, Sink, SinkOutput, Sizes, Statement,
-    explain, refused,
+    Backend, Driver, DriverError, GRACE, NotificationListener, Pool, Settings, Sink, SinkOutput, Sizes,
+    Statement, explain, refused,
 };
 use crate::sql::dialect::{Dialect, Selected, postgres_bounded, postgres_kind};
 use crate::sql::value::{Bind, Cell, ValueType};
@@ -56,7 +56,7 @@ impl Driver for Pool<PostgresServer> {
         Ok(rows.first().map(|row| row[0].name()))
     }
 
-    fn listen(&self, channel: &str) -> Option<Box<dyn Listener>> {
+    fn listen(&self, channel: &str) -> Option<Box<dyn NotificationListener>> {
         let PostgresServer { options, settings, .. } = self.backend();
         Some(Box::new(Channel {
             options: options.clone(),
@@ -220,7 +220,7 @@ struct Channel {
 }
 
 #[async_trait]
-impl Listener for Channel {
+impl NotificationListener for Channel {
     async fn begin(&mut self) -> Result<(), DriverError> {
         self.listener = None;
         let begin = async {
