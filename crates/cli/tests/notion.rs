@@ -109,6 +109,6 @@ async fn what_is_wrong_is_said_without_the_token() {
     "#);
     insta::assert_snapshot!(said("ntn_secret", "http://notion.example").await, @r#"
     error: could not serve `Notion`
-      because: the `url` of Notion must be `https://…`, and is `http://notion.example`
+      because: the `url` of Notion must be `https://…`, not `http://notion.example`
     "#);
 }
