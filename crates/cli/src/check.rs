@@ -1,35 +1,35 @@
-//! `libris check`: says what would be served, without serving it.
+//! `libris check`: lists what would be served, without serving it.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::{Context, Resource, Source, Template};
 use serde_json::json;
 
-use crate::config::What;
+use crate::sources::SourceArguments;
 use crate::terminal::{bytes, print, shown};
 
-/// How many resources are asked for at once.
+/// The number of resources per page of a listing.
 const PAGE: usize = 1000;
 
 /// Check a configuration and show what it would serve
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris check ./docs                    what `libris serve ./docs` would serve
-  libris check --config libris.toml      whether a configuration is right
-  libris check ./docs --json             the same for a script, with every resource")]
-pub(crate) struct Options {
+  libris check --config libris.toml      validate a configuration file
+  libris check ./docs --json             JSON for scripts, with every resource")]
+pub(crate) struct CheckOptions {
     #[command(flatten)]
-    what: What,
+    sources: SourceArguments,
     /// Print JSON, with every resource
     #[arg(long)]
     json: bool,
-    /// How many resources of each source to show
+    /// The number of resources to show of each source
     #[arg(long, default_value_t = 10, value_name = "COUNT", conflicts_with = "json")]
     show: usize,
 }
 
-/// What was found in one source.
-struct Found {
+/// The listing of one source.
+struct Report {
     name: String,
     resources: Vec<Resource>,
     count: u64,
@@ -37,21 +37,22 @@ struct Found {
     templates: Vec<Template>,
 }
 
-/// Opens every source, lists it whole and says what is there.
-pub(crate) async fn run(options: Options) -> Result<()> {
-    let (_, opened) = options.what.open(&[])?;
+/// Opens all sources, lists each completely and prints the result.
+pub(crate) async fn run(options: CheckOptions) -> Result<()> {
+    let (_, opened) = options.sources.open(&[])?;
     let mut all = Vec::new();
     for opened in &opened {
         let keep = if options.json { usize::MAX } else { options.show };
-        let found = look(&opened.name, opened.source.as_ref(), keep).await;
-        all.push(found.with_context(|| format!("could not list `{}`", opened.name))?);
+        let report = list(&opened.label, opened.source.as_ref(), keep).await;
+        all.push(report.with_context(|| format!("could not list `{}`", opened.label))?);
     }
     let text = if options.json { format!("{:#}\n", json(&all)) } else { table(&all) };
     print(&text).context("could not print")
 }
 
-async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
-    let mut found = Found {
+/// Lists a source completely, and keeps up to `keep` resources.
+async fn list(name: &str, source: &dyn Source, keep: usize) -> Result<Report> {
+    let mut report = Report {
         name: name.to_owned(),
         resources: Vec::new(),
         count: 0,
@@ -63,33 +64,33 @@ async fn look(name: &str, source: &dyn Source, keep: usize) -> Result<Found> {
         let page = source.list(after.as_ref(), PAGE, &Context::default()).await?;
         after = page.resources.last().map(|last| last.uri.clone());
         for resource in page.resources {
-            found.count += 1;
-            found.size += resource.size.unwrap_or_default();
-            if found.resources.len() < keep {
-                found.resources.push(resource);
+            report.count += 1;
+            report.size += resource.size.unwrap_or_default();
+            if report.resources.len() < keep {
+                report.resources.push(resource);
             }
         }
         if !page.more {
-            return Ok(found);
+            return Ok(report);
         }
     }
 }
 
-fn table(all: &[Found]) -> String {
+fn table(all: &[Report]) -> String {
     let mut lines = Vec::new();
-    for found in all {
-        let resources = if found.count == 1 { "resource" } else { "resources" };
-        lines.push(format!("{}: {} {resources}, {}", shown(&found.name), found.count, bytes(found.size)));
-        for resource in &found.resources {
+    for report in all {
+        let resources = if report.count == 1 { "resource" } else { "resources" };
+        lines.push(format!("{}: {} {resources}, {}", shown(&report.name), report.count, bytes(report.size)));
+        for resource in &report.resources {
             let mime = resource.mime.as_deref().unwrap_or("?");
             let title = resource.title.as_deref().map(|title| format!("  {title}")).unwrap_or_default();
             lines.push(format!("  {}  {}{}", resource.uri, shown(mime), shown(&title)));
         }
-        let rest = found.count - found.resources.len() as u64;
+        let rest = report.count - report.resources.len() as u64;
         if rest > 0 {
             lines.push(format!("  … and {rest} more"));
         }
-        for template in &found.templates {
+        for template in &report.templates {
             lines.push(format!("  template {}", shown(template.uri.as_str())));
         }
     }
@@ -97,9 +98,9 @@ fn table(all: &[Found]) -> String {
     lines.join("\n")
 }
 
-fn json(all: &[Found]) -> serde_json::Value {
-    let sources = all.iter().map(|found| {
-        let resources = found.resources.iter().map(|resource| {
+fn json(all: &[Report]) -> serde_json::Value {
+    let sources = all.iter().map(|report| {
+        let resources = report.resources.iter().map(|resource| {
             json!({
                 "uri": resource.uri,
                 "name": resource.name,
@@ -108,13 +109,13 @@ fn json(all: &[Found]) -> serde_json::Value {
                 "size": resource.size,
             })
         });
-        let templates = found.templates.iter().map(
+        let templates = report.templates.iter().map(
             |template| json!({ "uriTemplate": template.uri, "name": template.name, "title": template.title }),
         );
         json!({
-            "source": found.name,
-            "count": found.count,
-            "size": found.size,
+            "source": report.name,
+            "count": report.count,
+            "size": report.size,
             "resources": resources.collect::<Vec<_>>(),
             "templates": templates.collect::<Vec<_>>(),
         })

@@ -1,25 +1,28 @@
-//! The `libris` command: it parses, calls one function, and returns an exit code.
+//! The `libris` command: parses the arguments, calls one function, and returns an exit code.
 
 mod check;
 mod config;
 mod log;
 mod reload;
 mod serve;
+mod sources;
 mod terminal;
+#[cfg(feature = "postgres")]
 mod triggers;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The argument that makes this program the reaper of the commands of a server that was killed.
-#[cfg(unix)]
+/// The argument with which a server starts this program as its reaper: the process that kills the commands of a server
+/// that was killed itself.
+#[cfg(all(feature = "command", unix))]
 const REAP: &str = "reap-commands";
 
-/// glibc keeps what was freed for later: after a burst of large responses a server stays as large as it was then.
-/// mimalloc returns free pages to the system within milliseconds. Version 3, because with version 2 a block that is freed
-/// by another thread than the one that allocated it stays resident until that thread allocates again: 88 clients that
-/// went away without reading 8 MiB each left 818 MiB, with version 3 at most 132.
+/// glibc does not return freed memory to the system: after a burst of large responses, the resident set stays large.
+/// mimalloc returns free pages within milliseconds. Version 3, because with version 2 a block that is freed
+/// by another thread than the one that allocated it stays resident until that thread allocates again: after 88 clients
+/// disconnected without reading 8 MiB each, 818 MiB were resident; with version 3, at most 132.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,25 +34,26 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    log: log::Options,
+    log: log::LogOptions,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Options),
-    Check(check::Options),
-    Triggers(triggers::Options),
+    Serve(serve::ServeOptions),
+    Check(check::CheckOptions),
+    #[cfg(feature = "postgres")]
+    Triggers(triggers::TriggersOptions),
 }
 
 fn main() -> ExitCode {
-    // Not a command for people: a server starts it for itself.
-    #[cfg(unix)]
+    // Not a subcommand: only a server starts it.
+    #[cfg(all(feature = "command", unix))]
     if std::env::args_os().nth(1).is_some_and(|first| first == REAP) {
         libris_sources::command::reap(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();
-    #[cfg(unix)]
+    #[cfg(all(feature = "command", unix))]
     if let Some(reaper) = reaper() {
         libris_sources::command::set_reaper(reaper);
     }
@@ -64,12 +68,13 @@ fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(options) => serve::run(options).await,
             Command::Check(options) => check::run(options).await,
+            #[cfg(feature = "postgres")]
             Command::Triggers(options) => triggers::run(options).await,
         }
     });
-    #[cfg(unix)]
+    #[cfg(all(feature = "command", unix))]
     libris_sources::command::kill_all();
-    // A read of standard input cannot be interrupted, so nothing waits for it.
+    // A blocking read of standard input cannot be interrupted, so the runtime does not wait for it.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -77,11 +82,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// This program as the reaper of its commands.
-#[cfg(unix)]
+/// The command that starts this program as the reaper.
+#[cfg(all(feature = "command", unix))]
 fn reaper() -> Option<std::process::Command> {
     use std::os::unix::process::CommandExt as _;
-    // The path would lead to another program, or to none, once this one is replaced by a newer one.
+    // The path of the executable may belong to another version once this one is replaced.
     let program = match cfg!(target_os = "linux") {
         true => "/proc/self/exe".into(),
         false => std::env::current_exe().ok()?,

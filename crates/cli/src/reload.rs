@@ -1,4 +1,4 @@
-//! Reading the configuration again while it is being served.
+//! Reloading the configuration while serving.
 
 use std::io::IsTerminal as _;
 use std::panic::AssertUnwindSafe;
@@ -9,35 +9,35 @@ use std::time::{Duration, SystemTime};
 use anyhow::Result;
 use libris::Catalog;
 
-use crate::config::{Opened, What};
+use crate::sources::{OpenSource, SourceArguments};
 use crate::terminal::{advice, describe, note};
 
-/// How often the configuration file is looked at. A look is one call to the system, which is cheaper and
-/// surer than to watch a file that editors replace.
-const LOOK: Duration = Duration::from_secs(1);
+/// The polling interval of the configuration file. One `stat` is cheaper and more reliable than a watch of a file that
+/// editors replace.
+const POLL: Duration = Duration::from_secs(1);
 
-/// Reads the configuration again when its file changes or SIGHUP arrives, and serves what it says then.
-/// One that is wrong is reported, and the one before stays in force.
-pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>) {
-    let file = what.file();
+/// Reloads the configuration when its file changes or SIGHUP arrives, and replaces the sources of the catalog. An
+/// invalid configuration is reported, and the previous one stays in effect.
+pub(crate) async fn run(sources: SourceArguments, mut open: Vec<OpenSource>, catalog: Arc<Catalog>) {
+    let file = sources.file();
     let mut seen = file.as_deref().and_then(stamp);
-    let mut look = tokio::time::interval(LOOK);
+    let mut polls = tokio::time::interval(POLL);
     let mut hangup = Hangup::new();
     loop {
         tokio::select! {
             () = hangup.received() => {}
-            _ = look.tick() => {
+            _ = polls.tick() => {
                 let now = file.as_deref().and_then(stamp);
-                // A file that is gone is most likely being replaced.
+                // A missing file is most likely being replaced.
                 if now.is_none() || now == seen {
                     continue;
                 }
                 seen = now;
             }
         }
-        let renewed = tokio::task::block_in_place(|| {
-            surviving(|| {
-                let (_, opened) = what.open(&open)?;
+        let reloaded = tokio::task::block_in_place(|| {
+            catch_panic(|| {
+                let (_, opened) = sources.open(&open)?;
                 let same = opened.len() == open.len()
                     && opened.iter().zip(&open).all(|(new, old)| Arc::ptr_eq(&new.source, &old.source));
                 if !same {
@@ -46,39 +46,39 @@ pub(crate) async fn run(what: What, mut open: Vec<Opened>, catalog: Arc<Catalog>
                 Ok(opened)
             })
         });
-        match renewed {
+        match reloaded {
             Ok(opened) => {
                 open = opened;
-                tracing::info!("read the configuration again");
+                tracing::info!("reloaded the configuration");
             }
             Err(error) => {
-                note(format_args!("{}\nthe configuration that was in force stays", describe(&error)));
+                note(format_args!("{}\nthe previous configuration stays in effect", describe(&error)));
             }
         }
     }
 }
 
-/// Does what may panic, such as opening a source, and makes that an error: the server goes on, and so does the
-/// reading of later configurations.
-fn surviving<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+/// Turns a panic, such as one while a source is opened, into an error, so that the server keeps running and reloads
+/// later configurations.
+fn catch_panic<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
         let text =
             text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
         Err(advice(
-            format!("the configuration made Libris fail: {text}"),
-            "this is a defect of Libris: please report it with what you changed in the file",
+            format!("the configuration caused a panic: {text}"),
+            "this is a bug in Libris: please report it, with your change to the file",
         ))
     })
 }
 
-/// What changes when a file changes.
+/// The modification time and size of a file.
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// The signal that asks for the configuration to be read again.
+/// SIGHUP, the signal to reload the configuration.
 struct Hangup {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
@@ -87,7 +87,7 @@ struct Hangup {
 impl Hangup {
     fn new() -> Self {
         Self {
-            // In a terminal the signal says that it was closed, and ends the program as it always does.
+            // In a terminal, SIGHUP means that the terminal was closed, and ends the program.
             #[cfg(unix)]
             signal: (!std::io::stdin().is_terminal())
                 .then(|| tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok())
@@ -108,13 +108,13 @@ impl Hangup {
 
 #[cfg(test)]
 mod tests {
-    use super::surviving;
+    use super::catch_panic;
     use crate::terminal::describe;
 
     #[test]
     fn a_panic_is_an_error() {
-        let error = surviving::<()>(|| panic!("a {} too many", "semaphore")).unwrap_err();
-        assert!(describe(&error).contains("made Libris fail: a semaphore too many\nhint: "));
-        assert_eq!(surviving(|| Ok(1)).unwrap(), 1);
+        let error = catch_panic::<()>(|| panic!("a {} too many", "semaphore")).unwrap_err();
+        assert!(describe(&error).contains("caused a panic: a semaphore too many\nhint: "));
+        assert_eq!(catch_panic(|| Ok(1)).unwrap(), 1);
     }
 }

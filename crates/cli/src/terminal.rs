@@ -1,10 +1,10 @@
-//! What is shown to a person.
+//! Output for people: errors with hints, escaped text, sizes.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// An error with advice on what to do next.
+/// An error with a hint on what to do next.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Advice {
@@ -12,23 +12,23 @@ pub(crate) struct Advice {
     hint: String,
 }
 
-/// An error with advice on what to do next.
+/// Creates an error with a hint on what to do next.
 pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     Advice { message: message.into(), hint: hint.into() }.into()
 }
 
-/// Shows why the command failed, and gives the exit code for it.
+/// Prints why the command failed, and returns its exit code.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     note(describe(error));
     ExitCode::FAILURE
 }
 
-/// Says something on standard error. Nobody may be there to hear it, which is no reason to fail.
+/// Prints a line to standard error. A closed standard error is ignored.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints a result on standard output. A reader that has seen enough, as `head` does, is no failure.
+/// Prints a result to standard output. A broken pipe, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -37,7 +37,7 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// What went wrong, why, and what to do about it.
+/// The message of an error, its causes, and its hint.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut text = format!("error: {error}");
     for cause in error.chain().skip(1) {
@@ -50,7 +50,7 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
     shown(&text)
 }
 
-/// Text from outside, with everything a terminal could take for a command made visible.
+/// Escapes control characters in untrusted text, which a terminal could execute.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -67,7 +67,7 @@ pub(crate) fn shown(text: &str) -> String {
     shown
 }
 
-/// A number of bytes as people say it.
+/// A number of bytes in binary units.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if count < 1024 {

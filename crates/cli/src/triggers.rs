@@ -1,26 +1,26 @@
-//! `libris triggers`: prints a script that makes PostgreSQL tell of every row that changes.
+//! `libris triggers`: prints triggers that make PostgreSQL notify of every changed row.
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-use crate::config::What;
+use crate::sources::SourceArguments;
 use crate::terminal::{advice, print};
 
-/// Print a script of triggers that make PostgreSQL tell of changes at once
+/// Print triggers that make PostgreSQL notify of changed rows immediately
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris triggers postgres://localhost/shop | psql postgres://localhost/shop")]
-pub(crate) struct Options {
+pub(crate) struct TriggersOptions {
     #[command(flatten)]
-    what: What,
+    sources: SourceArguments,
 }
 
-/// Asks every PostgreSQL database for its tables and prints the script for them.
-pub(crate) async fn run(options: Options) -> Result<()> {
+/// Reads the tables of each PostgreSQL database and prints the triggers for them.
+pub(crate) async fn run(options: TriggersOptions) -> Result<()> {
     let mut scripts = String::new();
-    for database in options.what.databases()? {
+    for database in options.sources.databases()? {
         let script = database.triggers().await;
-        let script = script.with_context(|| format!("could not ask `{}`", database.root()))?;
+        let script = script.with_context(|| format!("could not read the tables of `{}`", database.root()))?;
         scripts.extend(script);
     }
     if scripts.is_empty() {

@@ -127,7 +127,7 @@ fn what_is_no_repository_is_explained() {
     assert_snapshot!(libris(folder.path(), &["serve", "git:docs"]), @"
     exit: 1
     error: could not serve `git:docs`
-      because: the repository `docs` cannot be opened: it is no git repository; hint: name the folder that has `.git` in it, or a bare repository
+      because: the repository `docs` cannot be opened: it is not a git repository; hint: name the folder that contains `.git`, or a bare repository
     ");
 }
 
@@ -151,7 +151,7 @@ fn nothing_to_serve_says_what_to_do() {
     assert_snapshot!(libris(folder.path(), &["serve"]), @"
     exit: 1
     error: there is nothing to serve
-    hint: name a folder or a database, as in `libris serve ./docs`, or write a `libris.toml`
+    hint: name a folder or a database, as in `libris serve ./docs`, or create a `libris.toml`
     ");
 }
 
@@ -186,8 +186,8 @@ fn an_address_for_everybody_is_refused() {
     let folder = folder(&[("docs/a.md", "")]);
     assert_snapshot!(libris(folder.path(), &["serve", "docs", "--http", "0.0.0.0:0"]), @"
     exit: 1
-    error: `0.0.0.0:0` can be reached from other machines, and anybody could read what is served
-    hint: serve 127.0.0.1 instead, or add --allow-remote if that is what you want
+    error: `0.0.0.0:0` is reachable from other machines, and there is no authentication
+    hint: use 127.0.0.1, or add --allow-remote to let anyone on the network read the sources
     ");
 }
 
@@ -196,8 +196,8 @@ fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs"]), @"
     exit: 1
-    error: `a/docs` and `b/docs` would both be `file:///docs/`
-    hint: give one of them another `mount` in a configuration file
+    error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
+    hint: set a different `mount` for one of them in a configuration file
     ");
 }
 
@@ -206,8 +206,8 @@ fn two_databases_of_one_name_are_refused() {
     let folder = folder(&[("a/shop.db", ""), ("b/shop.db", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "sqlite:a/shop.db", "sqlite:b/shop.db"]), @"
     exit: 1
-    error: `sqlite:a/shop.db` and `sqlite:b/shop.db` would both be `sqlite://shop/`
-    hint: give one of them another `name` in a configuration file
+    error: `sqlite:a/shop.db` and `sqlite:b/shop.db` would both have the URI `sqlite://shop/`
+    hint: set a different `name` for one of them in a configuration file
     ");
 }
 
@@ -260,8 +260,8 @@ fn a_level_that_is_none_is_refused() {
     let folder = folder(&[("docs/x.md", "")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs", "--log", "nonsense"]), @"
     exit: 1
-    error: `nonsense` is no level to log at
-    hint: say error, warn, info, debug, trace, or a filter such as `libris_wire=debug`
+    error: `nonsense` is not a log level
+    hint: use error, warn, info, debug, trace, off, or a filter such as `libris_wire=debug`
     ");
 }
 
@@ -269,7 +269,7 @@ fn a_level_that_is_none_is_refused() {
 fn an_address_that_is_none_is_explained() {
     let folder = folder(&[("docs/x.md", "")]);
     let said = libris(folder.path(), &["serve", "docs", "--http", "somewhere"]);
-    assert!(said.contains("say an IP address and a port, as in `127.0.0.1:8080`"), "{said}");
+    assert!(said.contains("expected an IP address and a port, such as `127.0.0.1:8080`"), "{said}");
 }
 
 #[cfg(unix)]
@@ -286,8 +286,8 @@ fn a_misspelt_address_does_not_show_its_password() {
     let folder = folder(&[]);
     assert_snapshot!(libris(folder.path(), &["check", "postgress://user:sekrit@host/db"]), @"
     exit: 1
-    error: `postgress://` is no source that can be served
-    hint: name a folder by its path, a git repository as `git:PATH`, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, or an API as `openapi:FILE`
+    error: `postgress://` is not a supported source
+    hint: name a folder by its path, a database as `sqlite:FILE`, `postgres://…` or `mysql://…`, a git repository as `git:PATH`, or an API as `openapi:FILE` or `openapi:URL`
     ");
 }
 
@@ -301,11 +301,11 @@ fn a_configuration_that_is_no_file_or_huge_is_refused() {
     assert_snapshot!(libris(folder.path(), &["check", "--config", "pipe.toml"]), @"
     exit: 1
     error: could not read `pipe.toml`: it is not a regular file
-    hint: write the configuration to a file of its own
+    hint: write the configuration to a regular file
     ");
     assert_snapshot!(libris(folder.path(), &["check", "--config", "huge.toml"]), @"
     exit: 1
     error: could not read `huge.toml`: it has more than 4194304 bytes
-    hint: is it the right file? put large texts into files that are served from a folder
+    hint: check the path; serve large texts from a folder instead of writing them into the configuration
     ");
 }

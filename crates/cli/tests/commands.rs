@@ -80,7 +80,7 @@ async fn the_screen_is_a_picture() {
     let Err(ServiceError::McpError(error)) = read(&client, "screen://localhost/display1").await else {
         panic!("there is still a picture");
     };
-    assert_eq!(error.message, "`screen://localhost/display1` cannot be had now");
+    assert_eq!(error.message, "`screen://localhost/display1` is unavailable now");
     client.cancel().await.expect("a clean end");
 }
 

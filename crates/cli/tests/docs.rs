@@ -7,6 +7,7 @@
 //! - `toml`: must be a valid configuration. `toml,upstream` may fail to list, because its server does not exist.
 //! - `json`: must be JSON.
 //! - `rust`, `rust,no_run`: compiled by the tests of the library.
+//! - `diff`: checked by the tests of the sources.
 //! - `text`: not checked.
 
 use std::path::{Path, PathBuf};
@@ -162,7 +163,7 @@ fn json_is_json() {
 fn every_block_is_of_a_kind_that_is_tested() {
     for block in blocks() {
         // Those of `rust` are compiled by the tests of the library.
-        let kinds = ["console", "sh", "toml", "toml,upstream", "json", "text", "rust", "rust,no_run"];
+        let kinds = ["console", "diff", "sh", "toml", "toml,upstream", "json", "text", "rust", "rust,no_run"];
         assert!(kinds.contains(&&*block.kind), "{}: what is `{}`?", block.place, block.kind);
     }
 }

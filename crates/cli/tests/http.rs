@@ -292,7 +292,7 @@ fn what_is_wrong_upstream_says_nothing_of_it() {
     let mut program = Program::session(&[], folder.path());
     let answer = program.read("weather://stations");
     let message = answer["error"]["message"].as_str().unwrap();
-    assert_eq!(message, "the service behind `weather://stations` sent JSON that is malformed");
+    assert_eq!(message, "the service behind `weather://stations` sent malformed JSON");
     assert!(!answer.to_string().contains("sunshine") && !answer.to_string().contains("127.0.0.1"));
 }
 

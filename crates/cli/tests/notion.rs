@@ -97,18 +97,18 @@ async fn what_is_wrong_is_said_without_the_token() {
     };
     insta::assert_snapshot!(said("", &server.url).await, @r#"
     error: could not serve `Notion`
-      because: the environment has no token of Notion: set `NOTION_TOKEN`
+      because: the environment variable `NOTION_TOKEN` has no Notion token: set it
     "#);
     insta::assert_snapshot!(said("ntn_wrong", &server.url).await, @r#"
     error: could not list `Notion`
-      because: Notion does not let this server in
+      because: Notion rejects the token of this server; tell its administrator
     "#);
     insta::assert_snapshot!(said("ntn_secret\nX-Injected: 1", &server.url).await, @r#"
     error: could not serve `Notion`
-      because: the token of Notion has characters that no token has
+      because: the Notion token has invalid characters
     "#);
     insta::assert_snapshot!(said("ntn_secret", "http://notion.example").await, @r#"
     error: could not serve `Notion`
-      because: the `url` of Notion must be `https://…`, and is `http://notion.example`
+      because: the `url` of Notion must be `https://…`, not `http://notion.example`
     "#);
 }

@@ -23,7 +23,7 @@ pub use content::{Body, Content, Contents};
 pub use error::{Error, Result};
 pub use freshness::{Freshness, Scope};
 pub use proof::Proof;
-pub use resource::{Annotations, Audience, Icon, Meta, Resource, Template, Theme};
+pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
 pub use single_flight::{Flight, Flights};
 pub use source::{
     Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates, Unavailable,

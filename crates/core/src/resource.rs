@@ -8,6 +8,9 @@ use crate::{Uri, UriTemplate};
 /// The `_meta` of the protocol.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
+/// The media type of a directory, whose children can be listed.
+pub const DIRECTORY: &str = "inode/directory";
+
 /// A resource: a URI with metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {

@@ -1,7 +1,7 @@
-//! The places Libris takes resources from: one module and one cargo feature each.
+//! The sources of Libris: one module and one cargo feature each. [`registry`] has the table of them.
 //!
-//! A source depends on the core and on its own driver, never on another source. What several of them
-//! need (media types, ranges, directory trees) stands beside them and is private.
+//! A source depends on the core and on its own driver, never on another source. What several sources
+//! share (settings, media types, ranges, directory trees) is in modules beside them.
 
 #[cfg(all(feature = "command", unix))]
 pub mod command;
@@ -15,35 +15,24 @@ pub mod http;
 pub mod inline;
 #[cfg(feature = "notion")]
 pub mod notion;
-#[cfg(feature = "http")]
+pub mod registry;
 pub mod regular_file;
+pub mod settings;
 #[cfg(feature = "database")]
 pub mod sql;
 
-#[cfg(any(
-    all(feature = "command", unix),
-    feature = "files",
-    feature = "git",
-    feature = "http",
-    feature = "inline",
-    feature = "notion",
-    feature = "database"
-))]
-mod bounds;
-#[cfg(any(
-    all(feature = "command", unix),
-    feature = "files",
-    feature = "git",
-    feature = "http",
-    feature = "inline",
-    feature = "notion",
-    feature = "database"
-))]
-mod duration;
+#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
+mod descriptive;
+#[cfg(any(all(feature = "command", unix), feature = "http", feature = "database"))]
+mod followed;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
+#[cfg(any(feature = "http", feature = "notion"))]
+mod http_client;
 #[cfg(feature = "media")]
 mod media;
+#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "database"))]
+mod meta;
 #[cfg(any(feature = "files", feature = "git"))]
 mod part;
 #[cfg(any(feature = "files", feature = "git"))]
@@ -56,8 +45,6 @@ mod range;
 mod remote;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod segment;
-#[cfg(any(feature = "http", feature = "notion"))]
-mod tls;
 #[cfg(feature = "files")]
 mod tree;
 

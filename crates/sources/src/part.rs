@@ -3,7 +3,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 
 use crate::media::CodeUnits;
-use crate::range::Span;
+use crate::range::RangeSpan;
 
 /// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK: usize = 64 * 1024;
@@ -32,14 +32,14 @@ pub(crate) struct OverLimit {
 
 impl ByteBounds {
     /// The bounds of a byte range in data of this size.
-    pub(crate) fn of_bytes(span: Span, size: u64) -> Self {
+    pub(crate) fn of_bytes(span: RangeSpan, size: u64) -> Self {
         match span {
-            Span::From(0, _) if size == 0 => Self::Within(0, 0),
-            Span::From(first, _) if first >= size => Self::PastEnd(size),
-            Span::From(first, last) => {
+            RangeSpan::From(0, _) if size == 0 => Self::Within(0, 0),
+            RangeSpan::From(first, _) if first >= size => Self::PastEnd(size),
+            RangeSpan::From(first, last) => {
                 Self::Within(first, last.map_or(size, |last| last.saturating_add(1).min(size)))
             }
-            Span::Last(count) => Self::Within(size.saturating_sub(count), size),
+            RangeSpan::Last(count) => Self::Within(size.saturating_sub(count), size),
         }
     }
 }
@@ -56,10 +56,10 @@ pub(crate) struct LineScanner<'a, F> {
 
 impl<F: Read + Seek> LineScanner<'_, F> {
     /// The byte range of these lines, with the last line terminator.
-    pub(crate) fn bounds(&mut self, span: Span) -> io::Result<ByteBounds> {
+    pub(crate) fn bounds(&mut self, span: RangeSpan) -> io::Result<ByteBounds> {
         match span {
-            Span::From(first, last) => self.forward(first, last),
-            Span::Last(count) => self.backward(count),
+            RangeSpan::From(first, last) => self.forward(first, last),
+            RangeSpan::Last(count) => self.backward(count),
         }
     }
 
@@ -159,30 +159,30 @@ fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
 mod tests {
     use super::{BLOCK, ByteBounds, LineScanner, OverLimit};
     use crate::media::CodeUnits;
-    use crate::range::Span;
+    use crate::range::RangeSpan;
     use proptest::prelude::{any, proptest};
     use std::io::Cursor;
 
-    fn lines(data: &[u8], units: CodeUnits, span: Span) -> ByteBounds {
+    fn lines(data: &[u8], units: CodeUnits, span: RangeSpan) -> ByteBounds {
         limited(data, units, u64::MAX, span)
     }
 
-    fn limited(data: &[u8], units: CodeUnits, limit: u64, span: Span) -> ByteBounds {
+    fn limited(data: &[u8], units: CodeUnits, limit: u64, span: RangeSpan) -> ByteBounds {
         let mut lines = LineScanner { file: &mut Cursor::new(data), units, limit, progress: &mut |_| Ok(()) };
         lines.bounds(span).unwrap()
     }
 
     #[test]
     fn ranges_over_the_limit() {
-        let cases: &[(&[u8], Span, u64, u64, bool)] = &[
-            (b"a\nbbbbb\nc\n", Span::From(1, Some(2)), 8, 0, false),
-            (b"a\nbbbbb\nc\n", Span::From(2, Some(2)), 6, 2, true),
-            (b"a\nbbbbb\nc\n", Span::From(2, None), 8, 2, true),
-            (b"a\nb\nc\n", Span::From(1, None), 6, 0, false),
-            (b"aaaaa", Span::From(1, Some(9)), 5, 0, true),
-            (b"aaaaa\nb", Span::Last(2), 7, 0, false),
-            (b"a\nbbbbb", Span::Last(1), 5, 2, true),
-            (b"a\nbbbbb", Span::Last(9), 7, 0, true),
+        let cases: &[(&[u8], RangeSpan, u64, u64, bool)] = &[
+            (b"a\nbbbbb\nc\n", RangeSpan::From(1, Some(2)), 8, 0, false),
+            (b"a\nbbbbb\nc\n", RangeSpan::From(2, Some(2)), 6, 2, true),
+            (b"a\nbbbbb\nc\n", RangeSpan::From(2, None), 8, 2, true),
+            (b"a\nb\nc\n", RangeSpan::From(1, None), 6, 0, false),
+            (b"aaaaa", RangeSpan::From(1, Some(9)), 5, 0, true),
+            (b"aaaaa\nb", RangeSpan::Last(2), 7, 0, false),
+            (b"a\nbbbbb", RangeSpan::Last(1), 5, 2, true),
+            (b"a\nbbbbb", RangeSpan::Last(9), 7, 0, true),
         ];
         for (data, span, size, start, one_line) in cases {
             let over = OverLimit { size: *size, start: *start, one_line: *one_line };
@@ -193,7 +193,7 @@ mod tests {
             );
         }
         let far = [b"a\n", &vec![b'x'; 9 * BLOCK][..], b"\nb"].concat();
-        for (span, start) in [(Span::From(2, Some(2)), 2), (Span::Last(2), 8 * BLOCK as u64)] {
+        for (span, start) in [(RangeSpan::From(2, Some(2)), 2), (RangeSpan::Last(2), 8 * BLOCK as u64)] {
             let ByteBounds::OverLimit(over) = limited(&far, CodeUnits::Bytes, 4, span) else {
                 panic!("{span:?}")
             };
@@ -205,20 +205,20 @@ mod tests {
     #[test]
     fn ranges_of_lines() {
         use ByteBounds::{PastEnd, Within};
-        let cases: &[(&[u8], Span, ByteBounds)] = &[
-            (b"a\nb\nc\n", Span::From(2, Some(2)), Within(2, 4)),
-            (b"a\nb\nc\n", Span::From(2, Some(99)), Within(2, 6)),
-            (b"a\nb\nc\n", Span::From(4, None), PastEnd(3)),
-            (b"a\nb\nc", Span::From(3, None), Within(4, 5)),
-            (b"a\nb\nc", Span::From(4, None), PastEnd(3)),
-            (b"a\nb\nc\n", Span::Last(1), Within(4, 6)),
-            (b"a\nb\nc", Span::Last(2), Within(2, 5)),
-            (b"a\nb\nc", Span::Last(9), Within(0, 5)),
-            (b"", Span::From(1, Some(5)), Within(0, 0)),
-            (b"", Span::From(2, None), PastEnd(0)),
-            (b"", Span::Last(1), Within(0, 0)),
-            (b"\n", Span::From(1, None), Within(0, 1)),
-            (b"\n", Span::From(2, None), PastEnd(1)),
+        let cases: &[(&[u8], RangeSpan, ByteBounds)] = &[
+            (b"a\nb\nc\n", RangeSpan::From(2, Some(2)), Within(2, 4)),
+            (b"a\nb\nc\n", RangeSpan::From(2, Some(99)), Within(2, 6)),
+            (b"a\nb\nc\n", RangeSpan::From(4, None), PastEnd(3)),
+            (b"a\nb\nc", RangeSpan::From(3, None), Within(4, 5)),
+            (b"a\nb\nc", RangeSpan::From(4, None), PastEnd(3)),
+            (b"a\nb\nc\n", RangeSpan::Last(1), Within(4, 6)),
+            (b"a\nb\nc", RangeSpan::Last(2), Within(2, 5)),
+            (b"a\nb\nc", RangeSpan::Last(9), Within(0, 5)),
+            (b"", RangeSpan::From(1, Some(5)), Within(0, 0)),
+            (b"", RangeSpan::From(2, None), PastEnd(0)),
+            (b"", RangeSpan::Last(1), Within(0, 0)),
+            (b"\n", RangeSpan::From(1, None), Within(0, 1)),
+            (b"\n", RangeSpan::From(2, None), PastEnd(1)),
         ];
         for (data, span, bounds) in cases {
             assert_eq!(lines(data, CodeUnits::Bytes, *span), *bounds, "{data:?} {span:?}");
@@ -229,9 +229,9 @@ mod tests {
     fn lines_of_utf_16() {
         // U+0A0A contains the byte of a line feed twice.
         let big = b"\xfe\xff\0a\0\n\x0a\x0a\0\n\0c";
-        assert_eq!(lines(big, CodeUnits::Big, Span::From(2, Some(2))), ByteBounds::Within(6, 10));
+        assert_eq!(lines(big, CodeUnits::Big, RangeSpan::From(2, Some(2))), ByteBounds::Within(6, 10));
         let little = b"\xff\xfea\0\n\0\x0a\x0a\n\0c\0";
-        assert_eq!(lines(little, CodeUnits::Little, Span::Last(1)), ByteBounds::Within(10, 12));
+        assert_eq!(lines(little, CodeUnits::Little, RangeSpan::Last(1)), ByteBounds::Within(10, 12));
     }
 
     proptest! {
@@ -243,8 +243,8 @@ mod tests {
             }
             let count = data.split_inclusive(|byte| *byte == b'\n').count() as u64;
             for last in 1..=count {
-                let forward = lines(&data, CodeUnits::Bytes, Span::From(count - last + 1, None));
-                assert_eq!(lines(&data, CodeUnits::Bytes, Span::Last(last)), forward);
+                let forward = lines(&data, CodeUnits::Bytes, RangeSpan::From(count - last + 1, None));
+                assert_eq!(lines(&data, CodeUnits::Bytes, RangeSpan::Last(last)), forward);
             }
         }
     }

@@ -12,14 +12,14 @@ pub(crate) const HINT_BYTES: &str = "read a part with `?bytes=0-65535`";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     /// Lines, counted from 1.
-    Lines(Span),
+    Lines(RangeSpan),
     /// Bytes, counted from 0.
-    Bytes(Span),
+    Bytes(RangeSpan),
 }
 
-/// Which ones of many.
+/// A range of lines or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum RangeSpan {
     /// From the first to the last, both included, or to the end.
     From(u64, Option<u64>),
     /// That many at the end; never none.
@@ -52,7 +52,7 @@ fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-fn span(unit: &str, least: u64, value: &str) -> Result<Span> {
+fn span(unit: &str, least: u64, value: &str) -> Result<RangeSpan> {
     let garbage = || {
         let single = if unit == "lines" { ", `lines=20`" } else { "" };
         Error::invalid(format!(
@@ -68,7 +68,7 @@ fn span(unit: &str, least: u64, value: &str) -> Result<Span> {
         Some(("", count)) => {
             return match number(count)? {
                 0 => Err(Error::invalid(format!("`{unit}={value}` asks for nothing"))),
-                count => Ok(Span::Last(count)),
+                count => Ok(RangeSpan::Last(count)),
             };
         }
         Some((first, "")) => (number(first)?, None),
@@ -82,13 +82,13 @@ fn span(unit: &str, least: u64, value: &str) -> Result<Span> {
     if last.is_some_and(|last| last < first) {
         return Err(Error::invalid(format!("`{unit}={value}` ends before it begins")));
     }
-    Ok(Span::From(first, last))
+    Ok(RangeSpan::From(first, last))
 }
 
 #[cfg(test)]
 mod tests {
     use super::Range::{self, Bytes, Lines};
-    use super::Span::{From, Last};
+    use super::RangeSpan::{From, Last};
 
     #[test]
     fn ranges_are_read() {

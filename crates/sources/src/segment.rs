@@ -1,8 +1,8 @@
-//! The names of resources whose configuration gives them none.
+//! Default names of resources.
 
 use libris_core::Uri;
 
-/// The last part of a URI that says something, in plain text.
+/// The last non-empty segment of a URI, decoded.
 pub(crate) fn last(uri: &Uri) -> String {
     let path = uri.path().rsplit('/').find(|segment| !segment.is_empty());
     let segment = path.or(uri.authority()).filter(|segment| !segment.is_empty()).unwrap_or(uri.as_str());

@@ -299,15 +299,15 @@ fn mistakes_name_the_resource() {
         assert!(matches!(error, Error::Invalid(_)));
         error.to_string()
     };
-    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b' }]"), @"the inline resource `a://b`: it holds nothing: set `text`, `base64` or `file`");
-    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', file = 'x' }]"), @"the inline resource `a://b`: it holds several things: set only one of `text`, `base64` and `file`");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b' }]"), @"the inline resource `a://b`: it has no content: set `text`, `base64` or `file`");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', file = 'x' }]"), @"the inline resource `a://b`: it has several contents: set only one of `text`, `base64` and `file`");
     insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', base64 = '*' }]"), @"the inline resource `a://b`: its `base64` cannot be decoded: Invalid symbol 42, offset 0.");
     insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', file = 'nowhere' }]"), @"the inline resource `a://b`: its file `nowhere` cannot be read: No such file or directory (os error 2)");
     insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', file = 'src' }]"), @"the inline resource `a://b`: its file `src` is not a regular file");
-    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', priority = -1 }]"), @"the inline resource `a://b`: its priority `-1` is not between 0 and 1");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', priority = -1 }]"), @"the inline resource `a://b`: its `priority` must be from 0 to 1, not `-1`");
     insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '', complete = { x = [] } }]"), @"the inline resource `a://b`: it has no variables to `complete`");
-    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '' }, { uri = 'A://b', text = '' }]"), @"the inline resource `a://b`: it is there twice");
-    insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '' }, { uri = 'a://{b}', text = '' }]"), @"the inline resource `a://{b}`: it is there twice");
+    insta::assert_snapshot!(wrong("resource = [{ uri = 'a://b', text = '' }, { uri = 'A://b', text = '' }]"), @"the inline resource `a://b`: it is declared twice");
+    insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '' }, { uri = 'a://{b}', text = '' }]"), @"the inline resource `a://{b}`: it is declared twice");
     insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '{{c}}' }]"), @"the inline resource `a://{b}`: it has no variable `c`, only `b`");
     insta::assert_snapshot!(wrong("template = [{ uri = 'a://{b}', text = '', complete = { c = [] } }]"), @"the inline resource `a://{b}`: it has no variable `c`, only `b`");
     let unparsed = toml::from_str::<Config>("resource = [{ uri = 'no uri', text = '' }]").unwrap_err();

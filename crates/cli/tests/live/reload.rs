@@ -63,7 +63,7 @@ async fn numbers_that_are_out_of_bounds_do_not_end_the_reading_of_configurations
         std::fs::write(&file, format!("{FIRST}\n{wrong}")).unwrap();
         program.signal("HUP");
         // Signals that arrive together are one, so this waits until the first was heard.
-        eventually("it is reported", async || program.said("out of bounds; hint: ") > count).await;
+        eventually("it is reported", async || program.said("out of range; hint: ") > count).await;
         let before = count.checked_sub(1).map_or("first".to_owned(), |before| before.to_string());
         assert_eq!(text().await.unwrap(), before);
         std::fs::write(&file, FIRST.replace("first", &count.to_string())).unwrap();

@@ -37,7 +37,7 @@ pub use reading::{
 };
 pub use watching::changes_are_reported;
 
-use crate::{Completion, Context, Page, Partial, Resource, Source, UriTemplate};
+use crate::{Completion, Context, DIRECTORY, Page, Partial, Resource, Source, UriTemplate};
 use crate::{Result, Uri};
 
 /// A source under test.
@@ -103,9 +103,6 @@ pub async fn check(fixture: &dyn Fixture) {
     changes_are_reported_to_followers_of_the_subject(fixture).await;
     what_was_unfollowed_can_be_followed_again(fixture).await;
 }
-
-/// The media type of a directory.
-const DIRECTORY: &str = "inode/directory";
 
 fn is_directory(resource: &Resource) -> bool {
     resource.mime.as_deref() == Some(DIRECTORY)

@@ -1,4 +1,4 @@
-//! Arguments with places for variables, and what may stand in those places.
+//! Arguments with variables, and the validation of their values.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use regex_lite::Regex;
 /// The longest value of a variable, in bytes.
 const LONGEST: usize = 1024;
 
-/// One argument, which always becomes exactly one argument of the program.
+/// An argument with variables, which expands to exactly one argument of the program.
 #[derive(Debug)]
-pub(super) struct Argument(Vec<Piece>);
+pub(super) struct ArgumentTemplate(Vec<ArgumentPiece>);
 
 #[derive(Debug, PartialEq)]
-enum Piece {
+enum ArgumentPiece {
     Text(String),
     Variable(String),
 }
 
-impl Argument {
-    /// Takes `{{name}}` for the variable of that name. Other braces stay as they are.
+impl ArgumentTemplate {
+    /// Parses `{{name}}` as a variable. Other braces are literal.
     pub(super) fn parse(text: &str) -> Self {
-        // No variable begins with a dot, as `{{.Names}}` does, which is for the program.
+        // `{{.Names}}` is not a variable: it is template syntax of programs such as docker.
         let is_name = |name: &str| {
             !name.is_empty()
                 && !name.starts_with('.')
@@ -35,9 +35,9 @@ impl Argument {
             match name {
                 Some((name, after)) if is_name(name.trim()) => {
                     if !plain.is_empty() {
-                        pieces.push(Piece::Text(std::mem::take(&mut plain)));
+                        pieces.push(ArgumentPiece::Text(std::mem::take(&mut plain)));
                     }
-                    pieces.push(Piece::Variable(name.trim().to_owned()));
+                    pieces.push(ArgumentPiece::Variable(name.trim().to_owned()));
                     rest = after;
                 }
                 _ => {
@@ -47,28 +47,28 @@ impl Argument {
             }
         }
         if !plain.is_empty() {
-            pieces.push(Piece::Text(plain));
+            pieces.push(ArgumentPiece::Text(plain));
         }
         Self(pieces)
     }
 
-    /// The variables that stand in it.
+    /// Its variables.
     pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Variable(name) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            ArgumentPiece::Variable(name) => Some(name.as_str()),
+            ArgumentPiece::Text(_) => None,
         })
     }
 
-    /// The argument with these values in it.
+    /// Expands the argument with these values.
     pub(super) fn fill(&self, values: &BTreeMap<&str, &str>) -> Result<String> {
         let mut filled = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => filled.push_str(text),
-                Piece::Variable(name) => {
+                ArgumentPiece::Text(text) => filled.push_str(text),
+                ArgumentPiece::Variable(name) => {
                     let value = values.get(name.as_str()).copied().unwrap_or_default();
-                    // What begins with a dash is an option to most programs, and no pattern changes that.
+                    // Most programs parse an argument that begins with a dash as an option, whatever the pattern allows.
                     if filled.is_empty() && value.starts_with('-') {
                         return Err(Error::invalid(format!("`{name}` must not begin with `-`")));
                     }
@@ -80,25 +80,25 @@ impl Argument {
     }
 }
 
-/// What a variable may be.
+/// The allowed values of a variable.
 #[derive(Debug)]
-pub(super) enum Rule {
+pub(super) enum ValueRule {
     /// A name: see [`is_name`].
     Name,
-    /// All of it matches this.
+    /// Values that match this as a whole.
     Pattern(Regex),
 }
 
-impl Rule {
-    /// The rule of a pattern. It is about the whole value, whatever it says about its ends.
+impl ValueRule {
+    /// The rule of a pattern, which is anchored at both ends.
     pub(super) fn of(pattern: &str) -> Result<Self, String> {
         let wrong = |cause| format!("the pattern `{pattern}` cannot be read: {cause}");
-        // By itself first, because `a)|(b` would only make sense inside the parentheses.
+        // Alone first, because `a)|(b` is valid only inside the parentheses.
         Regex::new(pattern).map_err(wrong)?;
         Regex::new(&format!(r"\A(?:{pattern})\z")).map(Self::Pattern).map_err(wrong)
     }
 
-    /// Whether the value may be passed on.
+    /// Whether a value is allowed.
     pub(super) fn allows(&self, value: &str) -> bool {
         value.len() <= LONGEST
             && !value.contains(char::is_control)
@@ -108,7 +108,7 @@ impl Rule {
             }
     }
 
-    /// The value of a variable, if it may be passed on.
+    /// The value of a variable, or an error if it is not allowed.
     pub(super) fn value<'v>(&self, name: &str, variables: &'v Variables) -> Result<Option<&'v str>> {
         let value = match variables.value(name) {
             None => return Ok(None),
@@ -135,7 +135,7 @@ impl Rule {
     }
 }
 
-/// Whether a value is a name: it cannot be an option, lead to another folder, or mean something to a shell.
+/// Whether a value is a name: it is not an option, a path or shell syntax.
 fn is_name(value: &str) -> bool {
     let mut letters = value.chars();
     letters.next().is_some_and(|first| first.is_alphanumeric() || first == '_')
@@ -144,52 +144,55 @@ fn is_name(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Argument, Piece, Rule};
+    use super::{ArgumentPiece, ArgumentTemplate, ValueRule};
     use std::collections::BTreeMap;
 
     #[test]
     fn places_are_found() {
-        let text = |text: &str| Piece::Text(text.into());
-        let variable = |name: &str| Piece::Variable(name.into());
-        assert_eq!(Argument::parse("--unit={{ unit }}").0, [text("--unit="), variable("unit")]);
-        assert_eq!(Argument::parse("{{a}}{{b}}").0, [variable("a"), variable("b")]);
-        assert_eq!(Argument::parse("{{{a}}}").0, [text("{"), variable("a"), text("}")]);
-        assert_eq!(Argument::parse("{{.A}}{{a.b}}").0, [text("{{.A}}"), variable("a.b")]);
+        let text = |text: &str| ArgumentPiece::Text(text.into());
+        let variable = |name: &str| ArgumentPiece::Variable(name.into());
+        assert_eq!(ArgumentTemplate::parse("--unit={{ unit }}").0, [text("--unit="), variable("unit")]);
+        assert_eq!(ArgumentTemplate::parse("{{a}}{{b}}").0, [variable("a"), variable("b")]);
+        assert_eq!(ArgumentTemplate::parse("{{{a}}}").0, [text("{"), variable("a"), text("}")]);
+        assert_eq!(ArgumentTemplate::parse("{{.A}}{{a.b}}").0, [text("{{.A}}"), variable("a.b")]);
         for plain in ["", "{ print }", "{{ print $1 }}", "{{", "{{}}", "{{a", "{{.Names}}", "{{ .a.b }}"] {
-            assert!(Argument::parse(plain).0.iter().all(|piece| matches!(piece, Piece::Text(_))), "{plain}");
-            assert_eq!(Argument::parse(plain).fill(&BTreeMap::new()).unwrap(), plain);
+            assert!(
+                ArgumentTemplate::parse(plain).0.iter().all(|piece| matches!(piece, ArgumentPiece::Text(_))),
+                "{plain}"
+            );
+            assert_eq!(ArgumentTemplate::parse(plain).fill(&BTreeMap::new()).unwrap(), plain);
         }
     }
 
     #[test]
     fn an_option_cannot_be_made() {
         let values = BTreeMap::from([("a", "-rf"), ("empty", "")]);
-        assert!(Argument::parse("{{a}}").fill(&values).is_err());
-        assert!(Argument::parse("{{empty}}{{a}}").fill(&values).is_err());
-        assert_eq!(Argument::parse("--by={{a}}").fill(&values).unwrap(), "--by=-rf");
+        assert!(ArgumentTemplate::parse("{{a}}").fill(&values).is_err());
+        assert!(ArgumentTemplate::parse("{{empty}}{{a}}").fill(&values).is_err());
+        assert_eq!(ArgumentTemplate::parse("--by={{a}}").fill(&values).unwrap(), "--by=-rf");
     }
 
     #[test]
     fn patterns_are_about_the_whole_value() {
-        let year = Rule::of("[0-9]{4}|now").unwrap();
+        let year = ValueRule::of("[0-9]{4}|now").unwrap();
         assert!(year.allows("2024") && year.allows("now"));
         for value in ["2024 ", "x2024", "2024\n", "20244", "", "nowhere"] {
             assert!(!year.allows(value), "{value:?}");
         }
-        assert!(!Rule::of("(?s).*").unwrap().allows("a\nb"));
+        assert!(!ValueRule::of("(?s).*").unwrap().allows("a\nb"));
         for pattern in ["a)|(b", "(", "(?x)a #"] {
-            assert!(Rule::of(pattern).is_err(), "{pattern}");
+            assert!(ValueRule::of(pattern).is_err(), "{pattern}");
         }
     }
 
     #[test]
     fn names_are_harmless() {
         for name in ["a", "São Paulo", "getty@tty1.service", "2024-01-31", "日本", "_x", "a..b"] {
-            assert!(Rule::Name.allows(name), "{name}");
+            assert!(ValueRule::Name.allows(name), "{name}");
         }
         for other in ["", "-a", ".", "..", "a/b", "a;b", "$(a)", "`a`", "a|b", "*", "–a", "a\0", " a"] {
-            assert!(!Rule::Name.allows(other), "{other:?}");
+            assert!(!ValueRule::Name.allows(other), "{other:?}");
         }
-        assert!(!Rule::Name.allows(&"a".repeat(1025)));
+        assert!(!ValueRule::Name.allows(&"a".repeat(1025)));
     }
 }

@@ -1,4 +1,4 @@
-//! The values to offer for a variable.
+//! Completions of variables.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,31 +6,32 @@ use std::time::Duration;
 use libris_core::{Error, Flights, Result};
 use tokio::time::Instant;
 
-use super::entry::{Entry, Line};
+use super::entry::RunnableCommand;
+use super::line::Invocation;
 
-/// For how long printed values are offered: about as long as somebody types.
+/// How long printed values are cached.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// How many printed values are kept: a text of short lines takes far more memory as values.
+/// The most printed values: as separate strings, short lines take far more memory than their text.
 const VALUES: usize = 10_000;
 
-/// The values to offer for a variable.
+/// The completions of a variable.
 pub(super) enum Offer {
     Fixed(Vec<String>),
     Printed(Arc<Printed>),
 }
 
-/// What a program prints, which is run once for all who ask at the same time.
+/// The output of a program, which runs once for concurrent callers (single-flight).
 pub(super) struct Printed {
-    line: Line,
-    /// What was printed last, and when.
+    line: Invocation,
+    /// The cached values, with their time.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
     under_way: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
 }
 
 impl Offer {
-    /// Those that this program prints.
-    pub(super) fn printed(line: Line) -> Result<Self, String> {
+    /// The values that a program prints.
+    pub(super) fn printed(line: Invocation) -> Result<Self, String> {
         if let Some(name) = line.variables().next() {
             return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
         }
@@ -38,8 +39,8 @@ impl Offer {
         Ok(Self::Printed(Arc::new(printed)))
     }
 
-    /// The values, those that may not be given left out.
-    pub(super) async fn values(&self, entry: &Arc<Entry>, name: &str) -> Result<Arc<[String]>> {
+    /// The allowed values.
+    pub(super) async fn values(&self, entry: &Arc<RunnableCommand>, name: &str) -> Result<Arc<[String]>> {
         let printed = match self {
             Self::Fixed(values) => return Ok(values.as_slice().into()),
             Self::Printed(printed) => printed,
@@ -59,7 +60,7 @@ impl Printed {
         last.as_ref().filter(|(when, _)| when.elapsed() < KEPT).map(|(_, values)| values.clone())
     }
 
-    async fn print(&self, entry: &Entry, name: &str) -> Result<Arc<[String]>> {
+    async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
         let printed = entry.print(&self.line).await?;
         let printed = String::from_utf8_lossy(&printed);
         let values: Arc<[String]> = printed

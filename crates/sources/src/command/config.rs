@@ -1,102 +1,88 @@
-//! What can be said about a command.
+//! The configuration of the command source.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use libris_core::{Audience, Icon, Meta, Uri, UriTemplate};
+use libris_core::{Uri, UriTemplate};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// A resource or a template that is what a program prints.
-///
-/// ```toml
-/// [[command]]
-/// uri = "log://files/{name}{?lines,bytes}"
-/// run = ["cat", "--", "{{name}}"]
-/// folder = "/var/log"
-/// exit = { 1 = "not-found" }
-/// ```
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// Where it is: a URI such as `screen://localhost/display1`, or a template such as
-    /// `calendar://events/{year}`.
-    pub uri: Place,
-    /// The program and its arguments. No shell reads them. `{{name}}` stands for the value of the variable
-    /// `name`, and is never more than a part of the one argument that it stands in. A program without a
-    /// `/` is looked for in `PATH`, one with a `/` is relative to the configuration file.
-    pub run: Vec<String>,
-    /// For variables: the regular expression that the whole value must match. Where none is said, a value
-    /// is a name: letters, digits and `_`, and after the first of them also `.`, `,`, `:`, `@`, `+`, `=`,
-    /// `-` and spaces.
-    #[serde(default)]
-    pub pattern: BTreeMap<String, String>,
-    /// For variables that a URI may leave out: the value that they then have.
-    #[serde(default)]
-    pub default: BTreeMap<String, String>,
-    /// For variables: the values to offer, or a command that prints them, one on each line.
-    #[serde(default)]
-    pub complete: BTreeMap<String, Values>,
-    /// The folder that the program runs in, relative to the configuration file; the folder of that file
-    /// where it is not said.
-    #[serde(default)]
-    pub folder: PathBuf,
-    /// The variables of the environment, beside `PATH`, that the program gets as they are here.
-    #[serde(default)]
-    pub inherit: Vec<String>,
-    /// Further variables of the environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// How long the program may run. The wait for its turn does not count; it ends after a minute.
-    #[serde(default = "ten_seconds", deserialize_with = "crate::duration::parse")]
-    pub timeout: Duration,
-    /// The most bytes that are read of what it prints. At most 1 GiB.
-    #[serde(default = "eight_mebibytes", deserialize_with = "crate::bounds::content")]
-    pub max_size: u64,
-    /// How many may run at the same time. From 1 to 256, which is also the most of all commands together.
-    #[serde(default = "four", deserialize_with = "crate::bounds::processes")]
-    pub concurrent: usize,
-    /// What exit codes mean: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Others than
-    /// 0 are failures.
-    #[serde(default, deserialize_with = "codes")]
-    pub exit: BTreeMap<u8, Meaning>,
-    /// For how long what it printed is given again, to anybody.
-    #[serde(default, deserialize_with = "some_duration")]
-    pub cache: Option<Duration>,
-    /// How often it is run, while somebody listens, to see whether it prints something else.
-    #[serde(default, deserialize_with = "some_duration")]
-    pub poll: Option<Duration>,
-    /// A short name. The last segment of the URI where it is not said.
-    pub name: Option<String>,
-    /// A name for people.
-    pub title: Option<String>,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The media type. What the output looks like where it is not said.
-    pub mime: Option<String>,
-    /// Pictures to show beside it.
-    #[serde(default)]
-    pub icons: Vec<Icon>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
-    #[serde(default)]
-    pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
-    pub priority: Option<f64>,
-    /// Metadata for those who know the keys.
-    pub meta: Option<Meta>,
+use crate::descriptive::with_descriptive_keys;
+
+with_descriptive_keys! {
+    /// A resource or template whose content is the output of a program.
+    ///
+    /// ```toml
+    /// [[command]]
+    /// uri = "log://files/{name}{?lines,bytes}"
+    /// run = ["cat", "--", "{{name}}"]
+    /// folder = "/var/log"
+    /// exit = { 1 = "not-found" }
+    /// ```
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Config {
+        /// A URI such as `screen://localhost/display1`, or a template such as
+        /// `calendar://events/{year}`.
+        pub uri: CommandUri,
+        /// The program and its arguments, which are passed without a shell. `{{name}}` is replaced by the value of the
+        /// variable `name`, always within one argument. A program without `/` is searched in `PATH`; one with `/` is
+        /// relative to the configuration file.
+        pub run: Vec<String>,
+        /// For variables: a regular expression that the whole value must match. Default: a name of letters, digits and
+        /// `_`, and after the first character also `.`, `,`, `:`, `@`, `+`, `=`, `-` and spaces.
+        #[serde(default)]
+        pub pattern: BTreeMap<String, String>,
+        /// For variables that a URI may omit: their default values.
+        #[serde(default)]
+        pub default: BTreeMap<String, String>,
+        /// For variables: completions, or a command that prints them, one per line.
+        #[serde(default)]
+        pub complete: BTreeMap<String, Values>,
+        /// The working directory of the program, relative to the configuration file. Default: the folder of that file.
+        #[serde(default)]
+        pub folder: PathBuf,
+        /// Environment variables that the program inherits, besides `PATH`.
+        #[serde(default)]
+        pub inherit: Vec<String>,
+        /// Additional environment variables.
+        #[serde(default)]
+        pub env: BTreeMap<String, String>,
+        /// The time-out of a run. The wait for a permit does not count; it has its own time-out of one minute.
+        #[serde(default = "ten_seconds", deserialize_with = "crate::settings::duration")]
+        pub timeout: Duration,
+        /// The largest output, in bytes. At most 1 GiB.
+        #[serde(default = "eight_mebibytes", deserialize_with = "crate::settings::content_bytes")]
+        pub max_size: u64,
+        /// The most concurrent runs. From 1 to 256, which is also the limit for all commands together.
+        #[serde(default = "four", deserialize_with = "crate::settings::processes")]
+        pub concurrent: usize,
+        /// The meanings of exit codes: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Default: codes
+        /// other than 0 are failures.
+        #[serde(default, deserialize_with = "codes")]
+        pub exit: BTreeMap<u8, Meaning>,
+        /// How long the output is cached, for all callers.
+        #[serde(default, deserialize_with = "crate::settings::optional_duration")]
+        pub cache: Option<Duration>,
+        /// The polling interval: while there are subscriptions, the program is run and its output compared.
+        #[serde(default, deserialize_with = "crate::settings::optional_duration")]
+        pub poll: Option<Duration>,
+        /// The media type. Default: detected from the output.
+        pub mime: Option<String>,
+    }
 }
 
-/// Where the output of a command is.
+/// The URI or template of a command.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// At one URI.
+pub enum CommandUri {
+    /// One URI.
     Resource(Uri),
-    /// At those of a template.
+    /// The URIs of a template.
     Template(UriTemplate),
 }
 
-impl Place {
+impl CommandUri {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Resource(uri) => uri.as_str(),
@@ -105,7 +91,7 @@ impl Place {
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for CommandUri {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         match text.contains('{') {
@@ -116,38 +102,38 @@ impl<'de> Deserialize<'de> for Place {
     }
 }
 
-/// The values to offer for a variable.
+/// The completions of a variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a list of values, or a command as in `{ run = [\"ls\"] }`")]
 pub enum Values {
-    /// These.
+    /// Fixed values.
     Fixed(Vec<String>),
-    /// Those that a command prints, one on each line.
+    /// The lines that a command prints.
     Printed(Printer),
 }
 
-/// A command that prints values.
+/// A command that prints completions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printer {
-    /// The program and its arguments. It runs in the same folder and environment and with the same limits
-    /// as the command whose variable it is for.
+    /// The program and its arguments. It has the same working directory, environment and limits as the command that it
+    /// belongs to.
     pub run: Vec<String>,
 }
 
-/// What an exit code means.
+/// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meaning {
-    /// What it printed is the answer.
+    /// The output is the content.
     Ok,
-    /// Nothing is at this URI.
+    /// The resource does not exist.
     NotFound,
-    /// It is there, but not for this caller.
+    /// The caller may not read the resource.
     Denied,
-    /// The question makes no sense.
+    /// The values of the variables are invalid.
     Invalid,
-    /// It cannot be had now.
+    /// The resource is unavailable now.
     Unavailable,
 }
 
@@ -163,11 +149,7 @@ fn four() -> usize {
     4
 }
 
-fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    crate::duration::parse(deserializer).map(Some)
-}
-
-/// The keys of a table are texts in TOML.
+/// Parses exit codes: the keys of a TOML table are strings.
 fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, Meaning>, D::Error> {
     let said = BTreeMap::<String, Meaning>::deserialize(deserializer)?;
     let code = |(code, meaning): (String, Meaning)| match code.parse() {

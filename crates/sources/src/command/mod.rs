@@ -1,12 +1,16 @@
-//! What programs print as resources. On Unix only.
+//! The output of programs as resources. On Unix only.
 //!
-//! A program gets its arguments as a list, each value in the place it was given, and nothing reads them
-//! before it does: there is no shell.
+//! A program gets its arguments as a list, with each value within one argument. There is no
+//! shell.
 
 mod argument;
+mod budgets;
+mod check;
 mod complete;
 mod config;
+mod definition;
 mod entry;
+mod line;
 mod process;
 mod reaper;
 mod take;
@@ -24,55 +28,55 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
-    Proof, Resource, Result, Source, Template, Templates, Uri,
+    Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Result,
+    Source, Template, Templates, Uri,
 };
 
-pub use config::{Config, Meaning, Place, Printer, Values};
+pub use config::{CommandUri, Config, Meaning, Printer, Values};
 pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;
-use crate::segment;
-use entry::{Entry, Output, Room};
+use budgets::CommandBudgets;
+use entry::{CommandOutput, RunnableCommand};
 
 /// Commands as a source.
 pub struct Commands {
-    /// Those that are somewhere without any variable.
-    resources: BTreeMap<Uri, Arc<Entry>>,
-    templates: TemplateSet<Arc<Entry>>,
+    /// The commands with a URI that needs no variables.
+    resources: BTreeMap<Uri, Arc<RunnableCommand>>,
+    templates: TemplateSet<Arc<RunnableCommand>>,
 }
 
 impl Commands {
-    /// Checks the configuration; `folder` is where its relative paths begin.
+    /// Validates the configuration; relative paths start from `folder`.
     pub fn new(commands: Vec<Config>, folder: &Path) -> Result<Self> {
-        // It may be empty, which is here.
+        // An empty path is the current directory.
         let home = std::env::current_dir().map(|here| here.join(folder));
-        let home = home.map_err(|cause| Error::failed("tell the current folder", cause))?;
+        let home = home.map_err(|cause| Error::failed("determine the current directory", cause))?;
         let mut resources = BTreeMap::new();
         let mut templates = Vec::new();
         let mut places = HashSet::new();
-        let room = Arc::new(Room::default());
+        let room = Arc::new(CommandBudgets::default());
         for config in commands {
             let place = config.uri.clone();
             let wrong = |why: String| Error::invalid(format!("the command `{}`: {why}", place.as_str()));
             if !places.insert(place.as_str().to_owned()) {
-                return Err(wrong("it is there twice".into()));
+                return Err(wrong("it is declared twice".into()));
             }
-            let entry = Arc::new(Entry::new(config, &home, room.clone()).map_err(wrong)?);
+            let entry = Arc::new(RunnableCommand::new(config, &home, room.clone()).map_err(wrong)?);
             if let Some(uri) = entry.bare()
                 && resources.insert(uri, entry.clone()).is_some()
             {
-                return Err(wrong("it is there twice".into()));
+                return Err(wrong("it is declared twice".into()));
             }
-            if let Place::Template(template) = place {
+            if let CommandUri::Template(template) = place {
                 templates.push((template, entry));
             }
         }
         Ok(Self { resources, templates: TemplateSet::new(templates) })
     }
 
-    fn find(&self, uri: &Uri) -> Option<(&Arc<Entry>, Variables)> {
+    fn find(&self, uri: &Uri) -> Option<(&Arc<RunnableCommand>, Variables)> {
         match self.resources.get(uri) {
             Some(entry) => Some((entry, Variables::new())),
             None => self.templates.closest(uri).map(|(_, entry, variables)| (entry, variables)),
@@ -96,7 +100,7 @@ impl Source for Commands {
     async fn list(&self, after: Option<&Uri>, limit: usize, _context: &Context) -> Result<Page> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.resources.range::<Uri, _>((from, Bound::Unbounded));
-        let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.resource(uri)).collect();
+        let resources = rest.by_ref().take(limit).map(|(uri, entry)| entry.config.resource(uri)).collect();
         Ok(Page {
             resources,
             more: rest.next().is_some(),
@@ -110,7 +114,7 @@ impl Source for Commands {
         let part = entry.part(&variables)?;
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
-        let Output { data, head, digest } = entry.output(uri, &variables, part, context).await?;
+        let CommandOutput { data, head, digest } = entry.output(uri, &variables, part, context).await?;
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
@@ -157,13 +161,13 @@ impl Source for Commands {
 
     fn follow(&self, subject: &Uri, _client: Client) {
         if let Some((entry, _)) = self.find(subject) {
-            watch::follow(entry, subject);
+            entry.followed.add(subject, (), |(), ()| {});
         }
     }
 
     fn unfollow(&self, subject: &Uri) {
         if let Some((entry, _)) = self.find(subject) {
-            watch::unfollow(entry, subject);
+            entry.followed.remove(subject);
         }
     }
 
@@ -174,8 +178,8 @@ impl Source for Commands {
     }
 }
 
-impl Entry {
-    /// Holds for that time, if the output is not seen to be another before.
+impl RunnableCommand {
+    /// A proof that holds for a time, unless a poll detects another output.
     fn proof(self: &Arc<Self>, seen: u64, time: Duration) -> Proof {
         let (entry, until) = (Arc::downgrade(self), Instant::now() + time);
         Proof::new(move || {
@@ -184,36 +188,8 @@ impl Entry {
         })
     }
 
-    fn annotations(&self) -> Annotations {
-        let Config { audience, priority, .. } = &self.config;
-        Annotations { audience: audience.clone(), priority: *priority, last_modified: None }
-    }
-
-    fn resource(&self, uri: &Uri) -> Resource {
-        Resource {
-            uri: uri.clone(),
-            name: self.config.name.clone().unwrap_or_else(|| segment::last(uri)),
-            title: self.config.title.clone(),
-            description: self.config.description.clone(),
-            mime: self.config.mime.clone(),
-            size: None,
-            icons: self.config.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.config.meta.clone(),
-        }
-    }
-
     fn template(&self) -> Option<Template> {
-        let Place::Template(uri) = &self.config.uri else { return None };
-        Some(Template {
-            uri: uri.clone(),
-            name: self.config.name.clone().unwrap_or_else(|| uri.as_str().to_owned()),
-            title: self.config.title.clone(),
-            description: self.config.description.clone(),
-            mime: self.config.mime.clone(),
-            icons: self.config.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.config.meta.clone(),
-        })
+        let CommandUri::Template(uri) = &self.config.uri else { return None };
+        Some(self.config.template(uri))
     }
 }

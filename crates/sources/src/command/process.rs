@@ -1,4 +1,4 @@
-//! Running a program: a group of processes of its own, within its time, with nothing left behind.
+//! Runs a program in its own process group with a time-out, and kills the whole group in the end.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,18 +15,18 @@ use tokio::time::{sleep, timeout};
 
 use libris_core::Result;
 
-use super::entry::Turn;
+use super::budgets::RunPermits;
 use super::reaper;
 use super::take::{Take, Taken};
 
-/// How long a program that is told to end has until it is killed, and how long its output may stay open
-/// after it ended.
+/// The time between SIGTERM and SIGKILL, and how long the output may stay open
+/// after the program ended.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How much is read at a time.
+/// The size of a read, in bytes.
 const BLOCK: usize = 64 * 1024;
 
-/// How much of what a program says on standard error is kept for the log.
+/// The most bytes of standard error that are logged.
 const SAID: usize = 4 * 1024;
 
 /// A program to run.
@@ -37,39 +37,39 @@ pub(super) struct Order {
     pub(super) environment: Vec<(OsString, OsString)>,
     /// How long it may run.
     pub(super) timeout: Duration,
-    /// Given back when no process is left.
-    pub(super) turn: Turn,
+    /// Released when all processes have ended.
+    pub(super) turn: RunPermits,
 }
 
-/// What came of it.
+/// The result of a run.
 pub(super) struct Ran {
-    /// How all that it printed begins.
+    /// The beginning of the output.
     pub(super) head: Vec<u8>,
-    /// The part that was wanted of it, or that there was no memory for it.
+    /// The requested range, or an error if there was no memory.
     pub(super) taken: Result<Taken>,
-    /// How many bytes of memory were reserved for it, or would have been needed.
+    /// The memory that was reserved or needed, in bytes.
     pub(super) reserved: u64,
-    /// What tells all that it printed from other outputs, where it came to its end.
+    /// The digest of the whole output, if the program ended by itself.
     pub(super) digest: Option<u64>,
-    pub(super) ending: Ending,
-    /// What it said on standard error, or the beginning of that.
+    pub(super) ending: ProcessEnd,
+    /// The beginning of standard error.
     pub(super) said: String,
 }
 
-/// Why a program was not waited for any longer.
-pub(super) enum Ending {
-    /// It ended by itself.
+/// How a run ended.
+pub(super) enum ProcessEnd {
+    /// The program exited.
     Exited(ExitStatus),
-    /// It printed all that is wanted, or too much.
+    /// The requested range is complete, or the output is too large.
     Enough,
-    /// Its time was over.
+    /// The time-out expired.
     TimedOut,
 }
 
-/// Runs a program. It is stopped when this is dropped.
+/// Runs a program. Dropping the future stops it.
 pub(super) async fn run(order: Order, take: Take) -> io::Result<Ran> {
     let (tell, told) = oneshot::channel();
-    // By itself, because it must go on until no process is left, whether somebody waits or not.
+    // In a task of its own, which continues until all processes have ended, even if the caller is gone.
     tokio::spawn(carry_out(order, take, tell));
     told.await.unwrap_or_else(|_| Err(io::Error::other("the runtime is shutting down")))
 }
@@ -94,19 +94,19 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
         ending = follow(&mut child, &mut pipes, &mut take) => ending,
-        () = sleep(order.timeout) => Ok(Ending::TimedOut),
-        // Whatever it is called then, nobody hears of it.
-        () = tell.closed() => Ok(Ending::Enough),
+        () = sleep(order.timeout) => Ok(ProcessEnd::TimedOut),
+        // The result is not used.
+        () = tell.closed() => Ok(ProcessEnd::Enough),
     };
-    if let Ok(Ending::Exited(_)) = ending {
-        // What it has left running would keep its output open.
+    if let Ok(ProcessEnd::Exited(_)) = ending {
+        // Background processes would keep the output open.
         group.kill();
         let _ = timeout(GRACE, pipes.drain(&mut take)).await;
     }
     let said = String::from_utf8_lossy(&pipes.said).into_owned();
     drop(pipes);
     let head = take.head();
-    let digest = matches!(ending, Ok(Ending::Exited(_))).then(|| take.digest());
+    let digest = matches!(ending, Ok(ProcessEnd::Exited(_))).then(|| take.digest());
     let reserved = take.reserved();
     let _ =
         tell.send(ending.map(|ending| Ran { head, taken: take.finish(), reserved, digest, ending, said }));
@@ -117,18 +117,18 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     drop(order.turn);
 }
 
-/// Takes what the program prints until it ends or enough is there.
-async fn follow(child: &mut Child, pipes: &mut Pipes, take: &mut Take) -> io::Result<Ending> {
+/// Reads the output until the program ends or the range is complete.
+async fn follow(child: &mut Child, pipes: &mut Pipes, take: &mut Take) -> io::Result<ProcessEnd> {
     tokio::select! {
-        status = child.wait() => status.map(Ending::Exited),
+        status = child.wait() => status.map(ProcessEnd::Exited),
         flow = pipes.drain(take) => match flow? {
-            ControlFlow::Break(()) => Ok(Ending::Enough),
-            ControlFlow::Continue(()) => child.wait().await.map(Ending::Exited),
+            ControlFlow::Break(()) => Ok(ProcessEnd::Enough),
+            ControlFlow::Continue(()) => child.wait().await.map(ProcessEnd::Exited),
         },
     }
 }
 
-/// What a program says, and what was kept of it.
+/// The pipes of a program, and the beginning of standard error.
 struct Pipes {
     out: Option<ChildStdout>,
     errors: Option<ChildStderr>,
@@ -149,7 +149,7 @@ impl Pipes {
         }
     }
 
-    /// Reads both until they are closed or enough is there. Nothing is lost if it is dropped.
+    /// Reads both pipes until they are closed or the range is complete. Cancel-safe.
     async fn drain(&mut self, take: &mut Take) -> io::Result<ControlFlow<()>> {
         while self.out.is_some() || self.errors.is_some() {
             tokio::select! {
@@ -172,7 +172,7 @@ impl Pipes {
     }
 }
 
-/// Reads from a pipe that is open, and lets go of it at its end.
+/// Reads from a pipe if it is open, and closes it at its end.
 async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) -> io::Result<()> {
     match pipe {
         None => std::future::pending().await,
@@ -185,11 +185,11 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) ->
     }
 }
 
-/// A group of processes that is killed in the end, also when a panic or the end of the runtime comes first.
+/// A process group that is killed on drop, also after a panic or when the runtime shuts down.
 struct Group(Option<Pid>);
 
 impl Group {
-    /// That of a program which leads its own. As long as one of them is there, its number is not used again.
+    /// The group of a program, which is its leader. The id is not reused while a process of the group exists.
     fn of(leader: &Child) -> Self {
         let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let mut group = Self(id);
@@ -201,12 +201,12 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(id) = self.0 {
-            // There may be nobody any more.
+            // The group may have ended.
             let _ = kill_process_group(id, signal);
         }
     }
 
-    /// Once only: when nobody is left, the number may be somebody else's.
+    /// Kills the group, once only: after its end, the id may be reused.
     fn kill(&mut self) {
         if let Some(id) = self.0 {
             reaper::remove(id);

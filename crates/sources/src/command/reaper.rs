@@ -15,9 +15,10 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The process groups of commands that may be running, and who ends them when the server cannot.
-static RUNNING: Mutex<Running> = Mutex::new(Running { groups: Some(BTreeSet::new()), reaper: None });
+static RUNNING: Mutex<RunningGroups> =
+    Mutex::new(RunningGroups { groups: Some(BTreeSet::new()), reaper: None });
 
-struct Running {
+struct RunningGroups {
     /// By the process that leads them; `None` once no more may run.
     groups: Option<BTreeSet<i32>>,
     reaper: Option<Reaper>,
@@ -28,7 +29,7 @@ struct Reaper {
     process: Option<Child>,
 }
 
-fn running() -> MutexGuard<'static, Running> {
+fn running() -> MutexGuard<'static, RunningGroups> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -69,7 +70,7 @@ pub fn kill_all() {
 
 /// Sees to it that the reaper runs, before a command is started.
 pub(super) fn prepare() {
-    let Running { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
+    let RunningGroups { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
     if !reaper.is_running()
         && let Err(cause) = reaper.start(groups)
     {
@@ -79,7 +80,7 @@ pub(super) fn prepare() {
 
 /// Notes a group that was started; false if none may run any more.
 pub(super) fn add(group: Pid) -> bool {
-    let Running { groups: Some(groups), reaper } = &mut *running() else { return false };
+    let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return false };
     groups.insert(group.as_raw_pid());
     tell(reaper, '+', group);
     true
@@ -87,7 +88,7 @@ pub(super) fn add(group: Pid) -> bool {
 
 /// Notes that a group is being killed.
 pub(super) fn remove(group: Pid) {
-    let Running { groups: Some(groups), reaper } = &mut *running() else { return };
+    let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return };
     if groups.remove(&group.as_raw_pid()) {
         tell(reaper, '-', group);
     }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use libris_core::{Context, Error, Result};
 
 use crate::media;
-use crate::range::{Range, Span};
+use crate::range::{Range, RangeSpan};
 
 /// How much more than the limit is kept for a moment: what is read at a time.
 const BLOCK: usize = 64 << 10;
@@ -14,7 +14,7 @@ const BLOCK: usize = 64 << 10;
 /// The wanted part of an output, as it arrives.
 #[derive(Debug)]
 pub(super) struct Take {
-    wanted: Wanted,
+    wanted: WantedPart,
     /// The most bytes that the part may have.
     limit: usize,
     kept: Vec<u8>,
@@ -35,7 +35,7 @@ pub(super) struct Take {
 
 /// What is wanted; the first is counted from 0, and the end is not wanted any more.
 #[derive(Clone, Copy, Debug)]
-enum Wanted {
+enum WantedPart {
     Bytes { first: u64, end: Option<u64> },
     Lines { first: u64, end: Option<u64> },
     LastBytes(u64),
@@ -57,22 +57,22 @@ pub(super) enum Taken {
 impl Take {
     pub(super) fn new(range: Option<Range>, limit: u64) -> Self {
         let wanted = match range {
-            None => Wanted::Bytes { first: 0, end: None },
-            Some(Range::Bytes(Span::From(first, last))) => {
-                Wanted::Bytes { first, end: last.map(|last| last.saturating_add(1)) }
+            None => WantedPart::Bytes { first: 0, end: None },
+            Some(Range::Bytes(RangeSpan::From(first, last))) => {
+                WantedPart::Bytes { first, end: last.map(|last| last.saturating_add(1)) }
             }
-            Some(Range::Lines(Span::From(first, last))) => {
-                Wanted::Lines { first: first.saturating_sub(1), end: last }
+            Some(Range::Lines(RangeSpan::From(first, last))) => {
+                WantedPart::Lines { first: first.saturating_sub(1), end: last }
             }
-            Some(Range::Bytes(Span::Last(count))) => Wanted::LastBytes(count),
-            Some(Range::Lines(Span::Last(count))) => Wanted::LastLines(count),
+            Some(Range::Bytes(RangeSpan::Last(count))) => WantedPart::LastBytes(count),
+            Some(Range::Lines(RangeSpan::Last(count))) => WantedPart::LastLines(count),
         };
         Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// Takes nothing and sees all, for its digest, unless it has more than `limit` bytes.
     pub(super) fn nothing(limit: u64) -> Self {
-        Self::of(Wanted::Nothing, usize::try_from(limit).unwrap_or(usize::MAX))
+        Self::of(WantedPart::Nothing, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
     /// In the memory of this context, of which `reserved` bytes are there already.
@@ -80,7 +80,7 @@ impl Take {
         Self { context, reserved: usize::try_from(reserved).unwrap_or(usize::MAX), ..self }
     }
 
-    fn of(wanted: Wanted, limit: usize) -> Self {
+    fn of(wanted: WantedPart, limit: usize) -> Self {
         Self {
             wanted,
             limit,
@@ -108,13 +108,13 @@ impl Take {
             return ControlFlow::Break(());
         }
         match self.wanted {
-            Wanted::Bytes { first, end } => {
+            WantedPart::Bytes { first, end } => {
                 let place = |at: u64| at.saturating_sub(before).min(data.len() as u64) as usize;
                 let (from, to) = (place(first), end.map_or(data.len(), place));
                 self.kept.extend_from_slice(&data[from.min(to)..to]);
                 self.until(end.is_some_and(|end| self.bytes >= end))
             }
-            Wanted::Lines { first, end } => {
+            WantedPart::Lines { first, end } => {
                 for line in data.split_inclusive(|byte| *byte == b'\n') {
                     if self.lines >= first {
                         self.kept.extend_from_slice(line);
@@ -125,7 +125,7 @@ impl Take {
                 }
                 ControlFlow::Continue(())
             }
-            Wanted::LastBytes(_) | Wanted::LastLines(_) => {
+            WantedPart::LastBytes(_) | WantedPart::LastLines(_) => {
                 self.kept.extend_from_slice(data);
                 // Now and then, so that each byte is moved only a few times.
                 if self.kept.len() / 2 > self.limit.saturating_add(1 << 16) {
@@ -133,15 +133,15 @@ impl Take {
                 }
                 ControlFlow::Continue(())
             }
-            Wanted::Nothing if self.bytes > self.limit as u64 => ControlFlow::Break(()),
-            Wanted::Nothing => ControlFlow::Continue(()),
+            WantedPart::Nothing if self.bytes > self.limit as u64 => ControlFlow::Break(()),
+            WantedPart::Nothing => ControlFlow::Continue(()),
         }
     }
 
     /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
     fn make_room(&mut self, more: usize) -> Result<()> {
         let needed = self.kept.len() + more;
-        if matches!(self.wanted, Wanted::Nothing) || needed <= self.kept.capacity() {
+        if matches!(self.wanted, WantedPart::Nothing) || needed <= self.kept.capacity() {
             return Ok(());
         }
         let doubled = (self.kept.capacity() * 2).min(self.limit.saturating_add(BLOCK));
@@ -186,16 +186,16 @@ impl Take {
 
     fn taken(mut self) -> Taken {
         let start = match self.wanted {
-            Wanted::Bytes { first, .. } if first > 0 && first >= self.bytes => {
+            WantedPart::Bytes { first, .. } if first > 0 && first >= self.bytes => {
                 return Taken::Past(self.bytes);
             }
-            Wanted::Lines { first, .. } if first > 0 && first >= self.lines + u64::from(self.open) => {
+            WantedPart::Lines { first, .. } if first > 0 && first >= self.lines + u64::from(self.open) => {
                 return Taken::Past(self.lines + u64::from(self.open));
             }
-            Wanted::Nothing if self.bytes > self.limit as u64 => return Taken::Over(self.bytes),
-            Wanted::Bytes { .. } | Wanted::Lines { .. } | Wanted::Nothing => Some(0),
-            Wanted::LastBytes(count) => self.start(count.min(self.bytes)),
-            Wanted::LastLines(count) => {
+            WantedPart::Nothing if self.bytes > self.limit as u64 => return Taken::Over(self.bytes),
+            WantedPart::Bytes { .. } | WantedPart::Lines { .. } | WantedPart::Nothing => Some(0),
+            WantedPart::LastBytes(count) => self.start(count.min(self.bytes)),
+            WantedPart::LastLines(count) => {
                 let ended = self.kept.len().saturating_sub(1);
                 let ends = self.kept[..ended].iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
                 let nth = usize::try_from(count - 1).unwrap_or(usize::MAX);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use libris_core::{Audience, Scope};
 use serde::Deserialize;
 
-use crate::tree::{Options, Watching};
+use crate::tree::{ChangeDetection, Options};
 
 /// A folder whose files are resources.
 ///
@@ -49,26 +49,26 @@ pub struct Config {
     /// ignored or not included, does not exist.
     pub symlinks: bool,
     /// The largest file that is read as a whole, in bytes. Larger files are read by ranges. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
     /// The most entries in the contents of a folder. At most 100,000.
-    #[serde(deserialize_with = "crate::bounds::folder_entries")]
+    #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
     /// The most bytes of files in the contents of a folder. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
+    #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
     #[serde(rename = "rule")]
-    pub rules: Vec<Rule>,
+    pub rules: Vec<MetadataRule>,
     /// How changes are detected: `"auto"`, by file system events where the operating system reports them and
     /// otherwise by polling, or `"poll"`, by polling always.
-    pub watch: Watching,
+    pub watch: ChangeDetection,
     /// The polling interval, as in `"5s"`. It is longer for a folder that takes long to scan. With `symlinks` it also
     /// limits how soon a change of a link target is noticed.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
     /// How long clients may cache a response, as in `"30s"` or `"5m"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,
@@ -90,7 +90,7 @@ impl Default for Config {
             directory_entries: 100,
             directory_bytes: 256 * 1024,
             rules: Vec::new(),
-            watch: Watching::Auto,
+            watch: ChangeDetection::Auto,
             poll: Duration::from_secs(5),
             ttl: Duration::ZERO,
             scope: Scope::Private,
@@ -121,7 +121,7 @@ impl Config {
 /// Metadata for the files that match a pattern.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Rule {
+pub struct MetadataRule {
     /// The pattern. Required.
     pub glob: String,
     /// How important the files are, from 0 to 1.

@@ -8,17 +8,14 @@ use std::time::SystemTime;
 
 use ignore::gitignore::Gitignore;
 use jiff::Timestamp;
-use libris_core::{Annotations, Error, Resource, Result, Uri};
+use libris_core::{Annotations, DIRECTORY, Error, Resource, Result, Uri};
 
-use super::config::Rule;
+use super::config::MetadataRule;
 use crate::front_matter::{self, FrontMatter};
 use crate::media;
 use crate::patterns::patterns;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
-
-/// The media type of directories.
-pub(super) const DIRECTORY: &str = "inode/directory";
 
 /// The size of the cache of [`ContentFacts`], in bytes.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
@@ -28,7 +25,7 @@ const ENTRY_OVERHEAD: usize = 192;
 
 /// Makes resources of files and directories.
 pub(super) struct ResourceDescriber {
-    rules: Vec<(Gitignore, Rule)>,
+    rules: Vec<(Gitignore, MetadataRule)>,
     cache: LruCache<CachedFacts>,
 }
 
@@ -48,7 +45,7 @@ pub(super) struct ContentFacts {
 }
 
 impl ResourceDescriber {
-    pub(super) fn new(rules: &[Rule]) -> Result<Self> {
+    pub(super) fn new(rules: &[MetadataRule]) -> Result<Self> {
         let rules = rules.iter().map(|rule| Ok((check(rule)?, rule.clone()))).collect::<Result<_>>()?;
         Ok(Self { rules, cache: LruCache::new(MAX_CACHED_BYTES) })
     }
@@ -178,7 +175,7 @@ fn is_disk_error(_cause: &io::Error) -> bool {
     false
 }
 
-fn check(rule: &Rule) -> Result<Gitignore> {
+fn check(rule: &MetadataRule) -> Result<Gitignore> {
     if rule.glob.is_empty() {
         return Err(Error::invalid("a `rule` has no `glob`"));
     }

@@ -7,6 +7,7 @@
 mod background;
 mod complete;
 mod config;
+mod definition;
 mod describe;
 mod read;
 
@@ -27,8 +28,8 @@ use libris_core::{
 };
 use tokio::sync::Semaphore;
 
-pub use crate::tree::Watching;
-pub use config::{Config, Rule};
+pub use crate::tree::ChangeDetection;
+pub use config::{Config, MetadataRule};
 
 use crate::range::Range;
 use crate::tree::walk::{Blocking, TreeWalk, WalkItem};
@@ -501,13 +502,13 @@ fn read_error(uri: &Uri, cause: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Files, Watching};
+    use super::{ChangeDetection, Config, Files};
     use tokio::sync::oneshot;
 
     #[tokio::test]
     async fn work_ends_when_its_caller_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config { watch: Watching::Poll, ..Config::new(folder.path()) };
+        let config = Config { watch: ChangeDetection::Poll, ..Config::new(folder.path()) };
         let files = Files::open(config).unwrap();
         let (started, start) = oneshot::channel();
         let (ended, end) = oneshot::channel();

@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libris_core::{Body, Content, Contents, Context, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Contents, Context, DIRECTORY, Error, Result, Uri};
 
 use super::Inner;
-use super::describe::DIRECTORY;
 use crate::media::{self, CodeUnits, ContentClass};
+use crate::meta;
 use crate::part::{ByteBounds, LineScanner, OverLimit};
-use crate::range::{HINT, HINT_BYTES, Range, Span};
+use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, Resolved, StatStamp, walk};
 
 /// The interval, in bytes, at which a search for lines reports progress.
@@ -25,12 +25,6 @@ const SUGGESTED_RANGE: u64 = 64 * 1024;
 
 /// The media type of notes that stand for omitted data.
 const NOTE_MIME: &str = "text/plain";
-
-/// The `_meta` key that says why the data of a part is omitted.
-const META_OMITTED: &str = "dev.libris/omitted";
-
-/// The `_meta` key for the number of omitted directory entries.
-const META_MORE: &str = "dev.libris/more";
 
 /// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
 /// loaded.
@@ -190,7 +184,7 @@ impl FileReader<'_> {
         Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: None })
     }
 
-    fn lines(&self, file: &mut File, size: u64, head: &[u8], mime: &str, span: Span) -> Result<Vec<u8>> {
+    fn lines(&self, file: &mut File, size: u64, head: &[u8], mime: &str, span: RangeSpan) -> Result<Vec<u8>> {
         if media::content_class(mime) == ContentClass::Binary {
             return Err(self.not_text());
         }
@@ -209,8 +203,8 @@ impl FileReader<'_> {
             ByteBounds::OverLimit(OverLimit { size, start, one_line: true }) => {
                 let count = SUGGESTED_RANGE.min(limit).max(1);
                 let part = match span {
-                    Span::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
-                    Span::Last(_) => format!("-{count}"),
+                    RangeSpan::From(..) => format!("{start}-{}", start.saturating_add(count - 1)),
+                    RangeSpan::Last(_) => format!("-{count}"),
                 };
                 let hint = format!("one line is already longer: read a part of it with `?bytes={part}`");
                 Err(self.over_limit(size, hint))
@@ -262,7 +256,7 @@ impl FileReader<'_> {
                 1 => "[1 more entry; list the resources to see it]".to_owned(),
                 more => format!("[{more} more entries; list the resources to see them]"),
             };
-            let meta = Some(Meta::from_iter([(META_MORE.to_owned(), more.into())]));
+            let meta = Some(meta::with(meta::MORE, more));
             parts.extend(own.map(|own| Content { meta, ..Content::text(own, NOTE_MIME, note) }));
         } else if parts.is_empty() {
             // Only if the directory is empty: hosts take contents with the URI of the directory for a file.
@@ -299,7 +293,7 @@ impl FileReader<'_> {
         let omitted = |size: u64| {
             let note = format!("[not included: {size} bytes; read {uri} itself]");
             let why = format!("too large: {size} bytes");
-            let meta = Some(Meta::from_iter([(META_OMITTED.to_owned(), why.into())]));
+            let meta = Some(meta::with(meta::OMITTED, why));
             Some(Content { meta, ..Content::text(uri.clone(), NOTE_MIME, note) })
         };
         let size = entry.stamp.size;

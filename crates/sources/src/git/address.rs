@@ -1,25 +1,25 @@
-//! The URIs of a repository: what one asks for, and how one is written.
+//! Parses and builds the URIs of a repository.
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
 use crate::range::Range;
 
 /// The space of URIs of one repository.
-pub(super) struct Space {
-    /// What all of them begin with: `git://<name>/`.
+pub(super) struct UriSpace {
+    /// The root: `git://<name>/`.
     pub(super) root: Uri,
 }
 
-/// What a URI asks for.
+/// A parsed URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked<'a> {
-    pub(super) what: What<'a>,
+pub(super) struct GitUri<'a> {
+    pub(super) what: GitTarget<'a>,
     query: &'a str,
 }
 
-/// What a URI asks for, without its query. Everything is still escaped.
+/// The target of a URI, without its query. All parts are still percent-encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What<'a> {
+pub(super) enum GitTarget<'a> {
     Refs,
     /// A file or a folder.
     Place {
@@ -38,14 +38,14 @@ pub(super) enum What<'a> {
     },
 }
 
-/// How an answer for people or programs is written.
+/// The format of refs, logs and commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum PageFormat {
     Markdown,
     Json,
 }
 
-/// The templates, after the root, with what they are called.
+/// The templates below the root, with their names and descriptions.
 pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
     (
         "blob/{ref}/{+path}{?lines,bytes}",
@@ -71,8 +71,8 @@ pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
     ),
 ];
 
-impl Space {
-    /// The space of a repository of this name; `None` where it cannot be the authority of a URI.
+impl UriSpace {
+    /// The URI space of a repository; `None` if its name cannot be the authority of a URI.
     pub(super) fn new(name: &str) -> Option<Self> {
         if name.is_empty() || name.len() > 255 || name.contains(['/', '\\', '\0']) {
             return None;
@@ -85,8 +85,8 @@ impl Space {
         UriTemplate::parse(&format!("{}{rest}", self.root))
     }
 
-    /// What a URI asks for; `None` if it is not of this repository.
-    pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<Asked<'a>> {
+    /// Parses a URI; `None` if it is not of this repository.
+    pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<GitUri<'a>> {
         let rest = uri.as_str().strip_prefix(self.root.as_str())?;
         if rest.contains('#') {
             return None;
@@ -94,33 +94,33 @@ impl Space {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
         let (what, keys): (_, &[&str]) = match (kind, rest) {
-            ("refs", "") if path == "refs" => (What::Refs, &["format"]),
+            ("refs", "") if path == "refs" => (GitTarget::Refs, &["format"]),
             ("blob" | "tree", rest) => {
                 let (rev, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if !is_rev(rev) {
                     return None;
                 }
-                (What::Place { rev, path }, &[])
+                (GitTarget::Place { rev, path }, &[])
             }
-            ("log", rev) if is_rev(rev) => (What::Log { rev }, &["path", "limit", "format"]),
-            ("commit", rev) if is_rev(rev) => (What::Commit { rev }, &["format"]),
+            ("log", rev) if is_rev(rev) => (GitTarget::Log { rev }, &["path", "limit", "format"]),
+            ("commit", rev) if is_rev(rev) => (GitTarget::Commit { rev }, &["format"]),
             ("diff", rest) => {
                 let (base, head) =
                     rest.split_once('/').filter(|(base, head)| is_rev(base) && is_rev(head))?;
-                (What::Diff { base, head }, &["path"])
+                (GitTarget::Diff { base, head }, &["path"])
             }
             _ => return None,
         };
         let known =
             |pair: &str| pair.is_empty() || keys.contains(&pair.split('=').next().unwrap_or_default());
         let meant = match what {
-            What::Place { .. } => Range::is_meant(query),
+            GitTarget::Place { .. } => Range::is_meant(query),
             _ => query.split('&').all(known),
         };
-        meant.then_some(Asked { what, query })
+        meant.then_some(GitUri { what, query })
     }
 
-    /// The URI of a path, as it stands in a URI, at a revision, as it stands in a URI.
+    /// The URI of a path at a revision, both percent-encoded.
     pub(super) fn place(&self, rev: &str, path: &str) -> Option<Uri> {
         self.root.below(&format!("tree/{rev}/{path}")).ok()
     }
@@ -146,8 +146,8 @@ impl Space {
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.what {
-            What::Refs => self.refs(),
-            What::Place { rev, path } => match base(rev) {
+            GitTarget::Refs => self.refs(),
+            GitTarget::Place { rev, path } => match base(rev) {
                 (rev, false) => {
                     let path = path.trim_end_matches('/');
                     let path = if path.is_empty() { String::new() } else { format!("/{path}") };
@@ -155,8 +155,8 @@ impl Space {
                 }
                 (rev, true) => self.log(rev),
             },
-            What::Log { rev } | What::Commit { rev } => self.log(base(rev).0),
-            What::Diff { base: one, head: other } => {
+            GitTarget::Log { rev } | GitTarget::Commit { rev } => self.log(base(rev).0),
+            GitTarget::Diff { base: one, head: other } => {
                 let (one, other) = (base(one).0, base(other).0);
                 match (is_full_id(one), is_full_id(other)) {
                     (true, true) => Some(uri.without_query()),
@@ -171,8 +171,8 @@ impl Space {
     }
 }
 
-impl Asked<'_> {
-    /// The value of a parameter; `None` where it is not there or empty.
+impl GitUri<'_> {
+    /// The value of a parameter; `None` if it is missing or empty.
     pub(super) fn parameter(&self, name: &str) -> Result<Option<String>> {
         let mut values = self
             .query
@@ -181,16 +181,16 @@ impl Asked<'_> {
             .filter(|(key, value)| *key == name && !value.is_empty());
         let Some((_, value)) = values.next() else { return Ok(None) };
         if values.next().is_some() {
-            return Err(Error::invalid(format!("`{name}` is said twice")));
+            return Err(Error::invalid(format!("`{name}` is given twice")));
         }
         let value = Uri::decode_segment(value).and_then(|bytes| String::from_utf8(bytes).ok());
         value.map(Some).ok_or_else(|| Error::invalid(format!("`{name}` is not text")))
     }
 
-    pub(super) fn format(&self) -> Result<Format> {
+    pub(super) fn format(&self) -> Result<PageFormat> {
         match self.parameter("format")?.as_deref() {
-            None | Some("markdown") => Ok(Format::Markdown),
-            Some("json") => Ok(Format::Json),
+            None | Some("markdown") => Ok(PageFormat::Markdown),
+            Some("json") => Ok(PageFormat::Json),
             Some(_) => Err(Error::invalid("`format` is `json` or `markdown`")),
         }
     }
@@ -201,7 +201,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whether this could be a revision: one segment that begins with the name of something.
+/// Whether this could be a revision: one segment that begins with a name.
 fn is_rev(text: &str) -> bool {
     !base(text).0.is_empty() && !text.contains('/')
 }
@@ -214,14 +214,14 @@ fn base(rev: &str) -> (&str, bool) {
     (base.trim_start_matches("refs%2F"), end.is_some())
 }
 
-/// Whether this is a whole object id, which never stands for anything else.
+/// Whether this is a full object id, which always names the same object.
 pub(super) fn is_full_id(rev: &str) -> bool {
     matches!(rev.len(), 40 | 64) && rev.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Space, What};
+    use super::{GitTarget, UriSpace};
     use libris_core::Uri;
 
     fn uri(text: &str) -> Uri {
@@ -230,17 +230,17 @@ mod tests {
 
     #[test]
     fn uris_are_read() {
-        let space = Space::new("repo").unwrap();
+        let space = UriSpace::new("repo").unwrap();
         let what = |text: &str| {
             let uri = uri(&format!("git://repo/{text}"));
             space.parse(&uri).map(|asked| format!("{:?}", asked.what))
         };
-        let place = |rev, path| Some(format!("{:?}", What::Place { rev, path }));
+        let place = |rev, path| Some(format!("{:?}", GitTarget::Place { rev, path }));
         assert_eq!(what("blob/main/a/b.md?lines=1"), place("main", "a/b.md"));
         assert_eq!(what("tree/feature%2Fx"), place("feature%2Fx", ""));
         assert_eq!(what("tree/HEAD/src/"), place("HEAD", "src/"));
         assert_eq!(what("refs?format=json"), Some("Refs".into()));
-        assert_eq!(what("diff/a/b"), Some(format!("{:?}", What::Diff { base: "a", head: "b" })));
+        assert_eq!(what("diff/a/b"), Some(format!("{:?}", GitTarget::Diff { base: "a", head: "b" })));
         for nothing in [
             "",
             "refs/",
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn uris_of_others_are_not_read() {
-        let space = Space::new("repo").unwrap();
+        let space = UriSpace::new("repo").unwrap();
         for other in
             ["git://other/", "git://repo2/", "git://rep/", "git://REPO/", "files://repo/", "git:repo/"]
         {
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn subjects_are_what_is_told() {
-        let space = Space::new("repo").unwrap();
+        let space = UriSpace::new("repo").unwrap();
         let subject =
             |text: &str| space.subject(&uri(&format!("git://repo/{text}"))).as_str()[11..].to_owned();
         let id = "a".repeat(40);
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn names_become_authorities() {
-        assert_eq!(Space::new("My Repo:1@x").unwrap().root.as_str(), "git://My%20Repo%3A1%40x/");
-        assert!(Space::new("").is_none() && Space::new("a/b").is_none());
+        assert_eq!(UriSpace::new("My Repo:1@x").unwrap().root.as_str(), "git://My%20Repo%3A1%40x/");
+        assert!(UriSpace::new("").is_none() && UriSpace::new("a/b").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! What reading a URI gives.
+//! Reads the resource at a URI.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use libris_core::{Content, Contents, Context, Error, Proof, Result, Uri};
 use serde_json::Value;
 
 use super::Inner;
-use super::address::{Asked, Format, What};
-use super::compare::{Compare, Difference};
+use super::address::{GitTarget, GitUri, PageFormat};
+use super::compare::{Difference, TreeComparison};
 use super::history::Log;
 use super::pages::{
     Commit, Title, commit_json, commit_markdown, escaped, log_json, log_markdown, refs_json, refs_markdown,
 };
 use super::patch::Patch;
-use super::read::Reader;
+use super::read::PathReader;
 use super::refs::Refs;
 use super::repo::{Objects, Task, is_name};
-use super::rev::{self, Resolved};
+use super::rev::{self, ResolvedRev};
 use super::walk::DEPTH;
 use crate::media;
 
@@ -26,67 +26,68 @@ pub(super) const MARKDOWN: &str = "text/markdown";
 pub(super) const DIFF: &str = "text/x-diff";
 const JSON: &str = "application/json";
 
-/// How long callers may keep what never changes.
+/// How long clients may cache what never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How many commits a log shows where nobody says how many, and at most.
+/// The default and the maximum number of commits in a log.
 const COMMITS: usize = 50;
 const MOST_COMMITS: usize = 1000;
 
-/// How many files of a commit are told.
+/// The most changed files in a commit page.
 const FILES: usize = 1000;
 
-/// How many files a diff compares.
+/// The most files in a diff.
 const COMPARED: usize = 100_000;
 
 pub(super) fn read(inner: &Inner, objects: &Objects<'_>) -> Result<Contents> {
     let Task { uri, context, .. } = &objects.task;
     let asked = inner.space.parse(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
-    Answer { inner, objects, uri, context, asked }.read()
+    UriReader { inner, objects, uri, context, asked }.read()
 }
 
-struct Answer<'a> {
+struct UriReader<'a> {
     inner: &'a Inner,
     objects: &'a Objects<'a>,
     uri: &'a Uri,
     context: &'a Context,
-    asked: Asked<'a>,
+    asked: GitUri<'a>,
 }
 
-/// What an answer depends on.
+/// What the freshness of a response depends on.
 struct Basis {
     fixed: bool,
     proof: Option<Proof>,
 }
 
-impl Answer<'_> {
+impl UriReader<'_> {
     fn read(&self) -> Result<Contents> {
         let (parts, basis) = match self.asked.what {
-            What::Refs => {
+            GitTarget::Refs => {
                 let refs = Refs::read(self.objects)?;
                 let page = match self.asked.format()? {
-                    Format::Markdown => {
+                    PageFormat::Markdown => {
                         self.markdown(refs_markdown(&self.inner.space, &self.inner.name, &refs))
                     }
-                    Format::Json => self.json(&refs_json(&refs)),
+                    PageFormat::Json => self.json(&refs_json(&refs)),
                 };
                 return Ok(Contents::from(page).with_freshness(self.inner.freshness(None)));
             }
-            What::Place { rev, path } => {
+            GitTarget::Place { rev, path } => {
                 let resolved = self.resolve(rev)?;
                 let tree = self.objects.node(resolved.commit)?.tree;
-                let reader = Reader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
+                let reader =
+                    PathReader { inner: self.inner, objects: self.objects, uri: self.uri, rev, path };
                 (reader.read(tree, &self.asked, self.context)?, basis(resolved))
             }
-            What::Log { rev } => {
+            GitTarget::Log { rev } => {
                 let resolved = self.resolve(rev)?;
                 (vec![self.log(rev, resolved.commit)?], self.history(resolved)?)
             }
-            What::Commit { rev } => {
+            GitTarget::Commit { rev } => {
                 let resolved = self.resolve(rev)?;
                 (vec![self.commit(resolved.commit)?], self.history(resolved)?)
             }
-            What::Diff { base: one, head: other } => {
+            GitTarget::Diff { base: one, head: other } => {
                 let (one, other) = (self.resolve(one)?, self.resolve(other)?);
                 let content = self.diff(one.commit, other.commit)?;
                 let (one, other) = (basis(one), basis(other));
@@ -99,8 +100,8 @@ impl Answer<'_> {
         Ok(Contents { parts, freshness })
     }
 
-    /// What an answer about the past depends on: in a shallow clone, more of it may come.
-    fn history(&self, resolved: Resolved) -> Result<Basis> {
+    /// The freshness of a response about history: a shallow clone may be deepened.
+    fn history(&self, resolved: ResolvedRev) -> Result<Basis> {
         match self.objects.is_shallow()? {
             true => Ok(Basis { fixed: false, proof: None }),
             false => Ok(basis(resolved)),
@@ -111,7 +112,7 @@ impl Answer<'_> {
         Error::NotFound(self.uri.clone())
     }
 
-    fn resolve(&self, rev: &str) -> Result<Resolved> {
+    fn resolve(&self, rev: &str) -> Result<ResolvedRev> {
         rev::resolve(self.objects, rev)?.ok_or_else(|| self.not_found())
     }
 
@@ -123,7 +124,7 @@ impl Answer<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The path of a parameter, as it is written in a repository. What is there is looked up in these trees.
+    /// The path in a parameter, not encoded. These trees determine whether it is a folder.
     fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
@@ -134,7 +135,7 @@ impl Answer<'_> {
         for tree in trees {
             directory |= self.objects.at(*tree, &names)?.is_some_and(|entry| entry.kind == EntryKind::Tree);
         }
-        // What is not shown does not exist, not even as something that never changed.
+        // A hidden path does not exist, not even with an empty history.
         let shows = |directory| self.inner.filter.shows_all(&names, directory);
         if !shows(true) || !(directory || shows(false)) {
             return Err(self.not_found());
@@ -173,8 +174,8 @@ impl Answer<'_> {
         let rev = rev::decode(rev)?;
         let title = Title { rev: &rev, path: path.as_deref(), more, most: MOST_COMMITS, shallow };
         Ok(match format {
-            Format::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
-            Format::Json => self.json(&log_json(&title, &commits)),
+            PageFormat::Markdown => self.markdown(log_markdown(&self.inner.space, &title, &commits)),
+            PageFormat::Json => self.json(&log_json(&title, &commits)),
         })
     }
 
@@ -186,8 +187,8 @@ impl Answer<'_> {
         let changed = self.compare(before.map(|node| node.tree), commit.tree, &[], FILES)?;
         let changed = changed.as_deref();
         Ok(match format {
-            Format::Markdown => self.markdown(commit_markdown(&self.inner.space, &commit, changed)),
-            Format::Json => self.json(&commit_json(&commit, changed)),
+            PageFormat::Markdown => self.markdown(commit_markdown(&self.inner.space, &commit, changed)),
+            PageFormat::Json => self.json(&commit_json(&commit, changed)),
         })
     }
 
@@ -215,7 +216,7 @@ impl Answer<'_> {
         Ok(Content { uri: self.uri.clone(), mime: Some(DIFF.into()), body, meta: None })
     }
 
-    /// The files that differ; `None` where there are too many.
+    /// The differing files; `None` if there are too many.
     fn compare(
         &self,
         old: Option<ObjectId>,
@@ -223,7 +224,7 @@ impl Answer<'_> {
         within: &[&[u8]],
         limit: usize,
     ) -> Result<Option<Vec<Difference>>> {
-        let compare = Compare { objects: self.objects, filter: &self.inner.filter, within, limit };
+        let compare = TreeComparison { objects: self.objects, filter: &self.inner.filter, within, limit };
         let mut differences = compare.trees(old, Some(new))?;
         if let Some(differences) = &mut differences {
             differences
@@ -238,16 +239,16 @@ impl Answer<'_> {
             return true;
         }
         let revs: &[&str] = match &self.asked.what {
-            What::Refs => &[],
-            What::Place { rev, .. } | What::Log { rev } | What::Commit { rev } => &[rev],
-            What::Diff { base, head } => &[base, head],
+            GitTarget::Refs => &[],
+            GitTarget::Place { rev, .. } | GitTarget::Log { rev } | GitTarget::Commit { rev } => &[rev],
+            GitTarget::Diff { base, head } => &[base, head],
         };
         let path = escaped(path) + if directory { "/" } else { "" };
         revs.iter().all(|rev| self.inner.space.place(rev, &path).is_some_and(|uri| self.context.sees(&uri)))
     }
 }
 
-fn basis(resolved: Resolved) -> Basis {
+fn basis(resolved: ResolvedRev) -> Basis {
     Basis { fixed: resolved.fixed, proof: resolved.proof }
 }
 

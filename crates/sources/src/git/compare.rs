@@ -7,23 +7,23 @@ use gix::ObjectId;
 use gix::objs::tree::{EntryKind, name_order};
 use libris_core::Result;
 
-use super::filter::Filter;
-use super::limits::Held;
-use super::repo::{Entry, Named, Objects};
+use super::filter::VisibilityFilter;
+use super::limits::HeldMemory;
+use super::repo::{NamedEntry, Objects, TreeEntry};
 use super::walk::DEPTH;
 
 /// Something that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) path: Vec<u8>,
-    pub(super) old: Option<Entry>,
-    pub(super) new: Option<Entry>,
+    pub(super) old: Option<TreeEntry>,
+    pub(super) new: Option<TreeEntry>,
 }
 
 impl Difference {
     /// Whether this is a directory that came, went, or holds something that differs.
     pub(super) fn is_directory(&self) -> bool {
-        let tree = |entry: Option<Entry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
+        let tree = |entry: Option<TreeEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
         tree(self.old) && tree(self.new)
     }
 }
@@ -34,20 +34,20 @@ const PATH: usize = 4096;
 /// What was found so far, with the memory for it.
 struct Differences<'o> {
     found: Vec<Difference>,
-    held: Held<'o>,
+    held: HeldMemory<'o>,
 }
 
 /// A comparison of two trees.
-pub(super) struct Compare<'a> {
+pub(super) struct TreeComparison<'a> {
     pub(super) objects: &'a Objects<'a>,
-    pub(super) filter: &'a Filter,
+    pub(super) filter: &'a VisibilityFilter,
     /// Only what is at or below this path.
     pub(super) within: &'a [&'a [u8]],
     /// How many differences are wanted at most.
     pub(super) limit: usize,
 }
 
-impl Compare<'_> {
+impl TreeComparison<'_> {
     /// Files and directories that differ, in the order of git; `None` if there are more than are wanted. A file in
     /// the place of a directory is two differences.
     pub(super) fn trees(
@@ -100,15 +100,16 @@ impl Compare<'_> {
         parent: &[u8],
         name: &[u8],
         depth: usize,
-        old: Option<Entry>,
-        new: Option<Entry>,
+        old: Option<TreeEntry>,
+        new: Option<TreeEntry>,
     ) -> Result<bool> {
         if self.within.get(depth).is_some_and(|wanted| *wanted != name) {
             return Ok(true);
         }
         let path = if parent.is_empty() { name.to_vec() } else { [parent, b"/", name].concat() };
-        let tree =
-            |entry: Option<Entry>| entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id);
+        let tree = |entry: Option<TreeEntry>| {
+            entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id)
+        };
         let directory = tree(old).is_some() || tree(new).is_some();
         if !self.filter.shows(&path, directory) || path.len() > PATH {
             return Ok(true);
@@ -127,12 +128,12 @@ impl Compare<'_> {
     }
 }
 
-fn peekable(entries: Option<Vec<Named>>) -> Peekable<std::vec::IntoIter<Named>> {
+fn peekable(entries: Option<Vec<NamedEntry>>) -> Peekable<std::vec::IntoIter<NamedEntry>> {
     entries.unwrap_or_default().into_iter().peekable()
 }
 
 /// The order of entries in a tree, where a directory counts as if its name ended with a `/`.
-fn order(one: &Named, other: &Named) -> Ordering {
-    let is_tree = |named: &Named| named.1.kind == EntryKind::Tree;
+fn order(one: &NamedEntry, other: &NamedEntry) -> Ordering {
+    let is_tree = |named: &NamedEntry| named.1.kind == EntryKind::Tree;
     name_order(&one.0, is_tree(one), &other.0, is_tree(other))
 }

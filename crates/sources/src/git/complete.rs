@@ -19,19 +19,19 @@ const RECENT: usize = 50;
 const DIGITS: usize = 10;
 
 /// A variable that somebody is typing.
-pub(super) struct Wanted {
-    variable: Variable,
+pub(super) struct CompletionRequest {
+    variable: CompletedVariable,
     typed: String,
     limit: usize,
 }
 
-enum Variable {
+enum CompletedVariable {
     Rev,
     Commit,
     /// A path at a revision that is known, for a `{+path}` or for a parameter.
     Path {
         rev: String,
-        place: Place,
+        place: ValuePosition,
     },
     Format,
     Other,
@@ -39,43 +39,47 @@ enum Variable {
 
 /// Where a value goes, which decides what must be escaped in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ValuePosition {
     Path,
     Parameter,
 }
 
-impl Wanted {
+impl CompletionRequest {
     /// `name` is that of the template.
     pub(super) fn new(name: &str, asked: &Partial<'_>) -> Self {
         let known = |variable: &str| asked.known.get(variable).filter(|value| !value.is_empty()).cloned();
         let variable = match asked.variable {
-            "ref" | "base" | "head" => Variable::Rev,
-            "id" => Variable::Commit,
-            "path" => Variable::Path {
+            "ref" | "base" | "head" => CompletedVariable::Rev,
+            "id" => CompletedVariable::Commit,
+            "path" => CompletedVariable::Path {
                 rev: known("ref").or_else(|| known("head")).unwrap_or_else(|| LISTED.into()),
-                place: if matches!(name, "file" | "tree") { Place::Path } else { Place::Parameter },
+                place: if matches!(name, "file" | "tree") {
+                    ValuePosition::Path
+                } else {
+                    ValuePosition::Parameter
+                },
             },
-            "format" => Variable::Format,
-            _ => Variable::Other,
+            "format" => CompletedVariable::Format,
+            _ => CompletedVariable::Other,
         };
         Self { variable, typed: asked.typed.to_owned(), limit: asked.limit }
     }
 
     pub(super) fn values(&self, inner: &Inner, objects: &Objects<'_>) -> Result<Completion> {
         match &self.variable {
-            Variable::Rev => Ok(Completion::of(
+            CompletedVariable::Rev => Ok(Completion::of(
                 revs(objects)?.into_iter().chain(self.commits(objects)?),
                 &self.typed,
                 self.limit,
             )),
-            Variable::Commit => Ok(Completion::of(
+            CompletedVariable::Commit => Ok(Completion::of(
                 self.commits(objects)?.into_iter().chain(revs(objects)?),
                 &self.typed,
                 self.limit,
             )),
-            Variable::Path { rev, place } => self.paths(inner, objects, rev, *place),
-            Variable::Format => Ok(Completion::of(["json", "markdown"], &self.typed, self.limit)),
-            Variable::Other => Ok(Completion::default()),
+            CompletedVariable::Path { rev, place } => self.paths(inner, objects, rev, *place),
+            CompletedVariable::Format => Ok(Completion::of(["json", "markdown"], &self.typed, self.limit)),
+            CompletedVariable::Other => Ok(Completion::default()),
         }
     }
 
@@ -110,15 +114,21 @@ impl Wanted {
     }
 
     /// The paths below what was typed so far.
-    fn paths(&self, inner: &Inner, objects: &Objects<'_>, rev: &str, place: Place) -> Result<Completion> {
+    fn paths(
+        &self,
+        inner: &Inner,
+        objects: &Objects<'_>,
+        rev: &str,
+        place: ValuePosition,
+    ) -> Result<Completion> {
         let nothing = Ok(Completion::default());
         let (parent, begun) = match self.typed.rsplit_once('/') {
             Some((parent, begun)) => (format!("{parent}/"), begun),
             None => (String::new(), self.typed.as_str()),
         };
         let (parent, begun) = match place {
-            Place::Path => (segments(&parent), unescape(begun)),
-            Place::Parameter => {
+            ValuePosition::Path => (segments(&parent), unescape(begun)),
+            ValuePosition::Parameter => {
                 let escaped: Vec<_> =
                     parent.split('/').map(|name| Uri::encode_segment(name.as_bytes())).collect();
                 (escaped.join("/"), begun.as_bytes().to_vec())
@@ -149,8 +159,8 @@ impl Wanted {
         }
         matching.sort();
         let values = matching.into_iter().filter_map(|(_, key)| match place {
-            Place::Path => Some(value(&format!("{parent}{key}"))),
-            Place::Parameter => {
+            ValuePosition::Path => Some(value(&format!("{parent}{key}"))),
+            ValuePosition::Parameter => {
                 let bytes = Uri::decode_segment(&format!("{parent}{key}"))?;
                 String::from_utf8(bytes).ok()
             }

@@ -1,4 +1,4 @@
-//! What can be said about a repository in the configuration.
+//! The configuration of the git source.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,39 +18,38 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The repository: the folder of a working tree, a `.git` folder or a bare repository. It must be said.
+    /// The repository: the folder of a working tree, a `.git` folder or a bare repository. Required.
     pub path: PathBuf,
-    /// What its URIs begin with, as in `git://<name>/refs`. The folder's own name, without `.git`, where it is
-    /// not said.
+    /// The authority of its URIs, as in `git://<name>/refs`. Default: the name of the folder, without `.git`.
     pub name: Option<String>,
-    /// A name for people, for the repository as a whole.
+    /// A human-readable title of the repository as a whole.
     pub title: Option<String>,
-    /// What is in the repository.
+    /// A description of the repository.
     pub description: Option<String>,
     /// Patterns of which a file must match one. Empty: all files.
     pub include: Vec<String>,
-    /// Patterns of files and folders to leave out, at every commit: from trees, diffs and logs.
+    /// Patterns of files and folders that are not visible in the trees, diffs and logs of any commit.
     pub exclude: Vec<String>,
-    /// The most bytes that are read at once. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    /// The largest response, in bytes. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most entries that reading a folder gives. At most 100,000.
-    #[serde(deserialize_with = "crate::bounds::folder_entries")]
+    /// The most entries in the contents of a folder. At most 100,000.
+    #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of its files that reading a folder gives. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::folder_bytes")]
+    /// The most bytes of files in the contents of a folder. At most 1 GiB.
+    #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
-    /// The longest that one answer may take, as in `"10s"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
-    pub timeout: Duration,
-    /// The time between two looks at the refs while somebody wants to hear of changes, as in `"1s"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The polling interval of the refs while there are subscriptions, as in `"1s"`.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
-    /// How long callers may keep an answer, as in `"30s"`. What is read by a full commit id never changes and may
-    /// be kept for a year.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The time-out of a request, as in `"10s"`.
+    #[serde(deserialize_with = "crate::settings::duration")]
+    pub timeout: Duration,
+    /// How long clients may cache a response, as in `"30s"`. What is read by a full commit id never changes and may
+    /// be cached for a year.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
-    /// Who may share a kept answer: `"private"` or `"public"`.
+    /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,
 }
 
@@ -75,7 +74,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The defaults for this repository.
+    /// The default configuration for the repository at a path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ..Self::default() }
     }

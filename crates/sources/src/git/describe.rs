@@ -3,15 +3,12 @@
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use jiff::Timestamp;
-use libris_core::{Meta, Resource, Result, Uri};
-use serde_json::{Value, json};
+use libris_core::{DIRECTORY, Meta, Resource, Result, Uri};
+use serde_json::json;
 
-use super::repo::{Entry, Objects};
+use super::repo::{Objects, TreeEntry};
 use crate::front_matter::{self, FrontMatter};
-use crate::media;
-
-/// The media type of directories.
-pub(super) const DIRECTORY: &str = "inode/directory";
+use crate::{media, meta};
 
 /// The media type of symbolic links, whose content is where they lead.
 pub(super) const LINK: &str = "inode/symlink";
@@ -40,7 +37,13 @@ impl<'a> Describe<'a> {
     }
 
     /// A file or directory; `time` is when it last changed.
-    pub(super) fn resource(&mut self, uri: Uri, name: &[u8], entry: Entry, time: i64) -> Result<Resource> {
+    pub(super) fn resource(
+        &mut self,
+        uri: Uri,
+        name: &[u8],
+        entry: TreeEntry,
+        time: i64,
+    ) -> Result<Resource> {
         let label = String::from_utf8_lossy(name);
         let mut resource = Resource::new(uri, &*label);
         resource.annotations.last_modified = Timestamp::from_second(time).ok();
@@ -99,7 +102,7 @@ pub(super) fn mime(label: &str, data: &[u8]) -> &'static str {
 
 /// What is said of a submodule.
 pub(super) fn submodule(commit: ObjectId) -> Meta {
-    Meta::from_iter([("dev.libris/submodule".to_owned(), json!({ "commit": commit.to_string() }))])
+    meta::with(meta::SUBMODULE, json!({ "commit": commit.to_string() }))
 }
 
 /// What Git LFS keeps in the place of a large file.
@@ -127,10 +130,7 @@ impl<'a> Pointer<'a> {
     }
 
     pub(super) fn meta(&self) -> Meta {
-        Meta::from_iter([(
-            "dev.libris/lfs".to_owned(),
-            json!({ "oid": self.oid, "size": Value::from(self.size) }),
-        )])
+        meta::with(meta::LFS, json!({ "oid": self.oid, "size": self.size }))
     }
 }
 

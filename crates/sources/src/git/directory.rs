@@ -3,28 +3,28 @@
 use gix::objs::tree::EntryKind;
 use libris_core::Uri;
 
-use super::repo::{Entry, Named};
+use super::repo::{NamedEntry, TreeEntry};
 
 /// The entries of a tree by their keys, sorted.
 pub(super) struct Directory {
-    entries: Box<[(Box<str>, Entry)]>,
+    entries: Box<[(Box<str>, TreeEntry)]>,
     /// How many bytes they take.
     bytes: u64,
 }
 
 impl Directory {
-    pub(super) fn new(entries: Vec<Named>) -> Self {
+    pub(super) fn new(entries: Vec<NamedEntry>) -> Self {
         let mut entries: Vec<_> =
             entries.into_iter().map(|(name, entry)| (key(&name, entry.kind), entry)).collect();
         entries.sort_by(|one, other| one.0.cmp(&other.0));
         // In a tree that git did not write, a name may stand twice.
         entries.dedup_by(|one, other| one.0 == other.0);
-        let size = |(key, _): &(Box<str>, Entry)| (size_of::<(Box<str>, Entry)>() + key.len()) as u64;
+        let size = |(key, _): &(Box<str>, TreeEntry)| (size_of::<(Box<str>, TreeEntry)>() + key.len()) as u64;
         Self { bytes: entries.iter().map(size).sum(), entries: entries.into() }
     }
 
     /// The segments of the URIs, those of directories with a `/`, and what they stand for.
-    pub(super) fn entries(&self) -> &[(Box<str>, Entry)] {
+    pub(super) fn entries(&self) -> &[(Box<str>, TreeEntry)] {
         &self.entries
     }
 
@@ -49,9 +49,9 @@ pub(super) fn name(key: &str) -> Vec<u8> {
 
 /// Weighs directories by their bytes.
 #[derive(Clone)]
-pub(super) struct Weight;
+pub(super) struct DirectoryWeight;
 
-impl quick_cache::Weighter<gix::ObjectId, std::sync::Arc<Directory>> for Weight {
+impl quick_cache::Weighter<gix::ObjectId, std::sync::Arc<Directory>> for DirectoryWeight {
     fn weight(&self, _: &gix::ObjectId, directory: &std::sync::Arc<Directory>) -> u64 {
         directory.bytes + 1
     }
@@ -60,13 +60,13 @@ impl quick_cache::Weighter<gix::ObjectId, std::sync::Arc<Directory>> for Weight 
 #[cfg(test)]
 mod tests {
     use super::{Directory, name};
-    use crate::git::repo::Entry;
+    use crate::git::repo::TreeEntry;
     use gix::objs::tree::EntryKind;
 
     #[test]
     fn keys_are_in_the_order_of_uris() {
         let id = gix::ObjectId::null(gix::hash::Kind::Sha1);
-        let entry = |name: &[u8], kind| (name.to_vec(), Entry { kind, id });
+        let entry = |name: &[u8], kind| (name.to_vec(), TreeEntry { kind, id });
         // As git sorts them: a space before `!`, and `a` the directory as if it were `a/`.
         let names = [
             entry(b"a b", EntryKind::Blob),

@@ -1,4 +1,4 @@
-//! What of a repository is shown.
+//! Which paths of a repository are visible.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use libris_core::Result;
 use super::Config;
 use crate::patterns::patterns;
 
-/// What the configuration says about showing paths.
-pub(super) struct Filter {
+/// The `include` and `exclude` patterns of the configuration.
+pub(super) struct VisibilityFilter {
     include: Gitignore,
     exclude: Gitignore,
 }
 
-impl Filter {
+impl VisibilityFilter {
     pub(super) fn new(config: &Config) -> Result<Self> {
         Ok(Self {
             include: patterns("include", &config.include)?,
@@ -22,17 +22,17 @@ impl Filter {
         })
     }
 
-    /// One that shows everything.
+    /// A filter without patterns.
     pub(super) fn open() -> Self {
         Self { include: Gitignore::empty(), exclude: Gitignore::empty() }
     }
 
-    /// Whether everything is shown.
+    /// Whether all paths are visible.
     pub(super) fn is_open(&self) -> bool {
         self.include.is_empty() && self.exclude.is_empty()
     }
 
-    /// Whether a path is shown, given that what it is in is.
+    /// Whether a path is visible, if its parent is.
     pub(super) fn shows(&self, path: &[u8], directory: bool) -> bool {
         if self.is_open() || path.is_empty() {
             return true;
@@ -46,7 +46,7 @@ impl Filter {
             || self.include.matched_path_or_any_parents(&path, false).is_ignore()
     }
 
-    /// Whether a path and all that it is in is shown.
+    /// Whether a path and all its parents are visible.
     pub(super) fn shows_all(&self, names: &[&[u8]], directory: bool) -> bool {
         (1..=names.len())
             .all(|count| self.shows(&names[..count].join(&b'/'), directory || count < names.len()))

@@ -12,7 +12,7 @@ use gix::config::File as ConfigFile;
 use libris_core::{Error, Result};
 
 use super::ref_store::{LOOSE, PACKED};
-use super::regular::{self, Stamp, Unreadable, is_absent};
+use super::regular::{self, RefFileStamp, Unreadable, is_absent};
 
 /// The most bytes of a configuration file.
 const CONFIG: u64 = 4 * 1024 * 1024;
@@ -161,7 +161,7 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
 pub(super) struct Alternates {
     objects: PathBuf,
     /// The files that were found to be right; empty before.
-    verified: Mutex<Vec<(PathBuf, Option<Stamp>)>>,
+    verified: Mutex<Vec<(PathBuf, Option<RefFileStamp>)>>,
 }
 
 impl Alternates {
@@ -174,8 +174,9 @@ impl Alternates {
     pub(super) fn check(&self) -> Result<()> {
         const NAME: &str = "objects/info/alternates";
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same =
-            |(path, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(path).is_ok_and(|now| now == *stamp);
+        let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
+            RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
+        };
         if !verified.is_empty() && verified.iter().all(is_same) {
             return Ok(());
         }

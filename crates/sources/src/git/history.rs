@@ -1,4 +1,4 @@
-//! Walking through commits: which are in a log, and when a path last changed.
+//! Walks the history: the commits of a log, and the last change of each path.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use gix::ObjectId;
 use libris_core::Result;
 
-use super::compare::{Compare, Difference};
-use super::filter::Filter;
+use super::compare::{Difference, TreeComparison};
+use super::filter::VisibilityFilter;
 use super::repo::{Node, Objects};
 
 /// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
@@ -22,18 +22,18 @@ pub(super) struct Log<'a> {
     objects: &'a Objects<'a>,
     /// Only those that change this path, where there is one.
     path: Option<&'a [&'a [u8]]>,
-    queue: Queue<Node>,
+    queue: CommitQueue<Node>,
     seen: HashSet<ObjectId>,
 }
 
-/// Commits that are still to be looked at, newest first, and of equals the first that came.
-struct Queue<T> {
+/// A priority queue of commits, newest first; of equal times, first in first out.
+struct CommitQueue<T> {
     heap: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
     values: HashMap<ObjectId, T>,
     count: usize,
 }
 
-impl<T> Queue<T> {
+impl<T> CommitQueue<T> {
     fn new() -> Self {
         Self { heap: BinaryHeap::new(), values: HashMap::new(), count: 0 }
     }
@@ -56,7 +56,7 @@ impl<'a> Log<'a> {
         from: ObjectId,
         path: Option<&'a [&'a [u8]]>,
     ) -> Result<Self> {
-        let mut log = Self { objects, path, queue: Queue::new(), seen: HashSet::new() };
+        let mut log = Self { objects, path, queue: CommitQueue::new(), seen: HashSet::new() };
         log.push(from)?;
         Ok(log)
     }
@@ -108,21 +108,21 @@ impl<'a> Log<'a> {
     }
 }
 
-/// When the files of a commit last changed, as far as that can be told soon.
-pub(super) struct Window {
+/// The times of the last changes of the files of a commit, within a limited part of the history.
+pub(super) struct ModificationTimes {
     /// By path, in seconds.
     times: HashMap<Vec<u8>, i64>,
-    /// The time of the oldest commit that was looked at. What is not in `times` has not changed since.
+    /// The time of the oldest examined commit. A path that is not in `times` has not changed since.
     oldest: i64,
 }
 
-impl Window {
-    /// Looks back from a commit. A path last changed with the newest commit that made it what it is now.
+impl ModificationTimes {
+    /// Walks back from a commit. A path last changed in the newest commit that gave it its current state.
     pub(super) fn read(objects: &Objects<'_>, from: ObjectId) -> Result<Self> {
         let first = objects.node(from)?;
         let tree = first.tree;
         let mut window = Self { times: HashMap::new(), oldest: first.time };
-        let mut queue = Queue::new();
+        let mut queue = CommitQueue::new();
         let mut seen = HashSet::from([from]);
         queue.push(from, first.time, first);
         let limit = objects.decoded() + LOOKED_AT;
@@ -160,7 +160,8 @@ impl Window {
         if parents.contains(&node.tree) {
             return Ok(true);
         }
-        let compare = Compare { objects, filter: &Filter::open(), within: &[], limit: CHANGES };
+        let compare =
+            TreeComparison { objects, filter: &VisibilityFilter::open(), within: &[], limit: CHANGES };
         let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
         if node.tree == tree {
             self.times.entry(Vec::new()).or_insert(node.time);

@@ -1,4 +1,4 @@
-//! Bounds on the objects that are decoded, and memory for them. Their size is known before they are loaded.
+//! Size limits of decoded objects, and their memory reservation. The size is known before an object is loaded.
 
 use std::cell::Cell;
 
@@ -22,13 +22,13 @@ const PARENTS: usize = 1_000;
 const FREE: u64 = 1024 * 1024;
 
 /// Memory that a task uses for what it has loaded.
-pub(super) struct Held<'o> {
+pub(super) struct HeldMemory<'o> {
     objects: &'o Objects<'o>,
     bytes: u64,
 }
 
-impl Held<'_> {
-    /// Counts so many bytes more.
+impl HeldMemory<'_> {
+    /// Accounts for more bytes.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
         self.objects.count(bytes)?;
         self.bytes += bytes;
@@ -36,14 +36,14 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
         let used = &self.objects.memory.used;
         used.set(used.get() - self.bytes);
     }
 }
 
-/// What a task uses, and what was reserved for it.
+/// The memory that a task uses, and that is reserved for it.
 #[derive(Default)]
 pub(super) struct TaskMemory {
     used: Cell<u64>,
@@ -51,10 +51,10 @@ pub(super) struct TaskMemory {
 }
 
 impl Objects<'_> {
-    /// Reserves memory for so many bytes; they count until the value that this gives is dropped.
-    pub(super) fn hold(&self, bytes: u64) -> Result<Held<'_>> {
+    /// Reserves memory, until the returned value is dropped.
+    pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
         self.count(bytes)?;
-        Ok(Held { objects: self, bytes })
+        Ok(HeldMemory { objects: self, bytes })
     }
 
     fn count(&self, bytes: u64) -> Result<()> {
@@ -84,7 +84,7 @@ impl Objects<'_> {
         }
     }
 
-    /// A commit, tag or tree, which must be there.
+    /// Loads a commit, tag or tree, which must exist.
     pub(super) fn load(&self, id: ObjectId, kind: Kind) -> Result<gix::Object<'_>> {
         self.patience().check()?;
         let header = self.find_header(id).map_err(|cause| self.fault(cause))?;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use imara_diff::{Algorithm, Diff, Hunk, IndentHeuristic, IndentLevel, InternedInput, Token};
 use libris_core::Result;
 
-use super::repo::Patience;
+use super::repo::Deadline;
 
 /// The most lines of one file that are compared at once. The worst input of this size takes less than a second.
 const LINES: usize = 16_384;
@@ -25,8 +25,8 @@ const TAB: u8 = 8;
 
 /// The differences between the lines of two files, in order. Where too many lines in a row have no counterpart, all of
 /// them differ, also those that both files have.
-pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Patience) -> Result<Vec<Hunk>> {
-    let mut compare = Compare { input, patience, hunks: Vec::new() };
+pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Deadline) -> Result<Vec<Hunk>> {
+    let mut compare = LineComparison { input, patience, hunks: Vec::new() };
     for part in parts(&input.before, &input.after, patience)? {
         compare.part(part)?;
     }
@@ -35,12 +35,12 @@ pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Patience) -> Result
 
 /// A range of lines in each of two files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Part {
+struct LinePair {
     before: Range<usize>,
     after: Range<usize>,
 }
 
-impl Part {
+impl LinePair {
     fn is_small(&self) -> bool {
         self.before.len() <= LINES && self.after.len() <= LINES
     }
@@ -65,37 +65,37 @@ impl Part {
 
 /// The parts of two files that are compared, each with its counterpart; the lines between them are the same. Only parts
 /// that cannot be split are not small.
-fn parts(before: &[Token], after: &[Token], patience: &Patience) -> Result<Vec<Part>> {
-    let whole = Part { before: 0..before.len(), after: 0..after.len() };
+fn parts(before: &[Token], after: &[Token], patience: &Deadline) -> Result<Vec<LinePair>> {
+    let whole = LinePair { before: 0..before.len(), after: 0..after.len() };
     let changed = whole.stripped(before, after);
     if changed.is_small() {
         let lead = changed.before.start.min(MARGIN);
         let trail = (before.len() - changed.before.end).min(MARGIN);
-        return Ok(vec![Part {
+        return Ok(vec![LinePair {
             before: changed.before.start - lead..changed.before.end + trail,
             after: changed.after.start - lead..changed.after.end + trail,
         }]);
     }
     let anchors = anchors(&changed, before, after, patience)?;
     let mut parts = Vec::new();
-    let mut part = Part {
+    let mut part = LinePair {
         before: changed.before.start..changed.before.start,
         after: changed.after.start..changed.after.start,
     };
     let ends = anchors.into_iter().chain([(changed.before.end, changed.after.end)]);
     for (old, new) in ends {
-        let longer = Part { before: part.before.start..old, after: part.after.start..new };
+        let longer = LinePair { before: part.before.start..old, after: part.after.start..new };
         if longer.is_small() {
             part = longer;
             continue;
         }
-        let rest = Part { before: part.before.end..old, after: part.after.end..new };
+        let rest = LinePair { before: part.before.end..old, after: part.after.end..new };
         parts.push(part);
         match rest.is_small() {
             true => part = rest,
             false => {
                 parts.push(rest);
-                part = Part { before: old..old, after: new..new };
+                part = LinePair { before: old..old, after: new..new };
             }
         }
     }
@@ -105,10 +105,10 @@ fn parts(before: &[Token], after: &[Token], patience: &Patience) -> Result<Vec<P
 
 /// The places of lines that occur once in both files and in the same order: a longest sequence of them.
 fn anchors(
-    changed: &Part,
+    changed: &LinePair,
     before: &[Token],
     after: &[Token],
-    patience: &Patience,
+    patience: &Deadline,
 ) -> Result<Vec<(usize, usize)>> {
     const NONE: u32 = u32::MAX;
     const SEVERAL: u32 = u32::MAX - 1;
@@ -157,21 +157,21 @@ fn anchors(
     Ok(found)
 }
 
-struct Compare<'a, 'd> {
+struct LineComparison<'a, 'd> {
     input: &'a InternedInput<&'d [u8]>,
-    patience: &'a Patience,
+    patience: &'a Deadline,
     hunks: Vec<Hunk>,
 }
 
-impl Compare<'_, '_> {
-    fn part(&mut self, part: Part) -> Result<()> {
+impl LineComparison<'_, '_> {
+    fn part(&mut self, part: LinePair) -> Result<()> {
         self.patience.check()?;
         let part = match part.fits() {
             true => part,
             false => part.stripped(&self.input.before, &self.input.after),
         };
         let fits = part.fits();
-        let Part { before, after } = part;
+        let LinePair { before, after } = part;
         let at = (before.start as u32, after.start as u32);
         if !fits {
             self.push(at, Hunk { before: 0..before.len() as u32, after: 0..after.len() as u32 });
@@ -207,13 +207,13 @@ impl Compare<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINES, MARGIN, Patience, hunks, parts};
+    use super::{Deadline, LINES, MARGIN, hunks, parts};
     use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    fn patience() -> Patience {
-        Patience::new(Instant::now(), Duration::from_secs(600), Arc::default())
+    fn patience() -> Deadline {
+        Deadline::new(Instant::now(), Duration::from_secs(600), Arc::default())
     }
 
     /// Lines of numbers below `different`, by a linear congruential generator.
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn it_ends_when_nobody_waits() {
         let gone = Arc::new(true.into());
-        let patience = Patience::new(Instant::now(), Duration::from_secs(600), gone);
+        let patience = Deadline::new(Instant::now(), Duration::from_secs(600), gone);
         let input = InternedInput::new(byte_lines(&b"a\n"[..]), byte_lines(&b"b\n"[..]));
         assert!(hunks(&input, &patience).is_err());
     }

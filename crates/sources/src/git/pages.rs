@@ -10,7 +10,7 @@ use jiff::tz::{Offset, TimeZone};
 use libris_core::Result;
 use serde_json::{Value, json};
 
-use super::address::Space;
+use super::address::UriSpace;
 use super::compare::Difference;
 use super::refs::Refs;
 use super::repo::{Objects, fault};
@@ -157,7 +157,7 @@ pub(super) struct Title<'a> {
     pub(super) shallow: bool,
 }
 
-pub(super) fn log_markdown(space: &Space, title: &Title<'_>, commits: &[Commit]) -> String {
+pub(super) fn log_markdown(space: &UriSpace, title: &Title<'_>, commits: &[Commit]) -> String {
     let mut out = format!("# Log of {}", inline(title.rev));
     if let Some(path) = title.path {
         let _ = write!(out, ": {}", inline(path));
@@ -197,7 +197,7 @@ pub(super) fn log_json(title: &Title<'_>, commits: &[Commit]) -> Value {
 /// What a commit changed: none where there is too much to tell.
 pub(super) type Changed<'a> = Option<&'a [Difference]>;
 
-pub(super) fn commit_markdown(space: &Space, commit: &Commit, changed: Changed<'_>) -> String {
+pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changed: Changed<'_>) -> String {
     let id = commit.id.to_string();
     let mut out = format!("# {}\n\n", inline(&commit.subject()));
     let _ = writeln!(out, "- commit: `{id}`");
@@ -271,7 +271,7 @@ pub(super) fn escaped(path: &[u8]) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-pub(super) fn refs_markdown(space: &Space, name: &str, refs: &Refs) -> String {
+pub(super) fn refs_markdown(space: &UriSpace, name: &str, refs: &Refs) -> String {
     let mut out = format!("# Refs of {}\n\n", inline(name));
     let _ = match (&refs.head, refs.head_commit) {
         (Some(head), Some(id)) => writeln!(out, "`HEAD` is {} at `{}`.", inline(head), short(id)),

@@ -8,9 +8,9 @@ use imara_diff::{Hunk, InternedInput};
 use libris_core::Result;
 
 use super::compare::Difference;
-use super::limits::Held;
+use super::limits::HeldMemory;
 use super::line_diff;
-use super::repo::{Entry, Objects};
+use super::repo::{Objects, TreeEntry};
 
 /// How many lines are shown around a change.
 const CONTEXT: u32 = 3;
@@ -31,7 +31,7 @@ const LINE: u64 = 64;
 pub(super) struct Patch<'a> {
     objects: &'a Objects<'a>,
     out: Vec<u8>,
-    held: Held<'a>,
+    held: HeldMemory<'a>,
     limit: u64,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Patch<'a> {
 
     fn add_file(&mut self, difference: &Difference) -> Result<()> {
         let Difference { path, old, new } = difference;
-        let file = |entry: &Option<Entry>| entry.filter(|entry| entry.kind != EntryKind::Tree);
+        let file = |entry: &Option<TreeEntry>| entry.filter(|entry| entry.kind != EntryKind::Tree);
         match (file(old), file(new)) {
             // What becomes another kind of thing goes first and then comes.
             (Some(old), Some(new)) if class(old.kind) != class(new.kind) => {
@@ -72,10 +72,10 @@ impl<'a> Patch<'a> {
         }
     }
 
-    fn file(&mut self, path: &[u8], old: Option<Entry>, new: Option<Entry>) -> Result<()> {
+    fn file(&mut self, path: &[u8], old: Option<TreeEntry>, new: Option<TreeEntry>) -> Result<()> {
         let (a, b) = (quoted(b"a/", path), quoted(b"b/", path));
         self.line([b"diff --git ", &*a, b" ", &*b]);
-        let mode = |entry: Entry| entry.kind.as_octal_str();
+        let mode = |entry: TreeEntry| entry.kind.as_octal_str();
         match (old, new) {
             (Some(old), None) => self.line([b"deleted file mode ", &**mode(old)]),
             (None, Some(new)) => self.line([b"new file mode ", &**mode(new)]),
@@ -86,7 +86,7 @@ impl<'a> Patch<'a> {
             _ => {}
         }
         let null = self.objects.object_hash().null();
-        let id = |entry: Option<Entry>| entry.map_or(null, |entry| entry.id);
+        let id = |entry: Option<TreeEntry>| entry.map_or(null, |entry| entry.id);
         if id(old) == id(new) {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl<'a> Patch<'a> {
     }
 
     /// What is compared; `None` where it is binary or too large.
-    fn content(&self, entry: Option<Entry>) -> Result<Option<(Vec<u8>, Option<Held<'a>>)>> {
+    fn content(&self, entry: Option<TreeEntry>) -> Result<Option<(Vec<u8>, Option<HeldMemory<'a>>)>> {
         let Some(entry) = entry else { return Ok(Some((Vec::new(), None))) };
         if entry.kind == EntryKind::Commit {
             return Ok(Some((format!("Subproject commit {}\n", entry.id).into_bytes(), None)));
@@ -131,7 +131,7 @@ impl<'a> Patch<'a> {
         let _held = self.objects.hold((lines(old) + lines(new)) * LINE)?;
         let input =
             InternedInput::new(imara_diff::sources::byte_lines(old), imara_diff::sources::byte_lines(new));
-        let lines = Lines { input: &input };
+        let lines = HunkLines { input: &input };
         let mut hunks = line_diff::hunks(&input, self.objects.patience())?.into_iter().peekable();
         // Where the search for the name of the function went on to, and what it found before.
         let (mut searched, mut heading): (u32, Option<&[u8]>) = (0, None);
@@ -177,7 +177,7 @@ impl<'a> Patch<'a> {
         }
     }
 
-    fn group(&mut self, lines: &Lines<'_, '_>, group: &[Hunk], before: Range<u32>) {
+    fn group(&mut self, lines: &HunkLines<'_, '_>, group: &[Hunk], before: Range<u32>) {
         let mut at = before.start;
         for hunk in group {
             (at..hunk.before.start).for_each(|at| self.source(b' ', lines.old_line(at)));
@@ -202,11 +202,11 @@ impl<'a> Patch<'a> {
     }
 }
 
-struct Lines<'i, 'd> {
+struct HunkLines<'i, 'd> {
     input: &'i InternedInput<&'d [u8]>,
 }
 
-impl<'i, 'd> Lines<'i, 'd> {
+impl<'i, 'd> HunkLines<'i, 'd> {
     fn before(&self) -> u32 {
         self.input.before.len() as u32
     }

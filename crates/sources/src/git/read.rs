@@ -4,18 +4,19 @@ use std::io::{self, Cursor};
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
-use libris_core::{Body, Content, Context, Error, Meta, Result, Uri};
+use libris_core::{Body, Content, Context, DIRECTORY, Error, Result, Uri};
 
 use super::Inner;
-use super::address::Asked;
-use super::describe::{DIRECTORY, LINK, Pointer, SUBMODULE, mime, submodule};
+use super::address::GitUri;
+use super::describe::{LINK, Pointer, SUBMODULE, mime, submodule};
 use super::directory;
-use super::limits::Held;
-use super::repo::{Entry, Objects, names};
+use super::limits::HeldMemory;
+use super::repo::{Objects, TreeEntry, names};
 use super::walk::{DEPTH, join};
 use crate::media::{self, CodeUnits, ContentClass};
+use crate::meta;
 use crate::part::{ByteBounds, LineScanner};
-use crate::range::{HINT, HINT_BYTES, Range, Span};
+use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 
 /// The largest file of which a part is read: git keeps files whole, so all of it is in memory for that.
 const LARGEST: u64 = 64 * 1024 * 1024;
@@ -23,14 +24,8 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 /// The media type of notes that stand for what is left out.
 const NOTE: &str = "text/plain";
 
-/// The key under which a part says why its data is left out.
-const OMITTED: &str = "dev.libris/omitted";
-
-/// The key under which a directory says how many of its entries were left out.
-const MORE: &str = "dev.libris/more";
-
 /// A read of a path at a commit.
-pub(super) struct Reader<'a> {
+pub(super) struct PathReader<'a> {
     pub(super) inner: &'a Inner,
     pub(super) objects: &'a Objects<'a>,
     pub(super) uri: &'a Uri,
@@ -40,19 +35,19 @@ pub(super) struct Reader<'a> {
 }
 
 /// What was found at a path.
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) path: Vec<u8>,
-    pub(super) entry: Entry,
+    pub(super) entry: TreeEntry,
 }
 
-impl Reader<'_> {
-    pub(super) fn read(&self, tree: ObjectId, asked: &Asked<'_>, context: &Context) -> Result<Vec<Content>> {
+impl PathReader<'_> {
+    pub(super) fn read(&self, tree: ObjectId, asked: &GitUri<'_>, context: &Context) -> Result<Vec<Content>> {
         let range = Range::parse(asked.range())?;
         let found = self.find(tree)?.ok_or_else(|| Error::NotFound(self.uri.clone()))?;
         match (found.entry.kind, range) {
             (EntryKind::Tree, None) => self.directory(&found, context),
             (EntryKind::Tree | EntryKind::Commit | EntryKind::Link, Some(_)) => Err(Error::invalid(format!(
-                "`{}` is no file, so it has no lines or bytes: read it without `?`",
+                "`{}` is not a file, so it has no lines or bytes: read it without `?`",
                 self.uri.without_query()
             ))),
             (_, range) => self.file(&found, range, context).map(|content| vec![content]),
@@ -60,17 +55,17 @@ impl Reader<'_> {
     }
 
     /// What is at the path, if it is shown.
-    pub(super) fn find(&self, tree: ObjectId) -> Result<Option<Found>> {
+    pub(super) fn find(&self, tree: ObjectId) -> Result<Option<FoundEntry>> {
         let Some(names) = names(self.path).filter(|names| names.len() <= DEPTH) else { return Ok(None) };
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let Some(entry) = self.objects.at(tree, &names)? else { return Ok(None) };
         let directory = entry.kind == EntryKind::Tree;
         let shown =
             self.inner.filter.shows_all(&names, directory) && (directory || !self.path.ends_with('/'));
-        Ok(shown.then(|| Found { path: names.join(&b'/'), entry }))
+        Ok(shown.then(|| FoundEntry { path: names.join(&b'/'), entry }))
     }
 
-    fn file(&self, found: &Found, range: Option<Range>, context: &Context) -> Result<Content> {
+    fn file(&self, found: &FoundEntry, range: Option<Range>, context: &Context) -> Result<Content> {
         let label = label(&found.path);
         if found.entry.kind == EntryKind::Commit {
             return Ok(self.submodule(self.uri.clone(), found.entry.id));
@@ -125,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    fn lines(&self, data: &[u8], mime: &str, span: Span) -> Result<ByteBounds> {
+    fn lines(&self, data: &[u8], mime: &str, span: RangeSpan) -> Result<ByteBounds> {
         if !media::has_lines(mime, data) {
             return Err(self.not_text());
         }
@@ -149,7 +144,7 @@ impl Reader<'_> {
     }
 
     /// The entries of a directory that the caller may see, with their data as far as it fits.
-    fn directory(&self, found: &Found, context: &Context) -> Result<Vec<Content>> {
+    fn directory(&self, found: &FoundEntry, context: &Context) -> Result<Vec<Content>> {
         let config = &self.inner.config;
         let directory = self.objects.directory(found.entry.id)?;
         let base = base(self.path);
@@ -180,7 +175,7 @@ impl Reader<'_> {
         let Some(own) = self.inner.space.place(self.rev, &base) else { return Ok(parts) };
         if more > 0 {
             let note = format!("[{more} more; list the resources to see them]");
-            let meta = Some(Meta::from_iter([(MORE.to_owned(), more.into())]));
+            let meta = Some(meta::with(meta::MORE, more));
             parts.push(Content { meta, ..Content::text(own, NOTE, note) });
         } else if parts.is_empty() {
             parts.push(Content::text(own, DIRECTORY, ""));
@@ -192,9 +187,9 @@ impl Reader<'_> {
         &self,
         uri: Uri,
         key: &str,
-        entry: Entry,
+        entry: TreeEntry,
         left: &mut u64,
-        held: &mut Held<'_>,
+        held: &mut HeldMemory<'_>,
     ) -> Result<Content> {
         match entry.kind {
             EntryKind::Tree => return Ok(Content::text(uri, DIRECTORY, "")),
@@ -214,7 +209,7 @@ impl Reader<'_> {
         };
         // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
         let note = format!("[not included: {why}; read {uri} itself]");
-        let meta = Some(Meta::from_iter([(OMITTED.to_owned(), why.into())]));
+        let meta = Some(meta::with(meta::OMITTED, why));
         Ok(Content { meta, ..Content::text(uri, NOTE, note) })
     }
 

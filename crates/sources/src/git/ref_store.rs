@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gix::ObjectId;
 use libris_core::{Error, Result};
 
-use super::limits::Held;
-use super::regular::{self, Stamp, Unreadable, is_absent};
-use super::repo::Patience;
+use super::limits::HeldMemory;
+use super::regular::{self, RefFileStamp, Unreadable, is_absent};
+use super::repo::Deadline;
 
 /// The most bytes of a loose ref; git writes one line.
 pub(super) const LOOSE: u64 = 4 * 1024;
@@ -43,12 +43,12 @@ pub(super) struct RefStore {
     common: PathBuf,
     hash: gix::hash::Kind,
     /// `packed-refs` as it was parsed last.
-    packed: Mutex<Option<(Stamp, Arc<PackedRefs>)>>,
+    packed: Mutex<Option<(RefFileStamp, Arc<PackedRefs>)>>,
 }
 
 /// Where a ref leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum RefTarget {
     /// To an object.
     Object(ObjectId),
     /// To the ref of this full name.
@@ -70,9 +70,9 @@ impl RefStore {
     }
 
     /// Where `HEAD` leads.
-    pub(super) fn head(&self) -> Result<Target> {
+    pub(super) fn head(&self) -> Result<RefTarget> {
         let head = self.loose("HEAD").map_err(|cause| cause.of("HEAD"))?;
-        head.ok_or_else(|| Error::Unavailable("the repository is not there now".into()))
+        head.ok_or_else(|| Error::Unavailable("the repository does not exist now".into()))
     }
 
     /// The object that the ref of this full name leads to; `None` if there is none, or it leads to a ref that is not
@@ -86,32 +86,32 @@ impl RefStore {
         for _ in 0..=LINKS {
             match self.find(&name)? {
                 None => return Ok(None),
-                Some(Target::Object(id)) => return Ok(Some(id)),
-                Some(Target::Symbolic(next)) => name = next,
+                Some(RefTarget::Object(id)) => return Ok(Some(id)),
+                Some(RefTarget::Symbolic(next)) => name = next,
             }
         }
         Err(Unreadable::Broken("it leads through too many other refs"))
     }
 
-    fn find(&self, name: &str) -> Result<Option<Target>, Unreadable> {
+    fn find(&self, name: &str) -> Result<Option<RefTarget>, Unreadable> {
         match self.loose(name)? {
-            None => Ok(self.packed()?.find(name).map(Target::Object)),
+            None => Ok(self.packed()?.find(name).map(RefTarget::Object)),
             found => Ok(found),
         }
     }
 
-    fn loose(&self, name: &str) -> Result<Option<Target>, Unreadable> {
+    fn loose(&self, name: &str) -> Result<Option<RefTarget>, Unreadable> {
         let own = !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
         let folder = if own { &self.own } else { &self.common };
         match regular::read(&folder.join(name), LOOSE)? {
             None => Ok(None),
-            Some(file) => Target::parse(&file.data, self.hash).map(Some),
+            Some(file) => RefTarget::parse(&file.data, self.hash).map(Some),
         }
     }
 
     fn packed(&self) -> Result<Arc<PackedRefs>, Unreadable> {
         let path = self.common.join("packed-refs");
-        let Some(stamp) = Stamp::of(&path).map_err(Unreadable::System)? else {
+        let Some(stamp) = RefFileStamp::of(&path).map_err(Unreadable::System)? else {
             return Ok(Arc::default());
         };
         let mut cached = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +130,12 @@ impl RefStore {
 
     /// All refs whose full names begin with one of these, for which memory is reserved before they are copied. A broken
     /// ref hides none of the others.
-    pub(super) fn all(&self, kinds: &[&str], patience: &Patience, held: &mut Held<'_>) -> Result<AllRefs> {
+    pub(super) fn all(
+        &self,
+        kinds: &[&str],
+        patience: &Deadline,
+        held: &mut HeldMemory<'_>,
+    ) -> Result<AllRefs> {
         let packed = self.packed().map_err(|cause| cause.of("packed-refs"))?;
         let mut names = BTreeSet::new();
         for kind in kinds {
@@ -170,7 +175,7 @@ impl RefStore {
         folder: &str,
         depth: usize,
         names: &mut BTreeSet<String>,
-        patience: &Patience,
+        patience: &Deadline,
     ) -> Result<()> {
         patience.check()?;
         let failed = |cause: io::Error| Error::failed("read the repository", cause);
@@ -215,7 +220,7 @@ fn is_full_name(name: &[u8]) -> bool {
     name.starts_with(b"refs/") && gix::validate::reference::name(name.into()).is_ok()
 }
 
-impl Target {
+impl RefTarget {
     /// Reads the file of a loose ref.
     fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Self, Unreadable> {
         let broken = Unreadable::Broken("it is not a ref");
@@ -300,18 +305,18 @@ impl PackedRefs {
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedRefs, Target, Unreadable};
+    use super::{PackedRefs, RefTarget, Unreadable};
     use gix::hash::Kind;
 
     #[test]
     fn loose_refs_are_read() {
         let id = "a".repeat(40);
-        let parse = |text: &str| Target::parse(text.as_bytes(), Kind::Sha1);
-        let object = Target::Object(gix::ObjectId::from_hex(id.as_bytes()).unwrap());
+        let parse = |text: &str| RefTarget::parse(text.as_bytes(), Kind::Sha1);
+        let object = RefTarget::Object(gix::ObjectId::from_hex(id.as_bytes()).unwrap());
         for text in [id.clone(), format!("{id}\n"), format!("{id} more")] {
             assert_eq!(parse(&text).unwrap(), object, "{text:?}");
         }
-        assert_eq!(parse("ref: refs/heads/a/b\n").unwrap(), Target::Symbolic("refs/heads/a/b".into()));
+        assert_eq!(parse("ref: refs/heads/a/b\n").unwrap(), RefTarget::Symbolic("refs/heads/a/b".into()));
         for text in ["", "\n", "a", &id[1..], &format!("{id}a"), "ref: ", "ref: HEAD", "ref: refs/../../x"] {
             assert!(matches!(parse(text), Err(Unreadable::Broken(_))), "{text:?}");
         }

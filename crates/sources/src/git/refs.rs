@@ -3,9 +3,9 @@
 use gix::ObjectId;
 use libris_core::Result;
 
-use super::limits::Held;
+use super::limits::HeldMemory;
 use super::pages::Commit;
-use super::ref_store::{AllRefs, Target};
+use super::ref_store::{AllRefs, RefTarget};
 use super::repo::Objects;
 use super::rev::{SHOWN, by_name, candidates, peel};
 
@@ -17,7 +17,7 @@ pub(super) struct Refs {
     /// The branch that `HEAD` is, where it is one.
     pub(super) head: Option<String>,
     pub(super) head_commit: Option<ObjectId>,
-    pub(super) all: Vec<Ref>,
+    pub(super) all: Vec<GitRef>,
     /// How many there are beside those.
     pub(super) more: usize,
     /// How many are there and cannot be read.
@@ -25,7 +25,7 @@ pub(super) struct Refs {
 }
 
 /// A branch or tag.
-pub(super) struct Ref {
+pub(super) struct GitRef {
     /// The full name.
     pub(super) name: String,
     pub(super) commit: ObjectId,
@@ -38,7 +38,7 @@ pub(super) struct Ref {
     hidden: bool,
 }
 
-impl Ref {
+impl GitRef {
     /// The shortest name that stands for it.
     pub(super) fn short(&self) -> &str {
         if self.hidden { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
@@ -51,7 +51,7 @@ pub(super) fn shortest(name: &str) -> &str {
 }
 
 /// All refs that are shown, and the memory that is reserved for them.
-pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, Held<'o>)> {
+pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, HeldMemory<'o>)> {
     let mut held = objects.hold(0)?;
     let all = objects.refs().all(&SHOWN, objects.patience(), &mut held)?;
     Ok((all, held))
@@ -60,8 +60,8 @@ pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, Held<'o>)> {
 /// The full name of the branch that `HEAD` is, where it is one.
 pub(super) fn head(objects: &Objects<'_>) -> Result<Option<String>> {
     Ok(match objects.refs().head()? {
-        Target::Symbolic(name) => Some(name),
-        Target::Object(_) => None,
+        RefTarget::Symbolic(name) => Some(name),
+        RefTarget::Object(_) => None,
     })
 }
 
@@ -79,7 +79,7 @@ impl Refs {
             let Some(commit) = peel(objects, *id)? else { continue };
             let first = candidates(shortest(name)).into_iter().find(|other| is_there(other));
             let read = Commit::read(objects, commit)?;
-            refs.push(Ref {
+            refs.push(GitRef {
                 commit,
                 tag: (*id != commit).then_some(*id),
                 time: read.time().to_owned(),

@@ -13,7 +13,7 @@ use libris_core::Error;
 /// The content of a regular file, with the stamp that it had while it was open.
 pub(super) struct Regular {
     pub(super) data: Vec<u8>,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: RefFileStamp,
 }
 
 /// Why a file was not read.
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadabl
         io::ErrorKind::UnexpectedEof => Unreadable::Broken("it is being written"),
         _ => Unreadable::System(cause),
     })?;
-    Ok(Some(Regular { data, stamp: Stamp::new(&metadata) }))
+    Ok(Some(Regular { data, stamp: RefFileStamp::new(&metadata) }))
 }
 
 /// Fails unless a program that opens this path finds nothing, a directory, or a regular file of at most `limit` bytes.
@@ -58,11 +58,11 @@ pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
 }
 
 fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
-    let file = match options(Symlinks::Refuse).open(path) {
+    let file = match options(SymlinkPolicy::Refuse).open(path) {
         // Asked before, because opening a device that a link leads to can have an effect; asked again after, because
         // another file may have taken its place.
         Err(cause) if is_loop(&cause) => match regular(std::fs::metadata(path))? {
-            Some(_) => options(Symlinks::Follow).open(path),
+            Some(_) => options(SymlinkPolicy::Follow).open(path),
             None => return Ok(None),
         },
         opened => opened,
@@ -74,19 +74,19 @@ fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
     }
 }
 
-enum Symlinks {
+enum SymlinkPolicy {
     Follow,
     Refuse,
 }
 
-fn options(symlinks: Symlinks) -> OpenOptions {
+fn options(symlinks: SymlinkPolicy) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(unix)]
     {
         use rustix::fs::OFlags;
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        flags.set(OFlags::NOFOLLOW, matches!(symlinks, Symlinks::Refuse));
+        flags.set(OFlags::NOFOLLOW, matches!(symlinks, SymlinkPolicy::Refuse));
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
     }
     #[cfg(not(unix))]
@@ -129,13 +129,13 @@ fn is_loop(_: &io::Error) -> bool {
 
 /// What tells one state of a file or folder from another. Git replaces files and never writes into them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct RefFileStamp {
     pub(super) modified: Option<SystemTime>,
     size: u64,
     inode: u64,
 }
 
-impl Stamp {
+impl RefFileStamp {
     fn new(metadata: &Metadata) -> Self {
         Self { modified: metadata.modified().ok(), size: metadata.len(), inode: inode(metadata) }
     }

@@ -13,61 +13,61 @@ use gix::objs::{CommitRefIter, Kind, TreeRefIter};
 use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Context, Error, Result, Uri};
 
-use super::directory::{Directory, Weight};
+use super::directory::{Directory, DirectoryWeight};
 use super::guard::{self, Alternates};
-use super::history::Window;
-use super::limits::{Held, TaskMemory};
+use super::history::ModificationTimes;
+use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
-use super::regular::{self, Stamp};
+use super::regular::{self, RefFileStamp};
 
-/// How many bytes of objects each handle keeps: those that were read, and those that others are deltas to.
+/// The cache sizes of each handle, in bytes: objects, and delta bases.
 const OBJECTS: usize = 8 * 1024 * 1024;
 const DELTAS: usize = 8 * 1024 * 1024;
 
-/// How many bytes of directories are kept.
+/// The size of the cache of directories, in bytes.
 const DIRECTORIES: u64 = 24 * 1024 * 1024;
 
-/// How many times its size a tree takes when it is decoded.
+/// The memory of a decoded tree, as a multiple of its size.
 const DECODED: u64 = 4;
 
-/// Of how many commits it is kept when their files last changed, and how many ancestors are.
+/// The capacities of the caches of modification times and of ancestors, in entries.
 const WINDOWS: usize = 4;
 const ANCESTORS: usize = 1000;
 
-/// The shortest time between two attempts to open a repository again in which objects are missing.
+/// The shortest time between two attempts to reopen a repository with missing objects.
 const REOPENED: Duration = Duration::from_secs(3);
 
-/// The most that one object may make the library reserve.
+/// The most memory that the git library may allocate for one object.
 const RESERVED: usize = 256 * 1024 * 1024;
 
-/// The most bytes of the file that says where a shallow clone ends: some 400,000 commits.
+/// The largest `shallow` file, in bytes: some 400,000 commits.
 const SHALLOW: u64 = 16 * 1024 * 1024;
 
-/// A repository that many may use at once.
+/// A repository for concurrent use.
 pub(super) struct Repo {
     path: PathBuf,
-    /// Where `HEAD` is.
+    /// The folder with `HEAD`.
     own: PathBuf,
-    /// Where the branches and tags are: elsewhere for a linked working tree.
+    /// The folder with the branches and tags: a different one for a linked working tree.
     common: PathBuf,
-    shared: Mutex<Shared>,
-    /// Whether others may write it without this system knowing.
+    shared: Mutex<OpenRepository>,
+    /// Whether it is on a remote file system, which other machines may write to.
     remote: bool,
     refs: RefStore,
     alternates: Alternates,
-    /// The commits that a shallow clone ends at, sorted, as they were read last.
-    shallow: Mutex<Option<(Stamp, Arc<[ObjectId]>)>>,
-    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, Weight>,
-    /// When the files of some commits last changed.
-    windows: quick_cache::sync::Cache<ObjectId, Arc<Window>>,
-    /// What is so many first parents before a commit.
+    /// The cached boundary commits of a shallow clone, sorted.
+    shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
+    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, DirectoryWeight>,
+    /// The modification times of the files of some commits.
+    windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
+    /// The ancestors of commits, by their distance along first parents.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
-/// What the library has open.
-struct Shared {
+/// The state of the git library.
+struct OpenRepository {
     repository: gix::ThreadSafeRepository,
-    /// Handles that nobody uses now, with what they remember.
+    /// Idle handles, with their caches.
     idle: Vec<gix::Repository>,
     /// Generation: bumped when the repository is opened again.
     generation: u64,
@@ -77,7 +77,7 @@ struct Shared {
     suspect: bool,
 }
 
-impl Shared {
+impl OpenRepository {
     fn open(path: &Path, generation: u64) -> gix::Result<Self> {
         // Nothing of the environment or of the user's configuration is read, and nothing here asks for what would
         // run a program.
@@ -90,7 +90,7 @@ impl Shared {
 
 impl Repo {
     pub(super) fn open(path: &Path) -> gix::Result<Self> {
-        let opened = Shared::open(path, 0)?;
+        let opened = OpenRepository::open(path, 0)?;
         let shared = &opened.repository;
         let common = shared.common_dir.as_deref().unwrap_or_else(|| shared.git_dir());
         let hash = shared.to_thread_local().object_hash();
@@ -103,7 +103,7 @@ impl Repo {
             alternates: Alternates::new(common),
             shallow: Mutex::default(),
             shared: Mutex::new(opened),
-            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, Weight),
+            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, DirectoryWeight),
             windows: quick_cache::sync::Cache::new(WINDOWS),
             ancestors: quick_cache::sync::Cache::new(ANCESTORS),
         })
@@ -119,12 +119,12 @@ impl Repo {
         &self.common
     }
 
-    /// Fails where the repository is gone, or holds a file that the library must not open.
+    /// Fails if the repository is gone, or has a file that the library must not open.
     pub(super) fn check(&self, name: &str) -> Result<()> {
-        // One that is gone is not an empty one.
-        match Stamp::of(&self.own().join("HEAD")) {
+        // A missing repository is not an empty one.
+        match RefFileStamp::of(&self.own().join("HEAD")) {
             Ok(Some(_)) => self.alternates.check(),
-            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` is not there now"))),
+            Ok(None) => Err(Error::Unavailable(format!("the repository `{name}` does not exist now"))),
             Err(cause) => Err(Error::failed("read the repository", cause)),
         }
     }
@@ -133,7 +133,7 @@ impl Repo {
     fn shallow(&self) -> Result<Arc<[ObjectId]>> {
         const NAME: &str = "shallow";
         let path = self.common().join(NAME);
-        let stamp = Stamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
+        let stamp = RefFileStamp::of(&path).map_err(|cause| Error::failed("read the repository", cause))?;
         let Some(stamp) = stamp else { return Ok(Arc::default()) };
         let mut cached = self.shallow.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, commits)) = &*cached
@@ -152,16 +152,16 @@ impl Repo {
         Ok(commits)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, OpenRepository> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reopen(&self, shared: &mut Shared) {
+    fn reopen(&self, shared: &mut OpenRepository) {
         shared.opened = Instant::now();
         shared.suspect = false;
         let checked = guard::check_repository(&self.path);
         let opened = checked.and_then(|()| {
-            Shared::open(&self.path, shared.generation + 1).map_err(|cause| cause.to_string())
+            OpenRepository::open(&self.path, shared.generation + 1).map_err(|cause| cause.to_string())
         });
         match opened {
             Ok(opened) => *shared = opened,
@@ -193,29 +193,29 @@ impl Repo {
     }
 }
 
-/// How long somebody waits for an answer.
+/// The deadline of a task, and whether its caller is gone.
 #[derive(Clone)]
-pub(super) struct Patience {
+pub(super) struct Deadline {
     until: Instant,
     limit: Duration,
     gone: Arc<AtomicBool>,
 }
 
-impl Patience {
-    /// `gone` tells that nobody waits any more.
+impl Deadline {
+    /// `gone` is set when the caller is gone.
     pub(super) fn new(from: Instant, limit: Duration, gone: Arc<AtomicBool>) -> Self {
         Self { until: from + limit, limit, gone }
     }
 
-    /// When it ends.
+    /// The time of the deadline.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
 
-    /// An error once it has ended. Nobody can stop a blocking task but itself.
+    /// Fails after the deadline or when the caller is gone. A blocking task must check this itself.
     pub(super) fn check(&self) -> Result<()> {
         if self.gone.load(Ordering::Relaxed) {
-            return Err(Error::Unavailable("nobody waits for the answer".into()));
+            return Err(Error::Unavailable("the caller is gone".into()));
         }
         if Instant::now() > self.until {
             let limit = self.limit;
@@ -227,13 +227,13 @@ impl Patience {
     }
 }
 
-/// What a task works on, and for whom.
+/// A blocking task and its request.
 pub(super) struct Task {
-    /// What was asked for.
+    /// The requested URI.
     pub(super) uri: Uri,
     /// Holds the permit of the catalog until the task ends.
     pub(super) context: Context,
-    pub(super) patience: Patience,
+    pub(super) patience: Deadline,
 }
 
 /// A repository as one task sees it.
@@ -251,7 +251,7 @@ pub(super) struct Objects<'r> {
 
 impl Drop for Objects<'_> {
     fn drop(&mut self) {
-        // There are never more than are used at once, which is bounded.
+        // The number of idle handles is bounded by the number of concurrent tasks.
         let mut shared = self.repo.shared();
         if shared.generation == self.generation {
             shared.idle.extend(self.handle.take());
@@ -267,7 +267,7 @@ impl Deref for Objects<'_> {
     }
 }
 
-/// What of a commit a walk through the history needs.
+/// The fields of a commit that a history walk needs.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) tree: ObjectId,
@@ -276,23 +276,23 @@ pub(super) struct Node {
     pub(super) time: i64,
 }
 
-/// What stands in a tree under a name.
+/// An entry of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) kind: EntryKind,
     pub(super) id: ObjectId,
 }
 
 /// An entry with its name.
-pub(super) type Named = (Vec<u8>, Entry);
+pub(super) type NamedEntry = (Vec<u8>, TreeEntry);
 
 impl Objects<'_> {
-    /// How long somebody waits for the task.
-    pub(super) fn patience(&self) -> &Patience {
+    /// The deadline of the task.
+    pub(super) fn patience(&self) -> &Deadline {
         &self.task.patience
     }
 
-    /// What went wrong with an object that must be there.
+    /// The error for an object that must exist.
     pub(super) fn fault(&self, cause: gix::Error) -> Error {
         if cause.is_not_found() {
             self.suspect();
@@ -300,7 +300,7 @@ impl Objects<'_> {
         fault(cause)
     }
 
-    /// Notes that an object is missing that must be there.
+    /// Records that a required object is missing, so that the repository is reopened.
     pub(super) fn suspect(&self) {
         self.repo.shared().suspect = true;
     }
@@ -315,7 +315,7 @@ impl Objects<'_> {
         Ok(self.try_find_header(id).map_err(fault)?.map(|header| header.size()))
     }
 
-    /// The data of a blob, whose size the caller has looked at.
+    /// The data of a blob, whose size the caller has checked.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
         self.patience().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
@@ -355,14 +355,14 @@ impl Objects<'_> {
     }
 
     /// The entries of a tree in the order of git, without those whose names lead elsewhere.
-    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<Named>, Held<'_>)> {
+    pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
         let held = self.hold(object.data.len() as u64 * DECODED)?;
         let mut entries = Vec::new();
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
             if is_name(entry.filename) {
-                let found = Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() };
+                let found = TreeEntry { kind: entry.mode.kind(), id: entry.oid.to_owned() };
                 entries.push((entry.filename.to_vec(), found));
             }
         }
@@ -370,12 +370,12 @@ impl Objects<'_> {
     }
 
     /// The entry of a name in a tree, without making a list of all.
-    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<Entry>> {
+    fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         let object = self.tree_object(id)?;
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
             if *entry.filename == *name {
-                return Ok(Some(Entry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
+                return Ok(Some(TreeEntry { kind: entry.mode.kind(), id: entry.oid.to_owned() }));
             }
         }
         Ok(None)
@@ -387,7 +387,7 @@ impl Objects<'_> {
         Ok(object)
     }
 
-    /// How many bytes of trees were looked at so far.
+    /// The bytes of trees decoded so far.
     pub(super) fn decoded(&self) -> u64 {
         self.decoded.get()
     }
@@ -403,17 +403,17 @@ impl Objects<'_> {
         Ok(directory)
     }
 
-    /// When the files of a commit last changed.
-    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<Window>> {
+    /// The modification times of the files of a commit.
+    pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
         if let Some(kept) = self.repo.windows.get(&commit) {
             return Ok(kept);
         }
-        let window = Arc::new(Window::read(self, commit)?);
+        let window = Arc::new(ModificationTimes::read(self, commit)?);
         self.repo.windows.insert(commit, Arc::clone(&window));
         Ok(window)
     }
 
-    /// The commit that is so many first parents before another.
+    /// The ancestor of a commit along first parents.
     pub(super) fn ancestor(&self, commit: ObjectId, back: u32) -> Result<Option<ObjectId>> {
         if let Some(kept) = self.repo.ancestors.get(&(commit, back)) {
             return Ok(Some(kept));
@@ -430,8 +430,8 @@ impl Objects<'_> {
     }
 
     /// What is at a path below a tree; the tree itself where the path is empty.
-    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<Entry>> {
-        let mut found = Entry { kind: EntryKind::Tree, id: tree };
+    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<TreeEntry>> {
+        let mut found = TreeEntry { kind: EntryKind::Tree, id: tree };
         for name in path {
             if found.kind != EntryKind::Tree || !is_name(name) {
                 return Ok(None);
@@ -466,12 +466,12 @@ pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     path.split('/').map(|segment| Uri::decode_segment(segment).filter(|name| is_name(name))).collect()
 }
 
-/// What went wrong with an object.
+/// The error for an object.
 pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");
         return Error::Unavailable(
-            "the repository does not hold this: it is a partial clone, or damaged".into(),
+            "the repository lacks this object: it is a partial clone, or damaged".into(),
         );
     }
     Error::failed("read the repository", cause)

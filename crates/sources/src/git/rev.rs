@@ -1,7 +1,7 @@
-//! Branches, tags and commits as they are written in a URI, and the commits that they stand for.
+//! Resolves revisions in URIs to commits.
 //!
-//! A revision is read by a small grammar of its own and is never given to anything that would read more
-//! into it: a name, `HEAD`, or an id that may be shortened, and then `~`, `~3`, `^` or `^2`, any number of times.
+//! A revision has a small grammar of its own and is never passed to a parser with a larger
+//! one: a name, `HEAD`, or a possibly abbreviated id, followed by any number of `~`, `~3`, `^` or `^2`.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use gix::objs::{Kind, TagRefIter};
 use libris_core::{Error, Proof, Result, Uri};
 
 use super::address::is_full_id;
+use super::ref_evidence::RefEvidence;
 use super::repo::{Objects, fault};
-use super::seen::Seen;
 
 /// The longest revision.
 const LENGTH: usize = 1024;
@@ -25,46 +25,46 @@ const STEPS: usize = 16;
 /// The shortest part of an id that is looked for.
 pub(super) const SHORTEST: usize = 4;
 
-/// How many objects may begin with the same part of an id before it is taken for too short.
+/// The most objects with the same id prefix; with more, the prefix is too short.
 pub(super) const ALIKE: usize = 1000;
 
-/// The refs that are shown. Others, such as stashes and notes, are private to whoever works in the repository.
+/// The visible refs. Others, such as stashes and notes, are private.
 pub(super) const SHOWN: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
 
-/// A commit that a revision stands for.
+/// A revision resolved to a commit.
 #[derive(Clone, Debug)]
-pub(super) struct Resolved {
+pub(super) struct ResolvedRev {
     pub(super) commit: ObjectId,
-    /// Whether the revision stands for this commit for ever.
+    /// Whether the revision always resolves to this commit.
     pub(super) fixed: bool,
-    /// Tells for how long the revision stands for this commit.
+    /// A proof that the revision still resolves to this commit.
     pub(super) proof: Option<Proof>,
 }
 
-/// A revision as it was written.
+/// A parsed revision.
 #[derive(Debug, PartialEq, Eq)]
 struct Rev<'a> {
     base: &'a str,
-    steps: Vec<Step>,
+    steps: Vec<AncestorStep>,
 }
 
 /// A step from a commit to one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum AncestorStep {
     /// The parent of this number, from 1; the commit itself for 0.
     Parent(u32),
     /// So many first parents back.
     Back(u32),
 }
 
-/// The text of a revision that stands in a URI.
+/// Decodes a revision in a URI.
 pub(super) fn decode(rev: &str) -> Result<String> {
     let text = Uri::decode_segment(rev).and_then(|bytes| String::from_utf8(bytes).ok());
     text.ok_or_else(|| Error::invalid("the name of a branch, tag or commit is not text"))
 }
 
-/// The commit that a revision, as it stands in a URI, stands for; `None` if there is none.
-pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolved>> {
+/// Resolves a percent-encoded revision; `None` if it does not exist.
+pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
     let text = decode(rev)?;
     let rev = Rev::parse(&text)?;
     let Some(mut resolved) = find(objects, rev.base)? else { return Ok(None) };
@@ -77,27 +77,27 @@ pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolve
     Ok(Some(resolved))
 }
 
-fn find(objects: &Objects<'_>, base: &str) -> Result<Option<Resolved>> {
+fn find(objects: &Objects<'_>, base: &str) -> Result<Option<ResolvedRev>> {
     if is_full_id(base) {
         let id = ObjectId::from_hex(base.as_bytes()).map_err(fault)?;
         let commit = if id.kind() == objects.object_hash() { peel(objects, id)? } else { None };
-        return Ok(commit.map(|commit| Resolved { commit, fixed: true, proof: Some(Proof::always()) }));
+        return Ok(commit.map(|commit| ResolvedRev { commit, fixed: true, proof: Some(Proof::always()) }));
     }
-    let seen = Seen::of(objects, base);
+    let seen = RefEvidence::of(objects, base);
     for name in candidates(base) {
         if let Some(commit) = by_name(objects, &name)? {
-            return Ok(Some(Resolved { commit, fixed: false, proof: seen.prove() }));
+            return Ok(Some(ResolvedRev { commit, fixed: false, proof: seen.prove() }));
         }
     }
     let commit = match base.len() >= SHORTEST && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         true => by_part(objects, base)?,
         false => None,
     };
-    // What begins alike may come at any time.
-    Ok(commit.map(|commit| Resolved { commit, fixed: false, proof: None }))
+    // An object with the same prefix may be added at any time.
+    Ok(commit.map(|commit| ResolvedRev { commit, fixed: false, proof: None }))
 }
 
-/// The full names that a name may stand for, in the order of git.
+/// The full names that a short name may resolve to, in git's order of precedence.
 pub(super) fn candidates(name: &str) -> Vec<String> {
     if name == "HEAD" {
         return vec![name.to_owned()];
@@ -113,20 +113,20 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
     full.into_iter().filter(|name| SHOWN.iter().any(|shown| name.starts_with(shown))).collect()
 }
 
-/// The commit that a ref of this full name leads to.
+/// The commit that a ref points to, by its full name.
 pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<ObjectId>> {
     let Some(id) = objects.refs().follow(name)? else { return Ok(None) };
     match peel(objects, id)? {
-        // A branch without its commit is damaged, and not an empty one.
+        // A branch whose commit is missing is damaged, not empty.
         None if objects.size(id)?.is_none() => {
             objects.suspect();
-            Err(Error::Unavailable(format!("the repository does not hold what `{name}` leads to")))
+            Err(Error::Unavailable(format!("the repository lacks the object that `{name}` points to")))
         }
         commit => Ok(commit),
     }
 }
 
-/// The commit with an id that begins so.
+/// The commit with an id prefix.
 fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = HashSet::new();
     for id in beginning(objects, part)? {
@@ -135,11 +135,11 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = commits.into_iter();
     match (commits.next(), commits.next()) {
         (commit, None) => Ok(commit),
-        _ => Err(Error::invalid(format!("several commits begin with `{part}`: write more of the id"))),
+        _ => Err(Error::invalid(format!("several commits begin with `{part}`: use a longer prefix"))),
     }
 }
 
-/// The objects with ids that begin so.
+/// The objects with an id prefix.
 pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
     // Filled up, since a part alone does not tell what kind of id it is of.
@@ -148,12 +148,12 @@ pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<Obj
     let Ok(prefix) = prefix else { return Ok(found) };
     objects.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
     if found.len() > ALIKE {
-        return Err(Error::invalid(format!("too many ids begin with `{part}`: write more of it")));
+        return Err(Error::invalid(format!("too many ids begin with `{part}`: use a longer prefix")));
     }
     Ok(found)
 }
 
-/// The commit that an object is or, for a tag, stands for.
+/// Peels an object to a commit: a commit itself, or the target of a tag.
 pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
     // A tag may stand for a tag.
     for _ in 0..STEPS {
@@ -171,11 +171,11 @@ pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<Obj
     Ok(None)
 }
 
-fn walk(objects: &Objects<'_>, from: ObjectId, step: Step) -> Result<Option<ObjectId>> {
+fn walk(objects: &Objects<'_>, from: ObjectId, step: AncestorStep) -> Result<Option<ObjectId>> {
     match step {
-        Step::Parent(0) => Ok(Some(from)),
-        Step::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
-        Step::Back(count) => objects.ancestor(from, count),
+        AncestorStep::Parent(0) => Ok(Some(from)),
+        AncestorStep::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
+        AncestorStep::Back(count) => objects.ancestor(from, count),
     }
 }
 
@@ -209,8 +209,8 @@ impl<'a> Rev<'a> {
                     .ok_or_else(|| wrong("it leads too far back"))?,
             };
             steps.push(match sign {
-                '~' => Step::Back(number),
-                '^' => Step::Parent(number),
+                '~' => AncestorStep::Back(number),
+                '^' => AncestorStep::Parent(number),
                 _ => return Err(wrong("after `~` or `^` only a number may follow")),
             });
             if steps.len() > STEPS {
@@ -224,14 +224,17 @@ impl<'a> Rev<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rev, Step, candidates};
+    use super::{AncestorStep, Rev, candidates};
 
     #[test]
     fn revisions_are_read() {
         let steps = |text: &'static str| Rev::parse(text).map(|rev| (rev.base, rev.steps)).unwrap();
         assert_eq!(steps("main"), ("main", vec![]));
-        assert_eq!(steps("HEAD~3"), ("HEAD", vec![Step::Back(3)]));
-        assert_eq!(steps("v1.0^2~^0"), ("v1.0", vec![Step::Parent(2), Step::Back(1), Step::Parent(0)]));
+        assert_eq!(steps("HEAD~3"), ("HEAD", vec![AncestorStep::Back(3)]));
+        assert_eq!(
+            steps("v1.0^2~^0"),
+            ("v1.0", vec![AncestorStep::Parent(2), AncestorStep::Back(1), AncestorStep::Parent(0)])
+        );
         assert_eq!(steps("feature/ünï"), ("feature/ünï", vec![]));
     }
 

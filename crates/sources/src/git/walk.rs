@@ -7,26 +7,26 @@ use gix::objs::tree::EntryKind;
 use libris_core::Result;
 
 use super::directory::{Directory, name};
-use super::filter::Filter;
-use super::repo::{Entry, Objects};
+use super::filter::VisibilityFilter;
+use super::repo::{Objects, TreeEntry};
 
 /// How deep directories may be nested. What is deeper is not shown.
 pub(super) const DEPTH: usize = 128;
 
 /// A file or directory in a tree.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct TreeItem {
     /// The path as it stands in a URI; that of a directory ends with a `/`, that of the root is empty.
     pub(super) key: String,
     /// The names on the way to it.
     pub(super) path: Vec<u8>,
-    pub(super) entry: Entry,
+    pub(super) entry: TreeEntry,
 }
 
 /// A walk through the directories below a tree.
 pub(super) struct Walk<'a> {
     objects: &'a Objects<'a>,
-    filter: &'a Filter,
+    filter: &'a VisibilityFilter,
     /// The root, where it is still to be told.
     root: Option<ObjectId>,
     stack: Vec<Frame>,
@@ -43,7 +43,7 @@ impl<'a> Walk<'a> {
     /// A walk over all that comes after a key; over everything with the root where there is none.
     pub(super) fn new(
         objects: &'a Objects<'a>,
-        filter: &'a Filter,
+        filter: &'a VisibilityFilter,
         tree: ObjectId,
         after: Option<&str>,
     ) -> Result<Self> {
@@ -76,11 +76,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    pub(super) fn step(&mut self) -> Result<Option<Item>> {
+    pub(super) fn step(&mut self) -> Result<Option<TreeItem>> {
         if let Some(tree) = self.root.take() {
             self.enter(tree, String::new(), Vec::new())?;
-            let entry = Entry { kind: EntryKind::Tree, id: tree };
-            return Ok(Some(Item { key: String::new(), path: Vec::new(), entry }));
+            let entry = TreeEntry { kind: EntryKind::Tree, id: tree };
+            return Ok(Some(TreeItem { key: String::new(), path: Vec::new(), entry }));
         }
         loop {
             let depth = self.stack.len();
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
             frame.next += 1;
             let directory = entry.kind == EntryKind::Tree;
             let item =
-                Item { key: format!("{}{key}", frame.key), path: join(&frame.path, key), entry: *entry };
+                TreeItem { key: format!("{}{key}", frame.key), path: join(&frame.path, key), entry: *entry };
             if !self.filter.shows(&item.path, directory) || (directory && depth >= DEPTH) {
                 continue;
             }

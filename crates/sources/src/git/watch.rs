@@ -1,7 +1,7 @@
-//! What changes: branches that move, and tags that come and go.
+//! Detects changes of refs by polling.
 //!
-//! The refs are looked at every so often, and only where the folders they are in have changed. That costs a few
-//! system calls, needs no support of the system, and works for whatever writes the repository.
+//! A poll reads the refs only if their files and folders have changed. That costs a few
+//! system calls, needs no file system events, and works with any program that writes the repository.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,30 +16,30 @@ use gix::objs::tree::EntryKind;
 use libris_core::{Change, Result, Uri};
 use tokio::sync::mpsc;
 
-use super::compare::{Compare, Difference};
+use super::compare::{Difference, TreeComparison};
 use super::pages::escaped;
 use super::refs::{self, shortest};
-use super::regular::Stamp;
-use super::repo::{Entry, Objects};
+use super::regular::RefFileStamp;
+use super::repo::{Objects, TreeEntry};
 use super::rev::{SHOWN, candidates, peel};
 use super::{Inner, LISTED};
 
-/// The most changes that are told one by one. Beyond, whoever listens had better look again.
+/// The most changes that are reported one by one; beyond, they are reported as lost.
 const CHANGES: usize = 100_000;
 
-/// How many changes may wait for whoever listens.
+/// The capacity of the channel of changes.
 const WAITING: usize = 1000;
 
-/// The shortest time between two looks.
+/// The shortest polling interval.
 const BREATH: Duration = Duration::from_millis(10);
 
-/// How long the first look at the refs may take. After it, whoever listens is told to look again once they are read.
+/// The time-out of the first poll. After it, changes are reported as lost once the refs are read.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The most folders of refs whose times are compared. Beyond, the refs are read at each look.
+/// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
 const FOLDERS: usize = 10_000;
 
-/// For how long after a change there may be another that leaves no trace in the times of files.
+/// How long after a change another one may leave the modification time unchanged.
 const UNSETTLED: Duration = Duration::from_secs(2);
 
 /// The changes of a repository. Dropping it ends the watch.
@@ -53,16 +53,16 @@ impl Stream for Changes {
     }
 }
 
-/// Begins to watch. A change after this has returned is told.
+/// Starts the watch. Changes after this returns are reported.
 pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     let (send, receive) = mpsc::channel(WAITING);
-    let mut pulse = Pulse::default();
+    let mut pulse = RefStamps::default();
     let first = inner.blocking(inner.own_task(), |inner, objects| {
-        let mut pulse = Pulse::default();
+        let mut pulse = RefStamps::default();
         pulse.beats(inner);
-        Ok((pulse, State::read(objects)?))
+        Ok((pulse, RefsState::read(objects)?))
     });
-    // A repository that cannot be read now must not keep anybody from hearing of others.
+    // An unreadable repository must not delay the watches of other sources.
     let mut state = match tokio::time::timeout(FIRST, first).await {
         Ok(Ok((beating, state))) => {
             pulse = beating;
@@ -89,8 +89,8 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                 if !beating.beats(inner) {
                     return Ok((beating, None));
                 }
-                let now = State::read(objects)?;
-                // What takes too long to tell is lost, rather than tried again and again.
+                let now = RefsState::read(objects)?;
+                // A comparison that takes too long is reported as lost, not repeated.
                 let changes =
                     was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.until(&now, inner, objects));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
@@ -107,10 +107,10 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
                         }
                     }
                 }
-                // It may be back at the next look, and then it is told what changed meanwhile.
+                // After recovery, the next poll reports what changed meanwhile.
                 Err(cause) => {
                     tracing::debug!(name = inner.name, ?cause, "the refs cannot be read now");
-                    pulse = Pulse::default();
+                    pulse = RefStamps::default();
                 }
             }
         }
@@ -118,18 +118,19 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
     Ok(Changes(receive))
 }
 
-/// The times of the files and folders that hold the refs.
+/// The stamps of the files and folders of the refs.
 #[derive(Default)]
-struct Pulse {
-    stamps: Vec<(PathBuf, Option<Stamp>)>,
+struct RefStamps {
+    stamps: Vec<(PathBuf, Option<RefFileStamp>)>,
     settled: bool,
 }
 
-impl Pulse {
+impl RefStamps {
     /// Whether anything may have changed since the last time.
     fn beats(&mut self, inner: &Inner) -> bool {
-        let is_same =
-            |(path, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(path).is_ok_and(|now| now == *stamp);
+        let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
+            RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
+        };
         let same = self.settled && self.stamps.iter().all(is_same);
         if same {
             return false;
@@ -142,12 +143,12 @@ impl Pulse {
         let known = paths.len() < FOLDERS;
         let mut failed = false;
         let stamp = |path: PathBuf| {
-            let stamp = Stamp::of(&path);
+            let stamp = RefFileStamp::of(&path);
             failed |= stamp.is_err();
             (path, stamp.ok().flatten())
         };
         self.stamps = paths.into_iter().map(stamp).collect();
-        let old = |stamp: &Stamp| {
+        let old = |stamp: &RefFileStamp| {
             let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
             age.is_some_and(|age| age > UNSETTLED)
         };
@@ -171,37 +172,37 @@ fn folders(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What all names stand for at one time.
+/// All refs at one time.
 #[derive(Clone, PartialEq, Eq)]
-struct State {
-    /// The branch that `HEAD` is, or the commit.
-    head: Head,
+struct RefsState {
+    /// The branch or commit that `HEAD` points to.
+    head: HeadState,
     /// By full name: a commit or a tag.
     refs: BTreeMap<String, ObjectId>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Head {
+enum HeadState {
     Branch(String),
     Detached(Option<ObjectId>),
 }
 
-impl State {
+impl RefsState {
     fn read(objects: &Objects<'_>) -> Result<Self> {
         let (refs, _held) = refs::all(objects)?;
         let refs = refs.refs.into_iter().collect();
         let head = match refs::head(objects)? {
-            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => Head::Branch(branch),
-            _ => Head::Detached(super::rev::by_name(objects, LISTED)?),
+            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => HeadState::Branch(branch),
+            _ => HeadState::Detached(super::rev::by_name(objects, LISTED)?),
         };
         Ok(Self { head, refs })
     }
 
-    /// What a short name stands for.
+    /// Resolves a short name.
     fn find(&self, name: &str) -> Option<ObjectId> {
         match (&self.head, name) {
-            (Head::Branch(branch), LISTED) => self.refs.get(branch).copied(),
-            (Head::Detached(id), LISTED) => *id,
+            (HeadState::Branch(branch), LISTED) => self.refs.get(branch).copied(),
+            (HeadState::Detached(id), LISTED) => *id,
             _ => candidates(name).iter().find_map(|full| self.refs.get(full)).copied(),
         }
     }
@@ -219,7 +220,8 @@ impl State {
             names.insert(short.to_owned());
             names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
         }
-        let mut told = Told { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
+        let mut told =
+            ChangeList { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
         for name in names {
             let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(objects, id));
             let (old, new) = (commit(self.find(&name))?, commit(later.find(&name))?);
@@ -231,14 +233,14 @@ impl State {
     }
 }
 
-/// Changes that are to be told.
-struct Told<'a> {
+/// Collects changes.
+struct ChangeList<'a> {
     inner: &'a Inner,
     changes: Vec<Change>,
 }
 
-impl Told<'_> {
-    /// Tells that a name stands for another commit; false where that is too much to tell.
+impl ChangeList<'_> {
+    /// Adds the changes of a name that moved to another commit; false if they exceed the limit.
     fn moved(
         &mut self,
         objects: &Objects<'_>,
@@ -249,7 +251,7 @@ impl Told<'_> {
         let rev = Uri::encode_segment(name.as_bytes());
         let tree =
             |commit: Option<ObjectId>| commit.map(|id| objects.node(id).map(|node| node.tree)).transpose();
-        let compare = Compare { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
+        let compare = TreeComparison { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
         let Some(differences) = compare.trees(tree(old)?, tree(new)?)? else { return Ok(false) };
         let listed = name == LISTED;
         match (self.inner.space.log(&rev), listed, old, new) {
@@ -273,7 +275,7 @@ impl Told<'_> {
             }
         }
         if listed && let Some(root) = self.inner.space.place(&rev, "") {
-            // Whatever else changed, files now say other times.
+            // The modification times of files may have changed.
             self.changes.push(Change::Described(root));
         }
         Ok(self.changes.len() <= CHANGES)
@@ -281,7 +283,7 @@ impl Told<'_> {
 
     fn differs(&mut self, rev: &str, listed: bool, difference: &Difference) {
         let path = escaped(&difference.path);
-        let is_tree = |entry: Option<Entry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
+        let is_tree = |entry: Option<TreeEntry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
         let path = if is_tree(difference.old) || is_tree(difference.new) { format!("{path}/") } else { path };
         let uri = self.inner.space.place(rev, &path);
         let (old, new) = (difference.old.is_some(), difference.new.is_some());

@@ -1,4 +1,4 @@
-//! What an answer holds: text or bytes of a media type.
+//! A response of the API as content: text or bytes of a media type.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -8,25 +8,25 @@ use http::header::{CONTENT_TYPE, HeaderMap};
 use libris_core::{Body, Lease};
 use serde_json::Value;
 
-use super::client::Reply;
+use super::client::RawResponse;
 use super::config::Method;
-use super::endpoint::Endpoint;
-use super::fault::Fault;
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
 use crate::media;
 
-/// What an answer holds.
-pub(super) struct Answer {
+/// The content of a response.
+pub(super) struct ApiResponse {
     pub(super) body: Body,
     pub(super) mime: String,
-    /// Two answers that differ most likely differ in this.
+    /// A digest of the content, to detect changes.
     pub(super) digest: u64,
-    /// The memory that it was received into, until it is cached.
+    /// The memory reserved while it was received, until it is cached.
     memory: Mutex<Option<Lease>>,
 }
 
-impl Answer {
-    /// Takes an answer that came for an endpoint.
-    pub(super) fn new(endpoint: &Endpoint, path: &str, mut reply: Reply) -> Result<Self, Fault> {
+impl ApiResponse {
+    /// Checks and decodes the response of an endpoint.
+    pub(super) fn new(endpoint: &ApiEndpoint, path: &str, mut reply: RawResponse) -> Result<Self, HttpFault> {
         let memory = Mutex::new(reply.memory.take());
         let (body, mime) = match endpoint.method {
             Method::HEAD => (Body::Text(headers(&reply.headers)), "application/json".to_owned()),
@@ -41,37 +41,37 @@ impl Answer {
         Ok(Self { body, mime, digest: hasher.finish(), memory })
     }
 
-    /// An answer of this text.
+    /// A response with this text.
     #[cfg(test)]
     pub(super) fn of_text(text: impl Into<String>) -> Self {
         let (body, mime) = (Body::Text(text.into()), "application/json".to_owned());
         Self { body, mime, digest: 0, memory: Mutex::default() }
     }
 
-    /// Notes that it is in a cache, which counts it from now on.
+    /// Releases the reserved memory: the cache accounts for the response from now on.
     pub(super) fn cached(&self) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// The text that it holds, which may be JSON.
-    pub(super) fn text(&self) -> Result<&str, Fault> {
+    /// The content as text, which may be JSON.
+    pub(super) fn text(&self) -> Result<&str, HttpFault> {
         match &self.body {
             Body::Text(text) => Ok(text),
-            Body::Bytes(_) => Err(Fault::Malformed),
+            Body::Bytes(_) => Err(HttpFault::Malformed),
         }
     }
 }
 
-fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, String), Fault> {
+fn content(endpoint: &ApiEndpoint, path: &str, reply: RawResponse) -> Result<(Body, String), HttpFault> {
     let said = reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (sent, parameters) = said.split_once(';').unwrap_or((said, ""));
     let sent = sent.trim().to_ascii_lowercase();
     if let Some(meant) = &endpoint.mime
         && !fits(&sent, meant)
     {
-        // It comes from outside, and is shown.
+        // Untrusted text that appears in a message.
         let sent = sent.chars().filter(char::is_ascii_graphic).take(60).collect();
-        return Err(Fault::Kind { sent, meant: meant.clone() });
+        return Err(HttpFault::Kind { sent, meant: meant.clone() });
     }
     let mime = match &endpoint.mime {
         Some(meant) => meant.clone(),
@@ -87,15 +87,15 @@ fn content(endpoint: &Endpoint, path: &str, reply: Reply) -> Result<(Body, Strin
             None => media::body(reply.data, essence(&mime)),
         };
     if endpoint.mime.is_some() && is_json(&mime) {
-        let Body::Text(text) = &body else { return Err(Fault::Malformed) };
+        let Body::Text(text) = &body else { return Err(HttpFault::Malformed) };
         if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
-            return Err(Fault::Malformed);
+            return Err(HttpFault::Malformed);
         }
     }
     Ok((body, mime))
 }
 
-/// Whether what was sent may be what is meant. Many say no more than that it is text, or JSON.
+/// Whether a media type is compatible with the expected one. Many APIs send only `text/plain` or `application/json`.
 fn fits(sent: &str, meant: &str) -> bool {
     let meant = &essence(meant).to_ascii_lowercase();
     sent.is_empty()
@@ -128,13 +128,13 @@ fn charset(parameters: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.trim().trim_matches('"').as_bytes())
 }
 
-/// The data as text of this encoding, or as it is where it is none.
+/// Decodes text of a character encoding; other data is unchanged.
 fn decoded(encoding: &'static Encoding, data: Vec<u8>) -> Body {
     let (text, _, wrong) = encoding.decode(&data);
     if wrong || text.contains('\0') { Body::Bytes(data.into()) } else { Body::Text(text.into_owned()) }
 }
 
-/// Headers as JSON, without those that tell of the message alone. Cookies are nobody's business.
+/// Headers as JSON, without hop-by-hop headers and cookies.
 fn headers(headers: &HeaderMap) -> String {
     const LEFT_OUT: [&str; 5] = ["age", "connection", "date", "keep-alive", "set-cookie"];
     let mut map = serde_json::Map::new();

@@ -1,4 +1,4 @@
-//! Sending requests, within limits.
+//! Sends requests within limits: concurrency, time, size, redirects.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,92 +14,75 @@ use http::header::{
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use libris_core::{Budget, Error, Lease, Result};
 use tokio::sync::Notify;
 use url::Url;
 
-use super::config::{Limits, Method};
-use super::endpoint::Endpoint;
-use super::fault::Fault;
-use super::guard::{Guard, Refused};
-use super::memory::{Received, Refusal};
-use crate::tls;
+use super::config::{Method, RequestLimits};
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
+use super::guard::{AddressGuard, ForbiddenAddress};
+use super::memory::{ReceiveError, ReceivedBody};
+use crate::http_client::{self, HttpClient};
 
-/// The longest that a service can ask us to wait.
+/// The longest `Retry-After` that is respected.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The most headers that an answer may have.
+/// The most headers in a response.
 const HEADERS: usize = 100;
 
-/// How many bytes are read at once, and the most that the head of an answer may have. It bounds how long one poll of a
+/// The size of the read buffer, and of the largest response head. It bounds how long one poll of a
 /// connection takes: until then hyper yields only after 128 reads.
 const READ: usize = 64 * 1024;
 
-/// The most interim responses, such as `100 Continue`, before an answer.
+/// The most interim responses, such as `100 Continue`, before a response.
 const INTERIM: usize = 16;
 
-/// How long a connection is kept that is not used.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// Sends requests.
-pub(super) struct Client {
-    client: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector<Guard>>, Empty<Bytes>>,
-    limits: Limits,
+/// An HTTP client with limits.
+pub(super) struct ApiClient {
+    client: HttpClient<AddressGuard, Empty<Bytes>>,
+    limits: RequestLimits,
     turns: Arc<Budget>,
-    /// Until when an origin wants to be left alone.
+    /// The end of the `Retry-After` period of each origin.
     quiet: Mutex<HashMap<String, Instant>>,
 }
 
-/// An answer as it came.
-pub(super) struct Reply {
+/// A response as received.
+pub(super) struct RawResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) data: Vec<u8>,
-    /// The memory that the data is in, where it is large.
+    /// The reserved memory, if the data is large.
     pub(super) memory: Option<Lease>,
 }
 
-impl Client {
-    /// One that is `secure` speaks TLS, and needs the certificates of the system.
-    pub(super) fn new(limits: &Limits, guard: Guard, secure: bool) -> Result<Self> {
-        let tls = tls::config(secure)
+impl ApiClient {
+    /// Creates a client. A `secure` one verifies certificates with those of the system.
+    pub(super) fn new(limits: &RequestLimits, guard: AddressGuard, secure: bool) -> Result<Self> {
+        let tcp = HttpConnector::new_with_resolver(guard);
+        let connector = http_client::connector(tcp, limits.connect, secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
-        let mut connector = HttpConnector::new_with_resolver(guard);
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits.connect));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
-        let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .http1_max_headers(HEADERS)
-            .http1_read_buf_exact_size(READ)
-            .build(connector);
+        let mut builder = http_client::builder();
+        let client = builder.http1_max_headers(HEADERS).http1_read_buf_exact_size(READ).build(connector);
         let turns = Budget::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
 
-    /// Asks in the turn of this client, with these headers beside those of the endpoint.
+    /// Sends a request with additional headers, with a permit from the share of this client.
     pub(super) async fn ask(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         url: &Url,
         beside: &HeaderMap,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<RawResponse, HttpFault> {
         if let Some(wait) = self.wait(endpoint.origin()) {
-            return Err(Fault::Busy(Some(wait)));
+            return Err(HttpFault::Busy(Some(wait)));
         }
         let limit = self.limits.timeout;
         let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside, asker)).await;
-        let reply = asked.unwrap_or(Err(Fault::Slow(limit)));
+        let reply = asked.unwrap_or(Err(HttpFault::Slow(limit)));
         if let Err(fault) = &reply {
             tracing::debug!(url = %shown(url), ?fault, "a request failed");
         }
@@ -108,14 +91,14 @@ impl Client {
 
     async fn follow(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         mut url: Url,
         beside: &HeaderMap,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
-        let _turn = self.turns.take(asker, 1).await.ok_or(Fault::Unreachable)?;
+    ) -> Result<RawResponse, HttpFault> {
+        let _turn = self.turns.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
-            let mut request = request(endpoint, &url, beside).ok_or(Fault::Failed)?;
+            let mut request = request(endpoint, &url, beside).ok_or(HttpFault::Failed)?;
             let interim = Interim::count(&mut request);
             let response = tokio::select! {
                 response = self.client.request(request) => response.map_err(|cause| {
@@ -123,8 +106,8 @@ impl Client {
                     failure(&cause, &url, reached)
                 })?,
                 () = interim.too_many() => {
-                    tracing::warn!(url = %shown(&url), "a service sends interim responses and no answer");
-                    return Err(Fault::Failed);
+                    tracing::warn!(url = %shown(&url), "a service sends only interim responses");
+                    return Err(HttpFault::Failed);
                 }
             };
             let status = response.status();
@@ -135,22 +118,22 @@ impl Client {
             let next = location.and_then(|location| url.join(location).ok());
             let Some(next) = next.filter(|next| next.origin().ascii_serialization() == endpoint.origin())
             else {
-                tracing::warn!(url = %shown(&url), "a redirect to another origin is not followed");
-                return Err(Fault::Elsewhere);
+                tracing::warn!(url = %shown(&url), "did not follow a redirect to another origin");
+                return Err(HttpFault::Elsewhere);
             };
             url = next;
         }
         tracing::warn!(url = %shown(&url), "too many redirects");
-        Err(Fault::Elsewhere)
+        Err(HttpFault::Elsewhere)
     }
 
     async fn receive(
         &self,
-        endpoint: &Endpoint,
+        endpoint: &ApiEndpoint,
         url: &Url,
         response: Response<Incoming>,
         asker: libris_core::Client,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<RawResponse, HttpFault> {
         let (response, mut body) = response.into_parts();
         let (status, headers) = (response.status, response.headers);
         if status != StatusCode::NOT_MODIFIED && !status.is_success() {
@@ -162,20 +145,20 @@ impl Client {
                 let said = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
                 let said = said.filter(|_: &u64| endpoint.method == Method::GET);
                 match said.filter(|size| *size > limit) {
-                    Some(size) => return Err(Fault::TooLarge { size, limit }),
-                    None => Received::plain(limit, said, asker),
+                    Some(size) => return Err(HttpFault::TooLarge { size, limit }),
+                    None => ReceivedBody::plain(limit, said, asker),
                 }
             }
-            Some(b"gzip" | b"x-gzip") => Received::gzip(limit, asker),
+            Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, asker),
             Some(_) => {
-                tracing::warn!(url = %shown(url), "an answer is packed in a way that was not asked for");
-                return Err(Fault::Failed);
+                tracing::warn!(url = %shown(url), "a response has an unsupported content encoding");
+                return Err(HttpFault::Failed);
             }
         };
         let refused = |refusal| match refusal {
-            Refusal::TooLarge(size) => Fault::TooLarge { size, limit },
-            Refusal::NoMemory => Fault::NoMemory,
-            Refusal::Malformed(cause) => failure(&cause, url, true),
+            ReceiveError::TooLarge(size) => HttpFault::TooLarge { size, limit },
+            ReceiveError::NoMemory => HttpFault::NoMemory,
+            ReceiveError::Malformed(cause) => failure(&cause, url, true),
         };
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|cause| failure(&cause, url, true))?;
@@ -184,34 +167,40 @@ impl Client {
             }
         }
         let (data, memory) = received.finish().await.map_err(refused)?;
-        Ok(Reply { status, headers, data, memory })
+        Ok(RawResponse { status, headers, data, memory })
     }
 
-    fn refusal(&self, endpoint: &Endpoint, url: &Url, status: StatusCode, headers: &HeaderMap) -> Fault {
+    fn refusal(
+        &self,
+        endpoint: &ApiEndpoint,
+        url: &Url,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> HttpFault {
         let fault = match status.as_u16() {
-            404 | 410 => Fault::Missing,
-            400 | 414 | 422 => Fault::Values,
-            401 | 407 => Fault::Credentials,
-            403 => Fault::Denied,
+            404 | 410 => HttpFault::Missing,
+            400 | 414 | 422 => HttpFault::Values,
+            401 | 407 => HttpFault::Credentials,
+            403 => HttpFault::Denied,
             429 | 503 => {
                 let wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
                 if let Some(wait) = wait {
                     let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
                     quiet.insert(endpoint.origin().to_owned(), Instant::now() + wait);
                 }
-                Fault::Busy(wait)
+                HttpFault::Busy(wait)
             }
-            _ => Fault::Failed,
+            _ => HttpFault::Failed,
         };
-        if matches!(fault, Fault::Missing) {
-            tracing::debug!(url = %shown(url), %status, "a service has nothing there");
+        if matches!(fault, HttpFault::Missing) {
+            tracing::debug!(url = %shown(url), %status, "a service returned not found");
         } else {
-            tracing::warn!(url = %shown(url), %status, "a service did not answer as it should");
+            tracing::warn!(url = %shown(url), %status, "a service returned an error");
         }
         fault
     }
 
-    /// For how long an origin still wants to be left alone.
+    /// The remaining `Retry-After` period of an origin.
     fn wait(&self, origin: &str) -> Option<Duration> {
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         let left = quiet.get(origin)?.saturating_duration_since(Instant::now());
@@ -223,7 +212,7 @@ impl Client {
     }
 }
 
-/// The interim responses to a request, which hyper would skip for ever.
+/// A counter of interim responses: hyper alone would skip any number of them.
 #[derive(Clone, Default)]
 struct Interim(Arc<InterimCount>);
 
@@ -246,13 +235,13 @@ impl Interim {
         interim
     }
 
-    /// Waits until there are too many.
+    /// Waits until the limit is exceeded.
     async fn too_many(&self) {
         self.0.full.notified().await;
     }
 }
 
-/// For how long a service asks us to wait: a number of seconds or a date.
+/// Parses `Retry-After`: a number of seconds or a date.
 fn retry_after(text: &str) -> Option<Duration> {
     let wait = match text.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -264,34 +253,34 @@ fn retry_after(text: &str) -> Option<Duration> {
     Some(wait.min(PATIENCE))
 }
 
-/// A URL as it may stand in the log: its query can hold a secret.
+/// A URL for the log, without its query, which may contain a secret.
 fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// What is to be told of an error, which is logged.
-fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> Fault {
+/// Logs an error and classifies it.
+fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
         let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if inner.is::<Refused>() || refused.is_some_and(|refused| refused.is::<Refused>()) {
+        if inner.is::<ForbiddenAddress>() || refused.is_some_and(|refused| refused.is::<ForbiddenAddress>()) {
             tracing::warn!(url = %shown(url), "{inner}");
-            return Fault::Refused;
+            return HttpFault::Refused;
         }
         causes.push(inner.to_string());
         cause = inner.source();
     }
     tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
-    if reached { Fault::Failed } else { Fault::Unreachable }
+    if reached { HttpFault::Failed } else { HttpFault::Unreachable }
 }
 
-fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
+fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
     let mut request = http::Request::new(Empty::new());
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().ok()?;
     let headers = request.headers_mut();
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(USER_AGENT, HeaderValue::from_static(http_client::USER_AGENT));
     headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     for (name, value) in endpoint.headers.iter().chain(beside) {
@@ -302,9 +291,12 @@ fn request(endpoint: &Endpoint, url: &Url, beside: &HeaderMap) -> Option<http::R
 
 #[cfg(test)]
 mod tests {
-    use super::{Client, Endpoint, Fault, Guard, Method, PATIENCE, Refused, Url, failure, retry_after};
+    use super::{
+        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, Method, PATIENCE, Url, failure,
+        retry_after,
+    };
     use crate::http::config::Config;
-    use crate::http::endpoint::Written;
+    use crate::http::endpoint::EndpointSpec;
     use libris_core::{Error, Uri};
     use std::collections::BTreeMap;
     use std::io;
@@ -312,10 +304,10 @@ mod tests {
     use tokio::net::TcpListener;
 
     /// What `GET /` of `localhost` comes to, when it leads to a private address only once it is connected to.
-    async fn ask_localhost(port: u16, allow_private: bool) -> Option<Fault> {
+    async fn ask_localhost(port: u16, allow_private: bool) -> Option<HttpFault> {
         let config = Config::default();
         let (none, renamed, url) = (BTreeMap::new(), BTreeMap::new(), format!("http://localhost:{port}/"));
-        let written = Written {
+        let written = EndpointSpec {
             url: &url,
             method: Method::GET,
             headers: &none,
@@ -325,9 +317,10 @@ mod tests {
             renamed: &renamed,
             variables: Vec::new(),
         };
-        let anywhere = Guard { allow_private: true, networks: Vec::new() };
-        let endpoint = Endpoint::new(written, 0, &config, &anywhere).unwrap();
-        let client = Client::new(&config.limits, Guard { allow_private, ..anywhere }, false).unwrap();
+        let anywhere = AddressGuard { allow_private: true, networks: Vec::new() };
+        let endpoint = ApiEndpoint::new(written, 0, &config, &anywhere).unwrap();
+        let client =
+            ApiClient::new(&config.limits, AddressGuard { allow_private, ..anywhere }, false).unwrap();
         client
             .ask(&endpoint, &Url::parse(&url).unwrap(), &Default::default(), libris_core::Client::default())
             .await
@@ -338,24 +331,24 @@ mod tests {
     async fn a_name_that_leads_to_a_private_address_is_not_connected_to() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(ask_localhost(port, false).await, Some(Fault::Refused));
+        assert_eq!(ask_localhost(port, false).await, Some(HttpFault::Refused));
         // Whoever may ask is the first that the listener hears of.
         let allowed = tokio::spawn(async move { ask_localhost(port, true).await });
         let (first, from) = listener.accept().await.unwrap();
         drop(first);
-        assert_eq!(allowed.await.unwrap(), Some(Fault::Failed), "{from}");
+        assert_eq!(allowed.await.unwrap(), Some(HttpFault::Failed), "{from}");
     }
 
     #[test]
     fn an_address_that_may_not_be_asked_is_said_to_be() {
         let url = Url::parse("http://intranet.example/").unwrap();
         let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
-        assert_eq!(failed(io::Error::other("no route")), Fault::Unreachable);
-        let fault = failed(io::Error::other(Refused));
+        assert_eq!(failed(io::Error::other("no route")), HttpFault::Unreachable);
+        let fault = failed(io::Error::other(ForbiddenAddress));
         let told = fault.of(&Uri::parse("a://b").unwrap()).to_string();
         assert_eq!(
             told,
-            "the service behind `a://b` is at an address that is not allowed; tell whoever runs this server"
+            "the service behind `a://b` is at an address that is not allowed; tell the administrator of this server"
         );
     }
 

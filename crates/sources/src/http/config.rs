@@ -1,14 +1,15 @@
-//! What can be said about resources that come from an HTTP API.
+//! The configuration of the HTTP source.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use libris_core::{Audience, Icon, Meta, Scope, Uri, UriTemplate};
+use libris_core::{Scope, Uri, UriTemplate};
 use serde::Deserialize;
 
 use super::guard::Network;
+use crate::descriptive::with_descriptive_keys;
 
-/// Resources that come from an HTTP API.
+/// An HTTP API whose responses are resources.
 ///
 /// ```toml
 /// [[http]]
@@ -27,27 +28,27 @@ use super::guard::Network;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What to call it, as `libris check` does. The `base` where it is not said.
+    /// The name of the source in messages. Default: `base`.
     pub name: Option<String>,
-    /// The URL that those of the entries are relative to.
+    /// The base URL: the URLs of the entries are relative to it.
     pub base: Option<String>,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Text>,
+    pub headers: BTreeMap<String, TextOrSecret>,
     /// Query parameters of every request.
-    pub query: BTreeMap<String, Text>,
-    /// How often what somebody waits for is asked for again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    pub query: BTreeMap<String, TextOrSecret>,
+    /// The polling interval of lists and of resources with subscriptions.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
-    /// What a request may do and cost.
-    pub limits: Limits,
-    /// What is kept.
+    /// Limits on requests.
+    pub limits: RequestLimits,
+    /// The response cache.
     pub cache: Caching,
     /// The resources.
     #[serde(rename = "resource")]
-    pub resources: Vec<Entry<Uri>>,
+    pub resources: Vec<EndpointConfig<Uri>>,
     /// The templates.
     #[serde(rename = "template")]
-    pub templates: Vec<Entry<UriTemplate>>,
+    pub templates: Vec<EndpointConfig<UriTemplate>>,
     /// Resources on the web that clients fetch themselves.
     #[serde(rename = "link")]
     pub links: Vec<Link>,
@@ -61,7 +62,7 @@ impl Default for Config {
             headers: BTreeMap::new(),
             query: BTreeMap::new(),
             poll: Duration::from_secs(60),
-            limits: Limits::default(),
+            limits: RequestLimits::default(),
             cache: Caching::default(),
             resources: Vec::new(),
             templates: Vec::new(),
@@ -70,32 +71,32 @@ impl Default for Config {
     }
 }
 
-/// What a request may do and cost.
+/// Limits on requests.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// For how long a connection may take to open.
-    #[serde(deserialize_with = "crate::duration::parse")]
+pub struct RequestLimits {
+    /// The time-out for opening a connection.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub connect: Duration,
-    /// For how long a request may take, from waiting for its turn to the last byte of the answer.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The time-out of a request, from the wait for a permit to the last byte of the response.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// The most bytes of an answer, after it was unpacked. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    /// The largest response, in bytes after decompression. At most 1 GiB.
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// How many redirects within the same origin are followed. At most 20.
-    #[serde(deserialize_with = "crate::bounds::redirects")]
+    /// The most redirects that are followed, within the same origin only. At most 20.
+    #[serde(deserialize_with = "crate::settings::redirects")]
     pub redirects: usize,
-    /// How many requests are under way at once. From 1 to 1,024.
-    #[serde(deserialize_with = "crate::bounds::concurrency")]
+    /// The most concurrent requests. From 1 to 1,024.
+    #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrency: usize,
-    /// Whether addresses that are not public may be asked.
+    /// Whether requests to non-public addresses are allowed.
     pub allow_private: bool,
-    /// Networks, such as `"10.1.0.0/16"`, that may be asked although they are not public.
+    /// Networks, such as `"10.1.0.0/16"`, that are allowed although they are not public.
     pub networks: Vec<Network>,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
@@ -109,24 +110,24 @@ impl Default for Limits {
     }
 }
 
-/// What is kept of answers.
+/// The response cache.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Caching {
-    /// For how long an answer is fresh that does not say how long itself.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// How long a response without caching headers is fresh.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
-    /// For how long an answer is fresh at most, whatever it says.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The longest time that a response is fresh, whatever its headers say.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub max_age: Duration,
-    /// For how long an answer that is fresh no more is given while no new one can be had.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// How long a stale response is served while the API is unavailable.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub stale_if_error: Duration,
-    /// How many bytes of answers are kept. At most 1 TiB. All APIs of one process share 64 MiB, or the largest of these
-    /// numbers where that is more.
-    #[serde(deserialize_with = "crate::bounds::cache_bytes")]
+    /// The size of the cache in bytes. At most 1 TiB. All APIs of one process share 64 MiB, or the largest of these sizes
+    /// if that is more.
+    #[serde(deserialize_with = "crate::settings::cache_bytes")]
     pub bytes: u64,
-    /// Who may share an answer: `"private"` or `"public"`. One that says `private` itself stays so.
+    /// Who may share a response: `"private"` or `"public"`. A response with `Cache-Control: private` stays private.
     pub scope: Scope,
 }
 
@@ -142,35 +143,35 @@ impl Default for Caching {
     }
 }
 
-/// A text of the configuration, or one of the environment.
+/// A value in the configuration file, or in an environment variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or `{ env = \"NAME\" }` with perhaps a `prefix`")]
-pub enum Text {
-    /// This text.
+pub enum TextOrSecret {
+    /// The value itself.
     Plain(String),
-    /// What a variable of the environment holds.
+    /// The value of an environment variable.
     Secret(Secret),
 }
 
-/// A text of the environment.
+/// The value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Secret {
-    /// The name of the variable.
+    /// The name of the environment variable.
     pub env: String,
-    /// What stands before it, such as `"Bearer "`.
+    /// A prefix of the value, such as `"Bearer "`.
     #[serde(default)]
     pub prefix: String,
 }
 
-/// How a request is made.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Method {
-    /// For the content.
+    /// The body of the response is the content.
     #[default]
     #[serde(alias = "get")]
     GET,
-    /// For the headers alone, which are then the content, as JSON.
+    /// The headers of the response are the content, as JSON.
     #[serde(alias = "head")]
     HEAD,
 }
@@ -184,58 +185,44 @@ impl From<Method> for http::Method {
     }
 }
 
-/// One resource or template.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry<U> {
-    /// Where it is: a URI such as `weather://stations`, or a template such as
-    /// `weather://forecast/{city}/{date}`.
-    pub uri: U,
-    /// What is asked for it: a URL, or the rest of one after `base`. In a template, its variables are filled
-    /// in as in `forecast/{city}{?date}`.
-    pub url: String,
-    /// `"GET"` or `"HEAD"`.
-    #[serde(default)]
-    pub method: Method,
-    /// Headers beside those of all requests.
-    #[serde(default = "BTreeMap::new")]
-    pub headers: BTreeMap<String, Text>,
-    /// Query parameters beside those of all requests.
-    #[serde(default = "BTreeMap::new")]
-    pub query: BTreeMap<String, Text>,
-    /// A short name. The last segment of the URI, or the template, where it is not said.
-    pub name: Option<String>,
-    /// A name for people.
-    pub title: Option<String>,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The media type. An answer of another one is an error, and so is JSON that is none.
-    pub mime: Option<String>,
-    /// Pictures to show beside it.
-    #[serde(default)]
-    pub icons: Vec<Icon>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
-    #[serde(default)]
-    pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
-    pub priority: Option<f64>,
-    /// Metadata for those who know the keys.
-    pub meta: Option<Meta>,
-    /// For templates: variables without which nothing is asked.
-    #[serde(default)]
-    pub required: Vec<String>,
-    /// For templates: what to offer for a variable.
-    #[serde(default = "BTreeMap::new")]
-    pub complete: BTreeMap<String, Choices>,
-    /// For templates: where the resources are found that are listed.
-    pub list: Option<Listing>,
-    /// What the variables are called in the URL, where that is something else.
-    #[serde(skip)]
-    pub(super) renamed: BTreeMap<String, String>,
+with_descriptive_keys! {
+    /// One resource or template.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct EndpointConfig<U> {
+        /// A URI such as `weather://stations`, or a template such as
+        /// `weather://forecast/{city}/{date}`.
+        pub uri: U,
+        /// The URL, or a URL relative to `base`. In a template, its variables are expanded as in
+        /// `forecast/{city}{?date}`.
+        pub url: String,
+        /// `"GET"` or `"HEAD"`.
+        #[serde(default)]
+        pub method: Method,
+        /// Additional headers.
+        #[serde(default = "BTreeMap::new")]
+        pub headers: BTreeMap<String, TextOrSecret>,
+        /// Additional query parameters.
+        #[serde(default = "BTreeMap::new")]
+        pub query: BTreeMap<String, TextOrSecret>,
+        /// The media type. A response of another type is an error, and so is malformed JSON.
+        pub mime: Option<String>,
+        /// For templates: the variables that must have a value.
+        #[serde(default)]
+        pub required: Vec<String>,
+        /// For templates: completions of the variables.
+        #[serde(default = "BTreeMap::new")]
+        pub complete: BTreeMap<String, Choices>,
+        /// For templates: the list of its resources.
+        pub list: Option<ListConfig>,
+        /// The names of the variables in the URL, if they differ.
+        #[serde(skip)]
+        pub(super) renamed: BTreeMap<String, String>,
+    }
 }
 
-impl<U> Entry<U> {
-    /// One of which no more is said.
+impl<U> EndpointConfig<U> {
+    /// An entry with default settings.
     pub fn new(uri: U, url: impl Into<String>) -> Self {
         Self {
             uri,
@@ -259,73 +246,73 @@ impl<U> Entry<U> {
     }
 }
 
-/// What to offer for a variable.
+/// The completions of a variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(
     untagged,
     expecting = "expected a list of values, or a table with `url` or `from`, `items`, `value` and `label`"
 )]
 pub enum Choices {
-    /// These.
+    /// Fixed values.
     Fixed(Vec<Choice>),
-    /// Those of a list.
-    Found(Found),
+    /// The values of a list in a response.
+    Found(ChoiceList),
 }
 
-/// A value to offer.
+/// A completion.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a text, or `{ value = \"…\", label = \"…\" }`")]
 pub enum Choice {
-    /// A value that says what it is.
+    /// A value without a label.
     Plain(String),
-    /// A value with a name for people, by which it is found too.
+    /// A value with a human-readable label, which matches typed text too.
     Labelled {
         /// The value.
         value: String,
-        /// Its name.
+        /// The label.
         label: String,
     },
 }
 
-/// A list of values to offer. One of `url` and `from` says where it is.
+/// A list of completions in a response. Either `url` or `from` is required.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
-    /// What is asked for it. The variables that are filled in already can stand in it, and `{typed}` for what
-    /// has been typed: then the answer is taken as it is.
+pub struct ChoiceList {
+    /// The URL of the list. It may contain the known variables, and `{typed}` for the text typed so far; with `{typed}`, the
+    /// API filters the values.
     pub url: Option<String>,
-    /// The resource of this source that holds it, such as `weather://stations`.
+    /// The resource of this source that contains the list, such as `weather://stations`.
     pub from: Option<String>,
-    /// Where the list is in the JSON of the answer: an array, or an object, of which each item is a pair with a
+    /// A JSON pointer to the list in the response: an array, or an object, each member of which is an item with a
     /// `key` and a `value`.
     #[serde(default)]
     pub items: String,
-    /// Where the value is in an item.
+    /// A JSON pointer to the value in an item.
     #[serde(default)]
     pub value: String,
-    /// Where a name for people is in an item, by which the value is found too.
+    /// A JSON pointer to a human-readable label in an item, which matches typed text too.
     pub label: Option<String>,
 }
 
-/// Where the resources of a template are found. One of `url` and `from` says where the list is.
+/// The list of the resources of a template. Either `url` or `from` is required.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
-    /// What is asked for it.
+pub struct ListConfig {
+    /// The URL of the list.
     pub url: Option<String>,
-    /// The resource of this source that holds it, such as `weather://stations`.
+    /// The resource of this source that contains the list, such as `weather://stations`.
     pub from: Option<String>,
-    /// Where the list is in the JSON of the answer: an array, or an object, of which each item is a pair with a
+    /// A JSON pointer to the list in the response: an array, or an object, each member of which is an item with a
     /// `key` and a `value`.
     #[serde(default)]
     pub items: String,
-    /// Where in an item the value of each variable is, as in `{ city = "/id" }`.
+    /// A JSON pointer in an item for each variable, as in `{ city = "/id" }`.
     pub values: BTreeMap<String, String>,
-    /// Where in an item the name is.
+    /// A JSON pointer to the name in an item.
     pub name: Option<String>,
-    /// Where in an item the title is.
+    /// A JSON pointer to the title in an item.
     pub title: Option<String>,
-    /// Where in an item the description is.
+    /// A JSON pointer to the description in an item.
     pub description: Option<String>,
 }
 
@@ -333,13 +320,13 @@ pub struct Listing {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Where it is: an `https://` URI.
+    /// An `https://` URI.
     pub uri: Uri,
-    /// A short name. The last segment of the URI where it is not said.
+    /// A short name. Default: the last segment of the URI.
     pub name: Option<String>,
-    /// A name for people.
+    /// A human-readable title.
     pub title: Option<String>,
-    /// What it is about.
+    /// A description for people and models.
     pub description: Option<String>,
     /// The media type.
     pub mime: Option<String>,

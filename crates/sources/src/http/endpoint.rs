@@ -1,7 +1,7 @@
-//! What is asked: a URL with places for variables, headers and a query.
+//! An endpoint: a URL with variables, headers and a query.
 //!
-//! Values are percent-encoded where they stand, and the host is never one of them, so a value cannot lead
-//! anywhere but to the place it was meant for.
+//! Values are percent-encoded, and the host is never a variable, so a value cannot change the
+//! structure of the URL.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,49 +11,49 @@ use libris_core::uri_template::{Value, Variables};
 use libris_core::{Uri, UriTemplate};
 use url::Url;
 
-use super::config::{Config, Method, Secret, Text};
-use super::fault::Fault;
-use super::guard::Guard;
+use super::config::{Config, Method, Secret, TextOrSecret};
+use super::fault::HttpFault;
+use super::guard::AddressGuard;
 
-/// What is asked for a resource, a template or a list.
+/// The request for a resource, a template or a list.
 #[derive(Debug)]
-pub(super) struct Endpoint {
-    /// A number of its own within its source.
+pub(super) struct ApiEndpoint {
+    /// A unique number within the source.
     pub(super) number: usize,
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
-    /// The media type that the answer must have.
+    /// The expected media type of the response.
     pub(super) mime: Option<String>,
     url: UriTemplate,
     origin: String,
-    /// The variables that stand in the path.
+    /// The variables in the path.
     in_path: Vec<String>,
     required: Vec<String>,
     renamed: BTreeMap<String, String>,
-    /// The parameters that all its requests have, as they stand in a URL.
+    /// The encoded query parameters of all requests.
     query: String,
 }
 
-/// How an endpoint is written in a configuration.
-pub(super) struct Written<'a> {
+/// The configuration of an endpoint.
+pub(super) struct EndpointSpec<'a> {
     pub(super) url: &'a str,
     pub(super) method: Method,
-    pub(super) headers: &'a BTreeMap<String, Text>,
-    pub(super) query: &'a BTreeMap<String, Text>,
+    pub(super) headers: &'a BTreeMap<String, TextOrSecret>,
+    pub(super) query: &'a BTreeMap<String, TextOrSecret>,
     pub(super) mime: Option<&'a str>,
     pub(super) required: &'a [String],
     pub(super) renamed: &'a BTreeMap<String, String>,
-    /// The variables that may stand in the URL.
+    /// The variables that the URL may contain.
     pub(super) variables: Vec<&'a str>,
 }
 
-impl Endpoint {
-    /// Checks what is written. Errors say what is wrong and not where: the caller does.
+impl ApiEndpoint {
+    /// Validates the configuration. The caller adds to an error which entry it is about.
     pub(super) fn new(
-        written: Written<'_>,
+        written: EndpointSpec<'_>,
         number: usize,
         config: &Config,
-        guard: &Guard,
+        guard: &AddressGuard,
     ) -> Result<Self, String> {
         let text = joined(config.base.as_deref(), written.url)?;
         let end = authority(&text)?;
@@ -63,7 +63,7 @@ impl Endpoint {
         let upstream = |name: &str| written.renamed.get(name).map_or(name, String::as_str).to_owned();
         let known: Vec<_> = written.variables.iter().map(|name| upstream(name)).collect();
         if let Some(unknown) = template.variables().find(|name| !known.iter().any(|known| known == name)) {
-            return Err(format!("its URL has the variable `{unknown}`, which its URI has not"));
+            return Err(format!("its URL has the variable `{unknown}`, which its URI does not have"));
         }
         let path = text.find("{?").into_iter().chain(text.find('?')).min().unwrap_or(text.len());
         let in_path = UriTemplate::parse(&text[..path]).map_err(|cause| cause.to_string())?;
@@ -79,12 +79,12 @@ impl Endpoint {
             query: query([&config.query, written.query])?,
             url: template,
         };
-        // What is wrong with the URL itself is wrong with any values.
+        // An invalid URL is invalid with any values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
         let sample = endpoint.url.expand(&sample);
         let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
-        // A service that takes the first of two would take the value of a caller.
+        // A service that uses the first of two parameters would use the value of the caller.
         match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
             Some(name) => Err(format!("its URL has the parameter `{name}`, which `query` sets")),
             None => Ok(endpoint),
@@ -96,20 +96,20 @@ impl Endpoint {
         &self.origin
     }
 
-    /// Whether its URL has a place for this variable.
+    /// Whether the URL contains this variable.
     pub(super) fn takes(&self, name: &str) -> bool {
         self.url.variables().any(|variable| variable == name)
     }
 
-    /// Whether it needs a variable that is not among these.
+    /// Whether a required variable has no value.
     pub(super) fn lacks(&self, variables: &Variables) -> bool {
         self.url.variables().any(|name| variables.value(name).is_none() && !self.url.is_optional(name))
     }
 
-    /// The URL for these values.
-    pub(super) fn url(&self, variables: Variables) -> Result<Url, Fault> {
+    /// Expands the URL with these values.
+    pub(super) fn url(&self, variables: Variables) -> Result<Url, HttpFault> {
         if let Some(lacking) = self.required.iter().find(|name| variables.value(name).is_none()) {
-            return Err(Fault::Lacking(lacking.clone()));
+            return Err(HttpFault::Lacking(lacking.clone()));
         }
         let mut named = Variables::new();
         for (name, value) in variables {
@@ -117,23 +117,23 @@ impl Endpoint {
             self.check(&name, &value)?;
             named.insert(name, value);
         }
-        self.filled(&named).ok_or(Fault::Missing)
+        self.filled(&named).ok_or(HttpFault::Missing)
     }
 
-    fn check(&self, name: &str, value: &Value) -> Result<(), Fault> {
+    fn check(&self, name: &str, value: &Value) -> Result<(), HttpFault> {
         let texts: Vec<&str> = match value {
             Value::Text(text) => vec![text],
             Value::List(list) => list.iter().map(String::as_str).collect(),
-            // These are parameters under names that the caller chose.
-            Value::Map(_) => return Err(Fault::Missing),
+            // The caller chose the names of these parameters.
+            Value::Map(_) => return Err(HttpFault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
             if text.contains(char::is_control) {
-                return Err(Fault::Control(name.to_owned()));
+                return Err(HttpFault::Control(name.to_owned()));
             }
             if in_path && (text.is_empty() || climbs(text)) {
-                return Err(Fault::Missing);
+                return Err(HttpFault::Missing);
             }
         }
         Ok(())
@@ -152,13 +152,13 @@ impl Endpoint {
             text.push_str(&self.query);
         }
         let url = Url::parse(&text).ok()?;
-        // Whatever the parser makes of it, it must still be what was meant.
+        // The parser must not have changed the structure of the URL.
         let same = url.path() == path && url.origin().ascii_serialization() == self.origin;
         same.then_some(url)
     }
 }
 
-/// The URL of an entry, which may be the rest of one.
+/// The URL of an entry, joined with the base URL if it is relative.
 fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
     if url.starts_with("http://") || url.starts_with("https://") {
         return Ok(url.to_owned());
@@ -176,7 +176,7 @@ fn joined(base: Option<&str>, url: &str) -> Result<String, String> {
     Ok([base, slash, url].concat())
 }
 
-/// Where the scheme, host and port of a URL end. They must be plain.
+/// The end of the scheme, host and port of a URL. They must not contain variables.
 fn authority(text: &str) -> Result<usize, String> {
     let start = match text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) {
         Some(rest) => text.len() - rest.len(),
@@ -201,10 +201,10 @@ fn parameters(query: &str) -> Vec<String> {
     url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name.into_owned()).collect()
 }
 
-fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
+fn check_host(place: &Url, guard: &AddressGuard) -> Result<(), String> {
     let host = place.host_str().unwrap_or_default();
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    // Other names are known only when they are looked up.
+    // Other names are resolved when the connection is opened.
     let allowed = match literal.parse() {
         Ok(address) => guard.allows(address),
         Err(_) if is_localhost(host) => LOOPBACK.iter().any(|address| guard.allows(*address)),
@@ -218,7 +218,7 @@ fn check_host(place: &Url, guard: &Guard) -> Result<(), String> {
     ))
 }
 
-/// What `localhost` leads to.
+/// The addresses of `localhost`.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 fn is_localhost(host: &str) -> bool {
@@ -226,9 +226,9 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Whether some reading of a value leads out of its place in a path.
+/// Whether a value, decoded any number of times, is a path traversal.
 fn climbs(text: &str) -> bool {
-    /// How often escapes within escapes are looked through.
+    /// How many levels of percent-encoding are decoded.
     const DEPTH: usize = 3;
     let mut text = text.to_owned();
     for _ in 0..DEPTH {
@@ -243,19 +243,19 @@ fn climbs(text: &str) -> bool {
     true
 }
 
-/// The text, from the environment where it is a secret.
-fn text(text: &Text) -> Result<(String, bool), String> {
+/// The value, read from the environment if it is a secret.
+fn text(text: &TextOrSecret) -> Result<(String, bool), String> {
     match text {
-        Text::Plain(text) => Ok((text.clone(), false)),
-        Text::Secret(Secret { env, prefix }) => match std::env::var(env) {
+        TextOrSecret::Plain(text) => Ok((text.clone(), false)),
+        TextOrSecret::Secret(Secret { env, prefix }) => match std::env::var(env) {
             Ok(value) if !value.is_empty() => Ok((format!("{prefix}{value}"), true)),
             _ => Err(format!("`{env}` is not set in the environment")),
         },
     }
 }
 
-fn headers(all: [&BTreeMap<String, Text>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
-    /// Headers that say how a message is sent, and are ours to say.
+fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
+    /// Headers of the transport, which cannot be configured.
     const OURS: [&str; 9] = [
         "accept-encoding",
         "connection",
@@ -285,7 +285,7 @@ fn headers(all: [&BTreeMap<String, Text>; 2], mime: Option<&str>) -> Result<Head
     Ok(headers)
 }
 
-fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
+fn query(all: [&BTreeMap<String, TextOrSecret>; 2]) -> Result<String, String> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (name, value) in all.into_iter().flatten() {
         pairs.push((name.clone(), text(value)?.0));
@@ -297,13 +297,13 @@ fn query(all: [&BTreeMap<String, Text>; 2]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Endpoint, Guard, Method, Variables, Written};
+    use super::{AddressGuard, ApiEndpoint, Config, EndpointSpec, Method, Variables};
     use libris_core::uri_template::Value;
     use std::collections::BTreeMap;
 
-    fn endpoint(url: &str) -> Result<Endpoint, String> {
+    fn endpoint(url: &str) -> Result<ApiEndpoint, String> {
         let nothing = BTreeMap::new();
-        let written = Written {
+        let written = EndpointSpec {
             url,
             method: Method::GET,
             headers: &nothing,
@@ -314,7 +314,7 @@ mod tests {
             variables: vec!["a", "b"],
         };
         let config = Config { base: Some("https://api.example/v1/".into()), ..Config::default() };
-        Endpoint::new(written, 0, &config, &Guard { allow_private: false, networks: Vec::new() })
+        ApiEndpoint::new(written, 0, &config, &AddressGuard { allow_private: false, networks: Vec::new() })
     }
 
     fn url(pattern: &str, a: impl Into<Value>) -> Option<String> {

@@ -1,36 +1,36 @@
-//! Takes the wanted fields of the items of a list out of JSON, without keeping anything else of it.
+//! Extracts fields of the items of a list from JSON, without building a tree of the rest.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::fault::Fault;
+use super::fault::HttpFault;
 
-/// How many items of one list are taken.
+/// The most items of one list.
 const ITEMS: usize = 10_000;
 
-/// How many bytes of text are taken from one list.
+/// The most bytes of text from one list.
 const TEXT: usize = 4 << 20;
 
-/// The fields of an item as text, in the order in which they were asked for; `None` where there is no text, number or
-/// truth value.
-pub(super) type Item = Vec<Option<String>>;
+/// The fields of an item as text, in the requested order; `None` if a field is not a string, number or
+/// boolean.
+pub(super) type ItemFields = Vec<Option<String>>;
 
-/// A field that is asked for: its place in an [`Item`], and the rest of the path that leads to it.
-type Wanted<'p> = (usize, &'p [String]);
+/// A requested field: its index in [`ItemFields`], and the rest of its path.
+type WantedField<'p> = (usize, &'p [String]);
 
-/// The items at a place in JSON, each with the fields at these places in it: the elements of an array, or the pairs of
-/// an object, each with its `key` and its `value`. Places are JSON pointers.
-pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<Item>, Fault> {
+/// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the members of
+/// an object, each with its `key` and its `value`.
+pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
-    let wanted: Vec<Wanted<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
-    let mut found = Found::default();
+    let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
+    let mut found = ExtractedItems::default();
     let mut json = serde_json::Deserializer::from_str(json);
     let search = Search { path: &list_path, wanted: &wanted, found: &mut found };
-    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| Fault::Malformed)?;
+    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
     if !found.is_list {
         tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
-        return Err(Fault::Failed);
+        return Err(HttpFault::Failed);
     }
     if found.count > found.items.len() {
         let (count, taken) = (found.count, found.items.len());
@@ -39,54 +39,54 @@ pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<Item>
     Ok(found.items)
 }
 
-/// The parts of a JSON pointer.
+/// The segments of a JSON pointer.
 fn path(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// The index that a part of a JSON pointer stands for in an array.
+/// The array index of a segment of a JSON pointer.
 fn index(part: &str) -> Option<usize> {
     let plain = part == "0" || !part.starts_with(['0', '+']);
     part.parse().ok().filter(|_| plain)
 }
 
-/// What was found of a list.
+/// The extracted items of a list.
 #[derive(Default)]
-struct Found {
-    items: Vec<Item>,
-    /// How many items there are, also those that are not taken.
+struct ExtractedItems {
+    items: Vec<ItemFields>,
+    /// The number of items, including those over the limit.
     count: usize,
-    /// How many bytes of text the items have.
+    /// The bytes of text in the items.
     text: usize,
     is_list: bool,
 }
 
-impl Found {
+impl ExtractedItems {
     fn is_full(&self) -> bool {
         self.items.len() >= ITEMS || self.text >= TEXT
     }
 
-    fn push(&mut self, item: Item) {
+    fn push(&mut self, item: ItemFields) {
         self.text += item.iter().flatten().map(String::len).sum::<usize>();
         self.items.push(item);
         self.count += 1;
     }
 }
 
-/// Searches for a list.
+/// Deserializes the way to a list.
 struct Search<'a> {
-    /// Where it is from here.
+    /// The rest of its path.
     path: &'a [String],
-    wanted: &'a [Wanted<'a>],
-    found: &'a mut Found,
+    wanted: &'a [WantedField<'a>],
+    found: &'a mut ExtractedItems,
 }
 
 impl<'de> DeserializeSeed<'de> for Search<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        // Of names that are there twice, the last counts.
-        *self.found = Found::default();
+        // Of duplicate names, the last one wins.
+        *self.found = ExtractedItems::default();
         json.deserialize_any(self)
     }
 }
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for Search<'_> {
         let Self { path, wanted, found } = self;
         if let Some((part, path)) = path.split_first() {
             let name = [(0, std::slice::from_ref(part))];
-            while let Some(matching) = object.next_key_seed(Name(&name))? {
+            while let Some(matching) = object.next_key_seed(MemberName(&name))? {
                 match matching.is_empty() {
                     true => drop(object.next_value::<IgnoredAny>()?),
                     false => object.next_value_seed(Search { path, wanted, found })?,
@@ -141,7 +141,7 @@ impl<'de> Visitor<'de> for Search<'_> {
             return Ok(());
         }
         found.is_list = true;
-        let value: Vec<Wanted<'_>> = rest(wanted, "value").collect();
+        let value: Vec<WantedField<'_>> = rest(wanted, "value").collect();
         while !found.is_full() {
             let Some(key) = object.next_key::<String>()? else { return Ok(()) };
             let mut item = vec![None; wanted.len()];
@@ -183,27 +183,27 @@ impl<'de> Visitor<'de> for Search<'_> {
     }
 }
 
-/// The fields that are below a name, with the rest of their paths.
-fn rest<'p>(wanted: &[Wanted<'p>], name: &str) -> impl Iterator<Item = Wanted<'p>> {
+/// The fields below a member, with the rest of their paths.
+fn rest<'p>(wanted: &[WantedField<'p>], name: &str) -> impl Iterator<Item = WantedField<'p>> {
     wanted.iter().filter_map(move |(at, path)| match path.split_first() {
         Some((first, rest)) if first == name => Some((*at, rest)),
         _ => None,
     })
 }
 
-/// The name of a member of an object: gives the fields that are below it.
-struct Name<'a, 'p>(&'a [Wanted<'p>]);
+/// Deserializes the name of a member, and returns the requested fields below it.
+struct MemberName<'a, 'p>(&'a [WantedField<'p>]);
 
-impl<'de, 'p> DeserializeSeed<'de> for Name<'_, 'p> {
-    type Value = Vec<Wanted<'p>>;
+impl<'de, 'p> DeserializeSeed<'de> for MemberName<'_, 'p> {
+    type Value = Vec<WantedField<'p>>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_str(self)
     }
 }
 
-impl<'de, 'p> Visitor<'de> for Name<'_, 'p> {
-    type Value = Vec<Wanted<'p>>;
+impl<'de, 'p> Visitor<'de> for MemberName<'_, 'p> {
+    type Value = Vec<WantedField<'p>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
@@ -214,10 +214,10 @@ impl<'de, 'p> Visitor<'de> for Name<'_, 'p> {
     }
 }
 
-/// Picks the wanted fields of an item.
+/// Deserializes the requested fields of an item.
 struct Pick<'a, 'p> {
-    wanted: &'a [Wanted<'p>],
-    item: &'a mut Item,
+    wanted: &'a [WantedField<'p>],
+    item: &'a mut ItemFields,
 }
 
 impl Pick<'_, '_> {
@@ -256,7 +256,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
                 Some((part, rest)) if index(part) == Some(at) => Some((*slot, rest)),
                 _ => None,
             });
-            let below: Vec<Wanted<'_>> = below.collect();
+            let below: Vec<WantedField<'_>> = below.collect();
             if array.next_element_seed(Pick { wanted: &below, item })?.is_none() {
                 break;
             }
@@ -266,7 +266,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         let Self { wanted, item } = self;
-        while let Some(below) = object.next_key_seed(Name(wanted))? {
+        while let Some(below) = object.next_key_seed(MemberName(wanted))? {
             object.next_value_seed(Pick { wanted: &below, item })?;
         }
         Ok(())
@@ -304,7 +304,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, ITEMS, TEXT, items};
+    use super::{HttpFault, ITEMS, TEXT, items};
     use crate::http::list;
     use serde_json::{Value, json};
 
@@ -354,7 +354,7 @@ mod tests {
         let found =
             items(r#"{"a":[1],"a":[{"b":1,"c":2,"b":3},{"b":1,"b":null}]}"#, "/a", &["/b", "/c"]).unwrap();
         assert_eq!(found, [[Some("3".into()), Some("2".into())], [None, None]]);
-        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(Fault::Failed));
+        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(HttpFault::Failed));
     }
 
     #[test]
@@ -362,10 +362,10 @@ mod tests {
         for (json, list) in
             [("{}", "/a"), ("1", ""), (r#"{"a":"b"}"#, "/a"), ("[[1]]", "/00"), ("[]", "/a/b")]
         {
-            assert_eq!(items(json, list, &["/b"]), Err(Fault::Failed), "{json}");
+            assert_eq!(items(json, list, &["/b"]), Err(HttpFault::Failed), "{json}");
         }
         for json in ["", "[", "[1,]", "[] x", r#"{"a":[}"#, "[1}"] {
-            assert_eq!(items(json, "", &["/b"]), Err(Fault::Malformed), "{json}");
+            assert_eq!(items(json, "", &["/b"]), Err(HttpFault::Malformed), "{json}");
         }
     }
 

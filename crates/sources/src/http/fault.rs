@@ -1,48 +1,48 @@
-//! Why an answer could not be had, and what of that is told.
+//! The reasons why a request failed, and the errors for callers.
 
 use std::time::Duration;
 
 use libris_core::{Error, Uri};
 
-/// Why an answer could not be had.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// There is nothing there.
+pub(super) enum HttpFault {
+    /// Not found.
     Missing,
-    /// It is not for us.
+    /// Forbidden.
     Denied,
-    /// Our credentials were not accepted.
+    /// The service rejects the credentials.
     Credentials,
-    /// The values of the variables were not accepted.
+    /// The service rejects the values of the variables.
     Values,
-    /// This variable has no value, and must have one.
+    /// This required variable has no value.
     Lacking(String),
-    /// The value of this variable has a control character in it.
+    /// The value of this variable contains a control character.
     Control(String),
-    /// It asks to wait, and says for how long where it does.
+    /// The service limits the rate, with `Retry-After` if it sent one.
     Busy(Option<Duration>),
-    /// It failed, or does not do what an API does.
+    /// The service failed or violates HTTP.
     Failed,
-    /// It cannot be reached.
+    /// The connection failed.
     Unreachable,
-    /// Its address may not be asked.
+    /// Its address is not allowed.
     Refused,
-    /// It took longer than this.
+    /// The time-out expired.
     Slow(Duration),
-    /// It leads elsewhere.
+    /// It redirects to another origin, or too often.
     Elsewhere,
-    /// It sends more than is taken.
+    /// The response exceeds the size limit.
     TooLarge { size: u64, limit: u64 },
-    /// There is no memory for what it sends.
+    /// There is no memory for the response.
     NoMemory,
-    /// It sends something else than it should: this media type, where another is meant.
+    /// The media type of the response is not the expected one.
     Kind { sent: String, meant: String },
-    /// It sends JSON that is none.
+    /// The response is malformed JSON.
     Malformed,
 }
 
-impl Fault {
-    /// Whether the answer before may be given while this lasts.
+impl HttpFault {
+    /// Whether a stale response may be served meanwhile.
     pub(super) fn is_outage(&self) -> bool {
         match self {
             Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) | Self::NoMemory => true,
@@ -52,7 +52,7 @@ impl Fault {
         }
     }
 
-    /// What is told to whoever asked for `uri`.
+    /// The error for a caller who reads `uri`.
     pub(super) fn of(self, uri: &Uri) -> Error {
         match self {
             Self::Missing => Error::NotFound(uri.clone()),
@@ -66,7 +66,7 @@ impl Fault {
         }
     }
 
-    /// What is told to whoever asked for a list that `place` needs.
+    /// The error for a caller who needs the list of `place`.
     pub(super) fn of_list(self, place: &str) -> Error {
         match self {
             Self::NoMemory => Error::NO_MEMORY,
@@ -78,19 +78,21 @@ impl Fault {
         match self {
             Self::Missing => "has nothing there".into(),
             Self::Denied | Self::Credentials => {
-                "does not accept the credentials of this server; tell whoever runs it".into()
+                "rejects the credentials of this server; tell its administrator".into()
             }
-            Self::Values | Self::Lacking(_) | Self::Control(_) => "does not accept these values".into(),
+            Self::Values | Self::Lacking(_) | Self::Control(_) => "rejects these values".into(),
             Self::Busy(Some(wait)) => format!("asks to wait; try again in {}", seconds(*wait)),
             Self::Busy(None) => "asks to wait; try again later".into(),
             Self::Failed => "failed; try again later".into(),
             Self::Unreachable => "cannot be reached now; try again later".into(),
-            Self::Refused => "is at an address that is not allowed; tell whoever runs this server".into(),
+            Self::Refused => {
+                "is at an address that is not allowed; tell the administrator of this server".into()
+            }
             Self::Slow(limit) => format!("did not answer within {}; try again later", seconds(*limit)),
-            Self::Elsewhere => "redirects to another place, which is not followed".into(),
-            Self::TooLarge { limit, .. } => format!("sent more than the {limit} bytes that are taken"),
+            Self::Elsewhere => "redirects to another origin, which is not followed".into(),
+            Self::TooLarge { limit, .. } => format!("sent more than {limit} bytes"),
             Self::Kind { sent, meant } => format!("sent `{sent}` where `{meant}` was expected"),
-            Self::Malformed => "sent JSON that is malformed".into(),
+            Self::Malformed => "sent malformed JSON".into(),
             Self::NoMemory => format!("sends a large answer: {}", Error::NO_MEMORY),
         }
     }

@@ -1,7 +1,7 @@
-//! Which addresses may be asked.
+//! Protection against server-side request forgery: which addresses requests may go to.
 //!
-//! A name is looked up here, and only the addresses that pass are connected to, so that a name that leads to
-//! another address the next time gains nothing.
+//! This resolver returns only allowed addresses, and the client connects to no others, so DNS rebinding has
+//! no effect.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use serde::{Deserialize, Deserializer};
 use tower_service::Service;
 
-use super::config::Limits;
+use super::config::RequestLimits;
 
 /// A range of addresses, such as `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,19 +59,19 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Which addresses may be asked.
+/// The addresses that requests may go to.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct AddressGuard {
     pub(super) allow_private: bool,
     pub(super) networks: Vec<Network>,
 }
 
-impl Guard {
-    pub(super) fn new(limits: &Limits) -> Self {
+impl AddressGuard {
+    pub(super) fn new(limits: &RequestLimits) -> Self {
         Self { allow_private: limits.allow_private, networks: limits.networks.clone() }
     }
 
-    /// Whether this address may be asked.
+    /// Whether requests to this address are allowed.
     pub(super) fn allows(&self, address: IpAddr) -> bool {
         let address = embedded(address).map_or(address, IpAddr::V4);
         self.allow_private
@@ -80,7 +80,7 @@ impl Guard {
     }
 }
 
-/// The address of version 4 that one of version 6 leads to.
+/// The IPv4 address that is embedded in an IPv6 address.
 fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(address) = address else { return None };
     let [a, b, c, d, e, f, g, h] = address.segments();
@@ -96,7 +96,7 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is one of the public network, by the registries of special addresses.
+/// Whether an address is public, by the IANA registries of special-purpose addresses.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -120,7 +120,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || (a == 198 && (b == 18 || b == 19)))
 }
 
-/// Only what is handed out to the public network, less its exceptions.
+/// Whether an IPv6 address is global unicast and not special-purpose.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let handed_out = a & 0xe000 == 0x2000;
@@ -128,11 +128,11 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     handed_out && !exception
 }
 
-/// None of the addresses of a name may be asked.
+/// The error for a name without allowed addresses.
 #[derive(Debug)]
-pub(super) struct Refused;
+pub(super) struct ForbiddenAddress;
 
-impl fmt::Display for Refused {
+impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "its address is not public: set `limits.allow_private`, or name its network in `limits.networks`",
@@ -140,10 +140,10 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for ForbiddenAddress {}
 
-/// Looks names up.
-impl Service<Name> for Guard {
+/// The DNS resolver of the client.
+impl Service<Name> for AddressGuard {
     type Response = std::vec::IntoIter<SocketAddr>;
     type Error = io::Error;
     type Future = BoxFuture<'static, io::Result<Self::Response>>;
@@ -158,7 +158,7 @@ impl Service<Name> for Guard {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed: Vec<SocketAddr> = found.filter(|address| guard.allows(address.ip())).collect();
             if allowed.is_empty() {
-                return Err(io::Error::other(Refused));
+                return Err(io::Error::other(ForbiddenAddress));
             }
             Ok(allowed.into_iter())
         })
@@ -167,15 +167,15 @@ impl Service<Name> for Guard {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, IpAddr, Network, Refused, Service as _};
+    use super::{AddressGuard, ForbiddenAddress, IpAddr, Network, Service as _};
 
-    fn allows(guard: &Guard, address: &str) -> bool {
+    fn allows(guard: &AddressGuard, address: &str) -> bool {
         guard.allows(address.parse().unwrap())
     }
 
     #[test]
     fn only_public_addresses_may_be_asked() {
-        let guard = Guard { allow_private: false, networks: Vec::new() };
+        let guard = AddressGuard { allow_private: false, networks: Vec::new() };
         for address in ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101", "::ffff:1.1.1.1"] {
             assert!(allows(&guard, address), "{address}");
         }
@@ -219,7 +219,7 @@ mod tests {
     /// The addresses that a connection to `localhost` may use.
     async fn resolved(networks: &[&str]) -> std::io::Result<Vec<IpAddr>> {
         let networks = networks.iter().map(|text| text.parse().unwrap()).collect();
-        let mut guard = Guard { allow_private: false, networks };
+        let mut guard = AddressGuard { allow_private: false, networks };
         Ok(guard.call("localhost".parse().unwrap()).await?.map(|address| address.ip()).collect())
     }
 
@@ -227,7 +227,7 @@ mod tests {
     async fn a_name_leads_to_no_address_that_may_not_be_asked() {
         for networks in [&[][..], &["10.0.0.0/8"]] {
             let error = resolved(networks).await.expect_err("its addresses are private");
-            assert!(error.get_ref().is_some_and(|cause| cause.is::<Refused>()), "{error:?}");
+            assert!(error.get_ref().is_some_and(|cause| cause.is::<ForbiddenAddress>()), "{error:?}");
         }
         let allowed = resolved(&["127.0.0.0/8"]).await.unwrap();
         assert!(!allowed.is_empty() && allowed.iter().all(IpAddr::is_ipv4), "{allowed:?}");
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn networks_may_be_allowed() {
         let networks = ["10.1.0.0/16", "fd00::/8", "127.0.0.1"].map(|text| text.parse().unwrap());
-        let guard = Guard { allow_private: false, networks: networks.into() };
+        let guard = AddressGuard { allow_private: false, networks: networks.into() };
         for address in ["10.1.2.3", "::ffff:10.1.2.3", "fd00::7", "127.0.0.1"] {
             assert!(allows(&guard, address), "{address}");
         }

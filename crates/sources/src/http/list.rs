@@ -1,4 +1,4 @@
-//! Lists in the JSON of an answer: resources to list, and values to offer.
+//! Lists in JSON responses: the resources of a template, and completions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,62 +8,62 @@ use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::config::{Choice, Listing};
-use super::endpoint::Endpoint;
-use super::extract::{self, Item};
-use super::fault::Fault;
+use super::answer::ApiResponse;
+use super::config::{Choice, ListConfig};
+use super::endpoint::ApiEndpoint;
+use super::extract::{self, ItemFields};
+use super::fault::HttpFault;
 
-/// For how long the pages after the first are those of the list that the first was made of.
+/// How long later pages use the list of the first page.
 const PAGING: Duration = Duration::from_secs(30);
 
-/// Where a list is.
-pub(super) enum Place {
-    /// What an endpoint answers.
-    Endpoint(Arc<Endpoint>),
-    /// What a resource of the same source holds.
+/// The location of a list.
+pub(super) enum ListSource {
+    /// The response of an endpoint.
+    Endpoint(Arc<ApiEndpoint>),
+    /// The content of a resource of this source.
     From(libris_core::UriTemplate),
 }
 
-/// The resources of a template that are listed.
+/// The listed resources of a template.
 pub(super) struct Instances {
-    pub(super) place: Place,
-    listing: Listing,
-    made: Made<Listed>,
+    pub(super) place: ListSource,
+    listing: ListConfig,
+    made: DerivedValue<ListedResources>,
 }
 
-/// What was made of the last answer.
-pub(super) struct Made<T>(Mutex<Option<Last<T>>>);
+/// A value that was derived from the last response, as a cache.
+pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
-struct Last<T> {
-    /// Tells the answer from others, without keeping it.
-    answer: Weak<Answer>,
+struct DerivedFrom<T> {
+    /// The response, by identity; it is not kept alive.
+    answer: Weak<ApiResponse>,
     value: T,
-    /// When it was last asked for.
+    /// The time of the last use.
     at: Instant,
 }
 
-impl<T> Default for Made<T> {
+impl<T> Default for DerivedValue<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Clone> Made<T> {
-    /// What was made of this answer, if it was the last.
-    pub(super) fn of(&self, answer: &Arc<Answer>) -> Option<T> {
+impl<T: Clone> DerivedValue<T> {
+    /// The value of this response, if it is the last one.
+    pub(super) fn of(&self, answer: &Arc<ApiResponse>) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = last.as_mut().filter(|last| std::ptr::eq(last.answer.as_ptr(), Arc::as_ptr(answer)))?;
         last.at = Instant::now();
         Some(last.value.clone())
     }
 
-    pub(super) fn set(&self, answer: &Arc<Answer>, value: T) {
-        let last = Last { answer: Arc::downgrade(answer), value, at: Instant::now() };
+    pub(super) fn set(&self, answer: &Arc<ApiResponse>, value: T) {
+        let last = DerivedFrom { answer: Arc::downgrade(answer), value, at: Instant::now() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
-    /// What was made and asked for a short while ago.
+    /// The value, if it was used recently.
     fn recent(&self) -> Option<T> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().filter(|last| last.at.elapsed() < PAGING).map(|last| last.value.clone())
@@ -71,41 +71,41 @@ impl<T: Clone> Made<T> {
 }
 
 /// The resources of a list by their URIs.
-pub(super) type Listed = Arc<BTreeMap<Uri, Instance>>;
+pub(super) type ListedResources = Arc<BTreeMap<Uri, ListedResource>>;
 
 /// A resource of a list.
-pub(super) struct Instance {
+pub(super) struct ListedResource {
     pub(super) resource: Resource,
-    /// The values that its template has for it.
+    /// The values of the template's variables.
     pub(super) values: BTreeMap<String, String>,
 }
 
 impl Instances {
-    pub(super) fn new(place: Place, listing: Listing) -> Self {
-        Self { place, listing, made: Made::default() }
+    pub(super) fn new(place: ListSource, listing: ListConfig) -> Self {
+        Self { place, listing, made: DerivedValue::default() }
     }
 
-    /// The resources that were made of this answer, if it was the last.
-    pub(super) fn made_of(&self, answer: &Arc<Answer>) -> Option<Listed> {
+    /// The resources of this response, if it is the last one.
+    pub(super) fn made_of(&self, answer: &Arc<ApiResponse>) -> Option<ListedResources> {
         self.made.of(answer)
     }
 
-    /// What was made a short while ago. All callers are given the same.
-    pub(super) fn recent(&self) -> Option<Listed> {
+    /// The resources of the last response, if they were used recently. All callers share them.
+    pub(super) fn recent(&self) -> Option<ListedResources> {
         self.made.recent()
     }
 
-    /// The resources that an answer lists.
+    /// Extracts the resources from a response.
     pub(super) fn make(
         &self,
-        answer: &Arc<Answer>,
+        answer: &Arc<ApiResponse>,
         template: &Template,
-        endpoint: &Endpoint,
-    ) -> Result<Listed, Fault> {
+        endpoint: &ApiEndpoint,
+    ) -> Result<ListedResources, HttpFault> {
         if let Some(made) = self.made_of(answer) {
             return Ok(made);
         }
-        let Listing { items, values, name, title, description, .. } = &self.listing;
+        let ListConfig { items, values, name, title, description, .. } = &self.listing;
         let fields: Vec<&str> = values
             .values()
             .chain([name, title, description].into_iter().flatten())
@@ -113,21 +113,26 @@ impl Instances {
             .collect();
         let items = extract::items(answer.text()?, items, &fields)?;
         let instances = items.into_iter().filter_map(|item| self.instance(item, template, endpoint));
-        let listed: Listed = Arc::new(instances.collect());
+        let listed: ListedResources = Arc::new(instances.collect());
         self.made.set(answer, listed.clone());
         Ok(listed)
     }
 
-    /// The resource of an item, whose fields are the values and then the name, title and description where the
-    /// configuration says where they are.
-    fn instance(&self, item: Item, template: &Template, endpoint: &Endpoint) -> Option<(Uri, Instance)> {
-        let Listing { values, name, title, description, .. } = &self.listing;
+    /// The resource of an item, whose fields are the values and then the name, title and description if the
+    /// configuration has pointers to them.
+    fn instance(
+        &self,
+        item: ItemFields,
+        template: &Template,
+        endpoint: &ApiEndpoint,
+    ) -> Option<(Uri, ListedResource)> {
+        let ListConfig { values, name, title, description, .. } = &self.listing;
         let mut fields = item.into_iter();
         let values: Option<BTreeMap<String, String>> =
             values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
         let values = values?;
         let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
-        // Values such as `..` make a URI that stands for something else, or for nothing.
+        // Values such as `..` would make a URI of another resource.
         endpoint.url(template.uri.matches(&uri)?).ok()?;
         let mut at = |pointer: &Option<String>| pointer.as_ref().and_then(|_| fields.next().flatten());
         let (name, title, description) = (at(name), at(title), at(description));
@@ -140,16 +145,16 @@ impl Instances {
             annotations: template.annotations.clone(),
             ..Resource::new(uri.clone(), "")
         };
-        Some((uri, Instance { resource, values }))
+        Some((uri, ListedResource { resource, values }))
     }
 
-    /// Whether it tells the values of this variable.
+    /// Whether the list has values of this variable.
     pub(super) fn tells(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }
 }
 
-/// What is at a place in an item, as text.
+/// The field of an item at an index.
 pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     match item.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
@@ -159,8 +164,8 @@ pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The values that what was typed may mean, best first: those that begin with it, then those whose name for
-/// people does, then those in whose name some word does.
+/// The completions of typed text, best first: values that begin with it, then values whose
+/// label does, then values with a word in the label that does.
 pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
     let typed = typed.to_lowercase();
     let mut ranks: [Vec<String>; 3] = Default::default();

@@ -1,7 +1,7 @@
-//! Memory for answers while they arrive.
+//! The memory budget of responses while they are received.
 //!
-//! An answer is received once for all who ask for it, so it is on nobody's account. It has memory of its own until it is
-//! cached, or until those who asked have their copies.
+//! A response is received once for all callers, so it does not count for one of them. Its memory is reserved until it is
+//! cached, or until the callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -11,22 +11,22 @@ use flate2::write::MultiGzDecoder;
 use libris_core::{Budget, Client, Lease};
 use tokio::time::timeout;
 
-/// The bytes of all answers that arrive at once, of all sources together. One client may have three quarters of them.
+/// The memory for concurrent responses of all sources. One client may use three quarters of it.
 const ARRIVING: usize = 32 << 20;
 
-/// An answer of up to so many bytes is not counted.
+/// Responses up to this size need no reservation.
 pub(super) const SMALL: usize = 64 << 10;
 
-/// How long an answer waits for memory. The service waits meanwhile, since nothing is read.
+/// The time-out of the wait for memory. Nothing is read meanwhile, so the service waits too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(ARRIVING));
 
-/// The data of an answer, decompressed as it arrives.
-pub(super) struct Received {
+/// The body of a response, decompressed while it is received.
+pub(super) struct ReceivedBody {
     decoder: Decoder,
     limit: u64,
-    /// How many bytes it has, where that is said beforehand.
+    /// The `Content-Length`, if there is one.
     length: Option<u64>,
     client: Client,
     memory: Option<Lease>,
@@ -34,13 +34,13 @@ pub(super) struct Received {
 }
 
 enum Decoder {
-    Plain(Buffer),
-    Gzip(MultiGzDecoder<Buffer>),
+    Plain(BoundedBuffer),
+    Gzip(MultiGzDecoder<BoundedBuffer>),
 }
 
-/// Why an answer is not received.
-pub(super) enum Refusal {
-    /// It has at least so many bytes, more than the limit.
+/// Why a response could not be received.
+pub(super) enum ReceiveError {
+    /// It has at least this many bytes, which exceeds the limit.
     TooLarge(u64),
     /// There is no memory for it.
     NoMemory,
@@ -48,21 +48,21 @@ pub(super) enum Refusal {
     Malformed(io::Error),
 }
 
-impl Received {
+impl ReceivedBody {
     /// Data of up to `limit` bytes, for this client.
     pub(super) fn plain(limit: u64, length: Option<u64>, client: Client) -> Self {
-        let decoder = Decoder::Plain(Buffer::new(limit));
+        let decoder = Decoder::Plain(BoundedBuffer::new(limit));
         Self { decoder, limit, length, client, memory: None, empty: true }
     }
 
-    /// The same for data that arrives compressed.
+    /// Compressed data of up to `limit` bytes after decompression, for this client.
     pub(super) fn gzip(limit: u64, client: Client) -> Self {
-        let decoder = Decoder::Gzip(MultiGzDecoder::new(Buffer::new(limit)));
+        let decoder = Decoder::Gzip(MultiGzDecoder::new(BoundedBuffer::new(limit)));
         Self { decoder, limit, length: None, client, memory: None, empty: true }
     }
 
-    /// Takes what has arrived, waiting for memory where it is large.
-    pub(super) async fn write(&mut self, mut piece: &[u8]) -> Result<(), Refusal> {
+    /// Appends data, and waits for memory if it is large.
+    pub(super) async fn write(&mut self, mut piece: &[u8]) -> Result<(), ReceiveError> {
         self.empty &= piece.is_empty();
         while !piece.is_empty() {
             let written = match &mut self.decoder {
@@ -70,7 +70,7 @@ impl Received {
                 Decoder::Gzip(decoder) => decoder.write(piece),
             };
             match written {
-                Ok(0) => return Err(Refusal::Malformed(io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(ReceiveError::Malformed(io::ErrorKind::WriteZero.into())),
                 Ok(written) => piece = &piece[written..],
                 Err(cause) => self.make_room(cause).await?,
             }
@@ -78,9 +78,9 @@ impl Received {
         Ok(())
     }
 
-    /// All of it, with the memory that it is in.
-    pub(super) async fn finish(mut self) -> Result<(Vec<u8>, Option<Lease>), Refusal> {
-        // Nothing is not compressed, whatever the headers say.
+    /// The whole body, with its reserved memory.
+    pub(super) async fn finish(mut self) -> Result<(Vec<u8>, Option<Lease>), ReceiveError> {
+        // An empty body is not compressed, whatever the headers say.
         if !self.empty {
             while let Decoder::Gzip(decoder) = &mut self.decoder
                 && let Err(cause) = decoder.try_finish()
@@ -99,22 +99,22 @@ impl Received {
         Ok((data, self.memory))
     }
 
-    /// Takes memory for all that may come, if that is why nothing could be written. Not for a part of it: those who hold
-    /// some and wait for more would wait for each other.
-    async fn make_room(&mut self, cause: io::Error) -> Result<(), Refusal> {
+    /// Reserves memory for the whole body, if the lack of it stopped a write. Not for a part: responses that hold
+    /// some memory and wait for more would deadlock.
+    async fn make_room(&mut self, cause: io::Error) -> Result<(), ReceiveError> {
         match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
-            Some(Full::Limit(size)) => return Err(Refusal::TooLarge(*size)),
+            Some(Full::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
             Some(Full::Reserved) if self.memory.is_none() => {}
-            _ => return Err(Refusal::Malformed(cause)),
+            _ => return Err(ReceiveError::Malformed(cause)),
         }
         let bytes = usize::try_from(self.length.unwrap_or(self.limit)).unwrap_or(usize::MAX);
         let taken = timeout(PATIENCE, MEMORY.take(self.client, bytes)).await;
-        self.memory = Some(taken.ok().flatten().ok_or(Refusal::NoMemory)?);
+        self.memory = Some(taken.ok().flatten().ok_or(ReceiveError::NoMemory)?);
         let buffer = match &mut self.decoder {
             Decoder::Plain(buffer) => buffer,
             Decoder::Gzip(decoder) => decoder.get_mut(),
         };
-        // A service that sends more than it said is cut off by the limit.
+        // The limit stops a service that sends more than its `Content-Length`.
         buffer.reserved = usize::MAX;
         if let Some(length) = self.length {
             let length = usize::try_from(length).unwrap_or_default();
@@ -124,20 +124,20 @@ impl Received {
     }
 }
 
-/// A buffer that takes no more than there is memory for, and no more than the limit.
-struct Buffer {
+/// A buffer with a limit, and with a reservation that it does not exceed.
+struct BoundedBuffer {
     data: Vec<u8>,
     reserved: usize,
     limit: u64,
 }
 
-impl Buffer {
+impl BoundedBuffer {
     fn new(limit: u64) -> Self {
         Self { data: Vec::new(), reserved: SMALL, limit }
     }
 }
 
-impl Write for Buffer {
+impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let size = self.data.len() + piece.len();
         if size as u64 > self.limit {
@@ -155,10 +155,10 @@ impl Write for Buffer {
     }
 }
 
-/// Why a buffer takes nothing.
+/// Why a buffer refused data.
 #[derive(Debug)]
 enum Full {
-    /// It would have so many bytes, more than the limit.
+    /// It would have this many bytes, which exceeds the limit.
     Limit(u64),
     /// More memory is needed first.
     Reserved,
@@ -177,7 +177,7 @@ impl std::error::Error for Full {}
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY, Received, Refusal, SMALL};
+    use super::{MEMORY, ReceiveError, ReceivedBody, SMALL};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use futures_util::FutureExt as _;
@@ -199,9 +199,9 @@ mod tests {
                 let limit = 1 << 20;
                 let length = Some(size as u64);
                 let ways = [
-                    (Received::plain(limit, length, client), data.clone()),
-                    (Received::plain(limit, None, client), data.clone()),
-                    (Received::gzip(limit, client), packed(&data)),
+                    (ReceivedBody::plain(limit, length, client), data.clone()),
+                    (ReceivedBody::plain(limit, None, client), data.clone()),
+                    (ReceivedBody::gzip(limit, client), packed(&data)),
                 ];
                 for (mut received, sent) in ways {
                     for piece in sent.chunks(step) {
@@ -221,13 +221,13 @@ mod tests {
         let client = Client::at([10, 0, 0, 2].into());
         let all = MEMORY.try_take(client, usize::MAX).unwrap();
         let sent = packed(&vec![b'x'; 4 << 20]);
-        let mut received = Received::gzip(8 << 20, client);
+        let mut received = ReceivedBody::gzip(8 << 20, client);
         let mut writing = Box::pin(received.write(&sent));
         assert!((&mut writing).now_or_never().is_none());
         drop(all);
         assert!(writing.await.is_ok());
         drop(received);
-        let mut received = Received::gzip(1 << 20, client);
-        assert!(matches!(received.write(&sent).await, Err(Refusal::TooLarge(_))));
+        let mut received = ReceivedBody::gzip(1 << 20, client);
+        assert!(matches!(received.write(&sent).await, Err(ReceiveError::TooLarge(_))));
     }
 }

@@ -1,11 +1,12 @@
-//! HTTP APIs as resources: a URI or template is bound to what is asked for it.
+//! HTTP APIs as resources: a URI or template is bound to a request.
 //!
-//! Answers are kept by the rules of HTTP, asked for once for all who want them at the same time, and asked for
-//! again while somebody waits for changes. What a request may reach and cost is limited.
+//! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource are one request
+//! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
 mod answer;
 mod client;
 mod config;
+mod definition;
 mod endpoint;
 mod extract;
 mod fault;
@@ -28,26 +29,24 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Change, Client, Completion, Content, Contents, Context, Freshness, Meta, Page, Partial, Proof, Resource,
+    Change, Client, Completion, Content, Contents, Context, Freshness, Page, Partial, Proof, Resource,
     Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{
-    Caching, Choice, Choices, Config, Entry, Found, Limits, Link, Listing, Method, Secret, Text,
+    Caching, Choice, ChoiceList, Choices, Config, EndpointConfig, Link, ListConfig, Method, RequestLimits,
+    Secret, TextOrSecret,
 };
 pub use guard::Network;
 
-use answer::Answer;
-use endpoint::Endpoint;
-use fault::Fault;
-use list::{Instances, Listed, Made, Place};
-use parsing::Parser;
+use crate::meta;
+use answer::ApiResponse;
+use endpoint::ApiEndpoint;
+use fault::HttpFault;
+use list::{DerivedValue, Instances, ListSource, ListedResources};
+use parsing::ResponseParser;
 use store::{Hit, Store, Want};
-use watch::Followed;
-
-/// The key under which a part says for how many seconds it has been known, where it should be newer and could
-/// not be had.
-const STALE: &str = "dev.libris/stale";
+use watch::FollowedResources;
 
 /// An HTTP API as a source.
 pub struct Http {
@@ -55,52 +54,52 @@ pub struct Http {
 }
 
 struct Inner {
-    /// What the source is called.
+    /// The name of the source.
     name: String,
     store: Arc<Store>,
-    parser: Parser,
+    parser: ResponseParser,
     poll: Duration,
     scope: Scope,
-    resources: BTreeMap<Uri, Held>,
-    templates: TemplateSet<Filled>,
+    resources: BTreeMap<Uri, ApiResource>,
+    templates: TemplateSet<ApiTemplate>,
     /// The templates whose resources are listed.
     listed: Vec<UriTemplate>,
-    followed: Followed,
+    followed: Arc<FollowedResources>,
 }
 
-/// What is at a URI.
-struct Held {
+/// A resource with its endpoint.
+struct ApiResource {
     resource: Resource,
-    /// What is asked for it; nothing where clients fetch it themselves.
-    endpoint: Option<Arc<Endpoint>>,
+    /// `None` if clients fetch the resource themselves.
+    endpoint: Option<Arc<ApiEndpoint>>,
 }
 
-/// What a template stands for.
-struct Filled {
+/// A template with its endpoint, completions and list.
+struct ApiTemplate {
     template: Template,
-    endpoint: Arc<Endpoint>,
-    choices: BTreeMap<String, Offered>,
+    endpoint: Arc<ApiEndpoint>,
+    choices: BTreeMap<String, Completions>,
     instances: Option<Arc<Instances>>,
 }
 
-/// What is offered for a variable.
-enum Offered {
+/// The completions of a variable.
+enum Completions {
     Fixed(Vec<Choice>),
     Found(Arc<Lookup>),
 }
 
-/// A list of values.
+/// Completions from a list in a response.
 struct Lookup {
-    place: Place,
+    place: ListSource,
     items: String,
     value: String,
     label: Option<String>,
-    made: Made<Arc<[Choice]>>,
+    made: DerivedValue<Arc<[Choice]>>,
 }
 
 impl Lookup {
-    /// The values that an answer has.
-    fn choices(&self, answer: &Arc<Answer>) -> Result<Arc<[Choice]>, Fault> {
+    /// Extracts the values from a response.
+    fn choices(&self, answer: &Arc<ApiResponse>) -> Result<Arc<[Choice]>, HttpFault> {
         if let Some(made) = self.made.of(answer) {
             return Ok(made);
         }
@@ -118,7 +117,7 @@ impl Lookup {
 }
 
 impl Http {
-    /// Checks the configuration. Nothing is asked yet.
+    /// Validates the configuration. Sends no request.
     pub fn new(config: Config) -> Result<Self> {
         Ok(Self { inner: Arc::new(open::open(config)?) })
     }
@@ -156,7 +155,7 @@ impl Source for Http {
     }
 
     fn unfollow(&self, subject: &Uri) {
-        watch::unfollow(&self.inner, subject);
+        self.inner.followed.remove(subject);
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -165,7 +164,7 @@ impl Source for Http {
 }
 
 impl Inner {
-    /// The freshness of a response that is not about one answer of the API.
+    /// The freshness of a result that does not depend on one response of the API.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
     }
@@ -177,8 +176,8 @@ impl Inner {
         self.templates.closest(uri).map(|(template, ..)| template.specificity())
     }
 
-    /// What is asked for a URI, and with which values.
-    fn endpoint(&self, uri: &Uri) -> Option<(Arc<Endpoint>, Variables)> {
+    /// The endpoint of a URI, with the values of its variables.
+    fn endpoint(&self, uri: &Uri) -> Option<(Arc<ApiEndpoint>, Variables)> {
         match self.resources.get(uri) {
             Some(held) => Some((held.endpoint.clone()?, Variables::new())),
             None => {
@@ -188,8 +187,8 @@ impl Inner {
         }
     }
 
-    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, Fault> {
-        let (endpoint, variables) = self.endpoint(uri).ok_or(Fault::Missing)?;
+    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, HttpFault> {
+        let (endpoint, variables) = self.endpoint(uri).ok_or(HttpFault::Missing)?;
         self.store.get(&endpoint, endpoint.url(variables)?, want, asker).await
     }
 
@@ -198,13 +197,13 @@ impl Inner {
             return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
         let hit = self.get(uri, Want::Fresh, context.client()).await.map_err(|fault| fault.of(uri))?;
-        self.followed.give(uri, hit.answer.digest);
-        // Everybody who asks gets a copy of its own.
+        watch::served(&self.followed, uri, hit.answer.digest);
+        // Each caller gets its own copy.
         let size = hit.answer.body.len();
         if size > memory::SMALL {
             context.reserve(size as u64)?;
         }
-        let meta = hit.stale.map(|known| Meta::from_iter([(STALE.to_owned(), known.as_secs().into())]));
+        let meta = hit.stale.map(|known| meta::with(meta::STALE, known.as_secs()));
         let content = Content {
             uri: uri.clone(),
             mime: Some(hit.answer.mime.clone()),
@@ -214,18 +213,18 @@ impl Inner {
         Ok(Contents::from(content).with_freshness(hit.freshness))
     }
 
-    /// The numbers of the lists.
+    /// The indexes of the lists.
     fn lists(&self) -> std::ops::Range<usize> {
         0..self.listed.len()
     }
 
     /// The resources of a list.
-    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<Listed> {
+    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<ListedResources> {
         let template = &self.listed[number];
         let filled = self.templates.get(template);
         let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
         else {
-            return Ok(Listed::default());
+            return Ok(ListedResources::default());
         };
         let listed = async {
             let answer = self.found(&instances.place, Variables::new(), want, asker).await?.answer;
@@ -234,33 +233,33 @@ impl Inner {
             }
             let (instances, template, endpoint) =
                 (instances.clone(), filled.template.clone(), filled.endpoint.clone());
-            let make = move |answer: &Arc<Answer>| instances.make(answer, &template, &endpoint);
+            let make = move |answer: &Arc<ApiResponse>| instances.make(answer, &template, &endpoint);
             self.parser.run(&answer, asker, make).await
         };
-        listed.await.map_err(|fault: Fault| fault.of_list(template.as_str()))
+        listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
 
-    /// The resources of a list as they were a short while ago.
-    fn recent(&self, number: usize) -> Option<Listed> {
+    /// The resources of a list, if it was used recently.
+    fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
     }
 
-    /// What is at the place of a list.
+    /// The response that contains a list.
     async fn found(
         &self,
-        place: &Place,
+        place: &ListSource,
         variables: Variables,
         want: Want,
         asker: Client,
-    ) -> Result<Hit, Fault> {
+    ) -> Result<Hit, HttpFault> {
         match place {
-            Place::Endpoint(endpoint) => {
+            ListSource::Endpoint(endpoint) => {
                 self.store.get(endpoint, endpoint.url(variables)?, want, asker).await
             }
-            Place::From(from) => {
-                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| Fault::Values)?;
-                // A value such as `..` would lead to another resource.
-                from.matches(&uri).ok_or(Fault::Values)?;
+            ListSource::From(from) => {
+                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| HttpFault::Values)?;
+                // A value such as `..` would name another resource.
+                from.matches(&uri).ok_or(HttpFault::Values)?;
                 self.get(&uri, want, asker).await
             }
         }
@@ -279,7 +278,7 @@ impl Inner {
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
         }
-        // The sort is stable, so of equals the one that stands in the configuration stays.
+        // The sort is stable, so of duplicates the configured one wins.
         resources.sort_by(|one, other| one.uri.cmp(&other.uri));
         resources.dedup_by(|one, other| one.uri == other.uri);
         let more = resources.len() > limit;
@@ -291,27 +290,27 @@ impl Inner {
     async fn complete(&self, asked: Partial<'_>, asker: Client) -> Result<Completion> {
         let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match filled.choices.get(asked.variable) {
-            Some(Offered::Fixed(choices)) => {
+            Some(Completions::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
-            Some(Offered::Found(lookup)) => {
+            Some(Completions::Found(lookup)) => {
                 let place = &lookup.place;
                 let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
-                let failed = |fault: Fault| fault.of_list(asked.template.as_str());
+                let failed = |fault: HttpFault| fault.of_list(asked.template.as_str());
                 let hit = match self.found(place, variables, Want::Fresh, asker).await {
-                    // There may be nothing for what has been typed so far.
-                    Err(Fault::Missing) => return Ok(Completion::default()),
+                    // There may be no completions of the typed text.
+                    Err(HttpFault::Missing) => return Ok(Completion::default()),
                     found => found.map_err(failed)?,
                 };
                 let choices = match lookup.made.of(&hit.answer) {
                     Some(made) => made,
                     None => {
                         let lookup = lookup.clone();
-                        let choices = move |answer: &Arc<Answer>| lookup.choices(answer);
+                        let choices = move |answer: &Arc<ApiResponse>| lookup.choices(answer);
                         self.parser.run(&hit.answer, asker, choices).await.map_err(failed)?
                     }
                 };
-                // A service that was told what has been typed knows best what is meant.
+                // The service has already filtered by the typed text.
                 let typed = if place.searches() { "" } else { asked.typed };
                 Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
@@ -319,10 +318,10 @@ impl Inner {
         }
     }
 
-    /// The values that the listed resources have for a variable, where those that are known are the same.
+    /// The values of a variable in the listed resources that match the known values.
     async fn complete_from_list(
         &self,
-        filled: &Filled,
+        filled: &ApiTemplate,
         asked: Partial<'_>,
         asker: Client,
     ) -> Result<Completion> {
@@ -344,11 +343,11 @@ impl Inner {
     }
 }
 
-/// The variable that stands for what has been typed.
+/// The variable for the typed text.
 const TYPED: &str = "typed";
 
-impl Place {
-    /// The variables for its URL; `None` where one that it needs is not known yet.
+impl ListSource {
+    /// The variables for its URL; `None` if a required one is unknown.
     fn variables(&self, asked: Partial<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
         let lacks = match self {
@@ -363,13 +362,13 @@ impl Place {
         (!lacks).then_some(variables)
     }
 
-    /// Whether it is told what has been typed.
+    /// Whether the service filters by the typed text.
     fn searches(&self) -> bool {
         matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED))
     }
 }
 
-/// What reading a link gives: that it is to be fetched elsewhere.
+/// The content of a link: a note that clients fetch it themselves.
 fn link(uri: &Uri) -> Contents {
     let text = format!("{uri} is on the web and is not fetched by this server: fetch it from there.");
     Content { mime: None, ..Content::text(uri.clone(), "", text) }.into()

@@ -1,22 +1,22 @@
-//! From a configuration to a source, with what is wrong told.
+//! Validates a configuration and creates the source.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use libris_core::uri_template::{TemplateSet, Variables};
-use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
+use libris_core::{Error, Resource, Result, Uri, UriTemplate};
 
-use super::client::Client;
-use super::config::{Choices, Config, Entry, Link, Method};
-use super::endpoint::{Endpoint, Written};
-use super::guard::Guard;
-use super::list::{Instances, Made, Place};
-use super::parsing::Parser;
+use super::client::ApiClient;
+use super::config::{Choices, Config, EndpointConfig, Link, Method};
+use super::endpoint::{ApiEndpoint, EndpointSpec};
+use super::guard::AddressGuard;
+use super::list::{DerivedValue, Instances, ListSource};
+use super::parsing::ResponseParser;
 use super::store::Store;
-use super::{Filled, Held, Inner, Lookup, Offered, TYPED};
+use super::{ApiResource, ApiTemplate, Completions, Inner, Lookup, TYPED};
 use crate::segment;
 
-/// Checks a configuration and makes a source of it.
+/// Validates a configuration and creates the source.
 pub(super) fn open(mut config: Config) -> Result<Inner> {
     let (resources, templates, links) = (
         std::mem::take(&mut config.resources),
@@ -27,23 +27,23 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     if resources.is_empty() && templates.is_empty() && links.is_empty() {
         return Err(Error::invalid("it has no `resource`, no `template` and no `link`"));
     }
-    let guard = Guard::new(&config.limits);
+    let guard = AddressGuard::new(&config.limits);
     let froms = sources_of_lists(&templates);
-    let mut opening = Opening::new(&config, &guard);
+    let mut opening = EndpointBuilder::new(&config, &guard);
 
     let mut held = BTreeMap::new();
     for entry in resources {
         let uri = entry.uri.clone();
         let opened = opening.resource(entry).map_err(|why| wrong(&uri, why))?;
         if held.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     for link in links {
         let uri = link.uri.clone();
         let opened = self::link(link).map_err(|why| wrong(&uri, why))?;
         if held.insert(uri.clone(), opened).is_some() {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
     }
     let mut filled = Vec::new();
@@ -52,15 +52,15 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     for entry in templates {
         let uri = entry.uri.clone();
         if !texts.insert(uri.as_str().to_owned()) {
-            return Err(wrong(&uri, "it is there twice".into()));
+            return Err(wrong(&uri, "it is declared twice".into()));
         }
         let opened = opening.template(entry).map_err(|why| wrong(&uri, why))?;
         listed.extend(opened.instances.is_some().then(|| uri.clone()));
         filled.push((uri, opened));
     }
     let secure = opening.secure;
-    let client = Client::new(&config.limits, guard, secure)?;
-    // The base may hold a secret.
+    let client = ApiClient::new(&config.limits, guard, secure)?;
+    // The base URL may contain a secret.
     let scheme = held
         .keys()
         .map(Uri::as_str)
@@ -69,17 +69,19 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
     let inner = Inner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
         store: Arc::new(Store::new(client, config.cache.clone())),
-        parser: Parser::default(),
+        parser: ResponseParser::default(),
         poll: config.poll,
         scope: config.cache.scope,
         resources: held,
         templates: TemplateSet::new(filled),
         listed,
-        followed: super::Followed::default(),
+        followed: Arc::default(),
     };
-    // A list from a resource that is not there would fail only when somebody asks for it.
+    // A list from an unknown resource would otherwise fail only when it is used.
     match froms.into_iter().find(|uri| inner.endpoint(uri).is_none()) {
-        Some(uri) => Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource here"))),
+        Some(uri) => {
+            Err(Error::invalid(format!("a list is `from` `{uri}`, which is not a resource of this source")))
+        }
         None => Ok(inner),
     }
 }
@@ -94,7 +96,7 @@ fn check(config: &Config) -> Result<()> {
         ("limits.concurrency", limits.concurrency == 0),
     ];
     match zero.iter().find(|(_, zero)| *zero) {
-        Some((name, _)) => Err(Error::invalid(format!("`{name}` must be more than nothing"))),
+        Some((name, _)) => Err(Error::invalid(format!("`{name}` must be greater than 0"))),
         None => Ok(()),
     }
 }
@@ -103,8 +105,8 @@ pub(super) fn wrong(uri: &impl std::fmt::Display, why: String) -> Error {
     Error::invalid(format!("`{uri}`: {why}"))
 }
 
-/// The resources from which lists are taken, with `x` for what is not known yet.
-fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
+/// The resources that contain lists, with `x` for unknown values.
+fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
     let froms = templates.iter().flat_map(|entry| {
         let found = entry.complete.values().filter_map(|choices| match choices {
             Choices::Found(found) => found.from.as_deref(),
@@ -121,31 +123,33 @@ fn sources_of_lists(templates: &[Entry<UriTemplate>]) -> HashSet<Uri> {
         .collect()
 }
 
-/// Makes endpoints of entries, and says what is wrong with one.
-pub(super) struct Opening<'a> {
+/// Creates endpoints from entries, and validates them.
+pub(super) struct EndpointBuilder<'a> {
     config: &'a Config,
-    guard: &'a Guard,
-    /// Whether something is asked over TLS.
+    guard: &'a AddressGuard,
+    /// Whether an endpoint uses TLS.
     secure: bool,
     count: usize,
 }
 
-impl<'a> Opening<'a> {
-    pub(super) fn new(config: &'a Config, guard: &'a Guard) -> Self {
+impl<'a> EndpointBuilder<'a> {
+    pub(super) fn new(config: &'a Config, guard: &'a AddressGuard) -> Self {
         Self { config, guard, secure: false, count: 0 }
     }
 
-    fn endpoint(&mut self, written: Written<'_>) -> Result<Arc<Endpoint>, String> {
-        let endpoint = Endpoint::new(written, self.count, self.config, self.guard)?;
+    fn endpoint(&mut self, written: EndpointSpec<'_>) -> Result<Arc<ApiEndpoint>, String> {
+        let endpoint = ApiEndpoint::new(written, self.count, self.config, self.guard)?;
         self.count += 1;
         self.secure |= endpoint.origin().starts_with("https:");
         Ok(Arc::new(endpoint))
     }
 
-    fn entry<U>(&mut self, entry: &Entry<U>, variables: Vec<&str>) -> Result<Arc<Endpoint>, String> {
-        if entry.priority.is_some_and(|priority| !(0.0..=1.0).contains(&priority)) {
-            return Err("its `priority` must be from 0 to 1".into());
-        }
+    fn entry<U>(
+        &mut self,
+        entry: &EndpointConfig<U>,
+        variables: Vec<&str>,
+    ) -> Result<Arc<ApiEndpoint>, String> {
+        entry.check_descriptive_keys()?;
         if entry.method == Method::HEAD
             && entry.mime.as_deref().is_some_and(|mime| mime != "application/json")
         {
@@ -155,7 +159,7 @@ impl<'a> Opening<'a> {
         if let Some(unknown) = entry.required.iter().chain(entry.complete.keys()).find(known) {
             return Err(format!("it has no variable `{unknown}`"));
         }
-        self.endpoint(Written {
+        self.endpoint(EndpointSpec {
             url: &entry.url,
             method: entry.method,
             headers: &entry.headers,
@@ -167,31 +171,21 @@ impl<'a> Opening<'a> {
         })
     }
 
-    pub(super) fn resource(&mut self, entry: Entry<Uri>) -> Result<Held, String> {
+    pub(super) fn resource(&mut self, entry: EndpointConfig<Uri>) -> Result<ApiResource, String> {
         if entry.list.is_some() {
             return Err("only a template can have a `list`".into());
         }
         let endpoint = self.entry(&entry, Vec::new())?;
-        let resource = Resource {
-            name: entry.name.clone().unwrap_or_else(|| segment::last(&entry.uri)),
-            annotations: annotations(&entry),
-            title: entry.title,
-            description: entry.description,
-            mime: entry.mime,
-            icons: entry.icons,
-            meta: entry.meta,
-            ..Resource::new(entry.uri, "")
-        };
-        Ok(Held { resource, endpoint: Some(endpoint) })
+        Ok(ApiResource { resource: entry.resource(&entry.uri), endpoint: Some(endpoint) })
     }
 
-    pub(super) fn template(&mut self, entry: Entry<UriTemplate>) -> Result<Filled, String> {
+    pub(super) fn template(&mut self, entry: EndpointConfig<UriTemplate>) -> Result<ApiTemplate, String> {
         let variables: Vec<_> = entry.uri.variables().collect();
         let endpoint = self.entry(&entry, variables.clone())?;
         let mut choices = BTreeMap::new();
         for (variable, choice) in &entry.complete {
             let offered = match choice {
-                Choices::Fixed(choices) => Offered::Fixed(choices.clone()),
+                Choices::Fixed(choices) => Completions::Fixed(choices.clone()),
                 Choices::Found(found) => {
                     check_pointers([&found.items, &found.value].into_iter().chain(&found.label))?;
                     let mut known = variables.clone();
@@ -199,7 +193,13 @@ impl<'a> Opening<'a> {
                     let place = self.place(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
                     let (items, value, label) =
                         (found.items.clone(), found.value.clone(), found.label.clone());
-                    Offered::Found(Arc::new(Lookup { place, items, value, label, made: Made::default() }))
+                    Completions::Found(Arc::new(Lookup {
+                        place,
+                        items,
+                        value,
+                        label,
+                        made: DerivedValue::default(),
+                    }))
                 }
             };
             choices.insert(variable.clone(), offered);
@@ -210,42 +210,34 @@ impl<'a> Opening<'a> {
                 let shown = list.name.iter().chain(&list.title).chain(&list.description);
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
-                    return Err(format!("its `list` has the variable `{unknown}`, which its URI has not"));
+                    return Err(format!(
+                        "its `list` has the variable `{unknown}`, which its URI does not have"
+                    ));
                 }
                 let lacking =
                     |name: &&&str| !list.values.contains_key(**name) && !entry.uri.is_optional(name);
                 if let Some(lacking) = variables.iter().find(lacking) {
-                    return Err(format!("its `list` does not tell `{lacking}` in `values`"));
+                    return Err(format!("its `list` has no `{lacking}` in `values`"));
                 }
                 let place = self.place(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
                 Some(Arc::new(Instances::new(place, list.clone())))
             }
         };
-        let template = Template {
-            name: entry.name.clone().unwrap_or_else(|| entry.uri.as_str().to_owned()),
-            annotations: annotations(&entry),
-            title: entry.title,
-            description: entry.description,
-            mime: entry.mime,
-            icons: entry.icons,
-            meta: entry.meta,
-            ..Template::new(entry.uri, "")
-        };
-        Ok(Filled { template, endpoint, choices, instances })
+        Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
-    /// Where a list is.
+    /// The location of a list.
     fn place<U>(
         &mut self,
-        entry: &Entry<U>,
+        entry: &EndpointConfig<U>,
         url: Option<&str>,
         from: Option<&str>,
         variables: Vec<&str>,
-    ) -> Result<Place, String> {
+    ) -> Result<ListSource, String> {
         match (url, from) {
             (Some(url), None) => {
                 let nothing = BTreeMap::new();
-                let endpoint = self.endpoint(Written {
+                let endpoint = self.endpoint(EndpointSpec {
                     url,
                     method: Method::GET,
                     headers: &entry.headers,
@@ -255,13 +247,13 @@ impl<'a> Opening<'a> {
                     renamed: &BTreeMap::new(),
                     variables,
                 })?;
-                Ok(Place::Endpoint(endpoint))
+                Ok(ListSource::Endpoint(endpoint))
             }
             (None, Some(from)) => {
                 let template = UriTemplate::parse(from).map_err(|cause| cause.to_string())?;
                 match template.variables().find(|name| !variables.contains(name)) {
                     Some(unknown) => Err(format!("`from` has the variable `{unknown}`, which is not known")),
-                    None => Ok(Place::From(template.clone())),
+                    None => Ok(ListSource::From(template.clone())),
                 }
             }
             _ => Err("a list has either a `url` or a `from`".into()),
@@ -271,16 +263,12 @@ impl<'a> Opening<'a> {
 
 fn check_pointers<'a>(mut pointers: impl Iterator<Item = &'a String>) -> Result<(), String> {
     match pointers.find(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
-        Some(wrong) => Err(format!("`{wrong}` is not a place in JSON such as `/data/0/name`")),
+        Some(wrong) => Err(format!("`{wrong}` is not a JSON pointer such as `/data/0/name`")),
         None => Ok(()),
     }
 }
 
-fn annotations<U>(entry: &Entry<U>) -> Annotations {
-    Annotations { audience: entry.audience.clone(), priority: entry.priority, last_modified: None }
-}
-
-fn link(link: Link) -> Result<Held, String> {
+fn link(link: Link) -> Result<ApiResource, String> {
     if link.uri.scheme() != "https" && link.uri.scheme() != "http" {
         return Err("a link is an `https://` URI".into());
     }
@@ -291,5 +279,5 @@ fn link(link: Link) -> Result<Held, String> {
         mime: link.mime,
         ..Resource::new(link.uri, "")
     };
-    Ok(Held { resource, endpoint: None })
+    Ok(ApiResource { resource, endpoint: None })
 }

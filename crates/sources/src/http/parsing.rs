@@ -1,5 +1,5 @@
-//! Work on large answers, such as taking a list out of JSON: on threads for blocking work, one answer of a source at a
-//! time, with memory reserved.
+//! Parsing of large responses, such as extracting a list from JSON: on blocking threads, one response of a source at a
+//! time, with reserved memory.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -7,37 +7,37 @@ use std::time::Duration;
 use libris_core::{Budget, Client};
 use tokio::time::timeout;
 
-use super::answer::Answer;
-use super::fault::Fault;
+use super::answer::ApiResponse;
+use super::fault::HttpFault;
 use super::memory::SMALL;
 
-/// The bytes of all answers, of all sources together, that are worked on at once. One client may have three quarters.
+/// The memory for concurrent parsing in all sources. One client may use three quarters of it.
 const PARSED: usize = 32 << 20;
 
-/// How long a caller waits for a turn and for memory.
+/// The time-out of the wait for a permit and for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSED));
 
 /// Works on the large answers of one source.
-pub(super) struct Parser {
+pub(super) struct ResponseParser {
     turns: Arc<Budget>,
 }
 
-impl Default for Parser {
+impl Default for ResponseParser {
     fn default() -> Self {
         Self { turns: Budget::new(1) }
     }
 }
 
-impl Parser {
+impl ResponseParser {
     /// Does some work on an answer, in the turn of this client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        answer: &Arc<Answer>,
+        answer: &Arc<ApiResponse>,
         client: Client,
-        work: impl FnOnce(&Arc<Answer>) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Fault> {
+        work: impl FnOnce(&Arc<ApiResponse>) -> Result<T, HttpFault> + Send + 'static,
+    ) -> Result<T, HttpFault> {
         let size = answer.body.len();
         if size <= SMALL {
             return work(answer);
@@ -46,7 +46,7 @@ impl Parser {
             let turn = self.turns.take(client, 1).await?;
             Some((turn, MEMORY.take(client, size).await?))
         };
-        let admitted = timeout(PATIENCE, admitted).await.ok().flatten().ok_or(Fault::NoMemory)?;
+        let admitted = timeout(PATIENCE, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
         let answer = Arc::clone(answer);
         blocking(move || {
             // Held until the work has ended, also if the caller leaves.
@@ -59,29 +59,29 @@ impl Parser {
 
 /// Does work that takes long on a thread where it may.
 pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Fault::Failed))
+    work: impl FnOnce() -> Result<T, HttpFault> + Send + 'static,
+) -> Result<T, HttpFault> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(HttpFault::Failed))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Client, MEMORY, Parser, SMALL};
+    use super::{ApiResponse, Client, MEMORY, ResponseParser, SMALL};
     use futures_util::future::join_all;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
-    fn answer(size: usize) -> Arc<Answer> {
-        Arc::new(Answer::of_text(" ".repeat(size)))
+    fn answer(size: usize) -> Arc<ApiResponse> {
+        Arc::new(ApiResponse::of_text(" ".repeat(size)))
     }
 
     #[tokio::test]
     async fn large_answers_are_worked_on_elsewhere() {
         let here = thread::current().id();
         let there = async |size: usize| {
-            let work = |_: &Arc<Answer>| Ok(thread::current().id());
-            Parser::default().run(&answer(size), Client::default(), work).await.unwrap()
+            let work = |_: &Arc<ApiResponse>| Ok(thread::current().id());
+            ResponseParser::default().run(&answer(size), Client::default(), work).await.unwrap()
         };
         assert_eq!(there(SMALL).await, here);
         assert_ne!(there(SMALL + 1).await, here);
@@ -89,7 +89,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_answers_are_worked_on_one_at_a_time_with_memory() {
-        let parser = Parser::default();
+        let parser = ResponseParser::default();
         let (answer, working) = (answer(1 << 20), Arc::new(AtomicUsize::new(0)));
         let run = || {
             let working = working.clone();

@@ -1,4 +1,4 @@
-//! Answers that are kept, by the rules of HTTP.
+//! The response cache, by the rules of HTTP (RFC 9111).
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -11,32 +11,32 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use url::Url;
 
-use super::answer::Answer;
-use super::client::{Client, Reply};
+use super::answer::ApiResponse;
+use super::client::{ApiClient, RawResponse};
 use super::config::Caching;
-use super::endpoint::Endpoint;
-use super::fault::Fault;
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
 use super::memory::SMALL;
 use super::parsing;
 
-/// How many answers of usual size there is room for, before any is kept.
+/// The initial capacity, in responses.
 const EXPECTED: usize = 64;
 
-/// What an answer costs beside its data.
+/// The memory of a cached response besides its data, in bytes.
 const OVERHEAD: usize = 2048;
 
-/// How many bytes of answers all sources of a process keep together, unless one of them is to keep more.
+/// The total size of the caches of all sources in the process, unless one is configured larger.
 const TOTAL: u64 = 64 << 20;
 
-/// What is asked: by which endpoint, at which URL.
-type Key = (usize, Arc<str>);
+/// The endpoint and the URL of a request.
+type CacheKey = (usize, Arc<str>);
 
-type Answers = Cache<Key, Arc<Kept>, Bytes>;
+type Answers = Cache<CacheKey, Arc<CachedResponse>, ResponseWeight>;
 
-/// The caches of all sources of the process, with the bytes that each may have by its configuration.
+/// The caches of all sources in the process, with their configured sizes.
 static CACHES: Mutex<Vec<(u64, Weak<Answers>)>> = Mutex::new(Vec::new());
 
-/// Divides what all caches may have together among those that are there.
+/// Divides the total size among the existing caches.
 fn share(new: &Arc<Answers>, bytes: u64) {
     let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
     caches.retain(|(_, cache)| cache.strong_count() > 0);
@@ -50,7 +50,7 @@ fn share(new: &Arc<Answers>, bytes: u64) {
     }
 }
 
-/// What each of several caches may have, given what they want in ascending order: what one does not need is left to
+/// The sizes of caches, given their configured sizes in ascending order: what one does not need is left to
 /// the others.
 fn shares(wanted: &[u64]) -> Vec<u64> {
     let count = wanted.len();
@@ -63,81 +63,81 @@ fn shares(wanted: &[u64]) -> Vec<u64> {
     wanted.iter().enumerate().map(share).collect()
 }
 
-/// Answers that are kept.
+/// The response cache.
 pub(super) struct Store {
-    client: Client,
+    client: ApiClient,
     config: Caching,
     kept: Arc<Answers>,
-    under_way: Flights<Key, Result<Arc<Kept>, Fault>>,
+    under_way: Flights<CacheKey, Result<Arc<CachedResponse>, HttpFault>>,
 }
 
-struct Kept {
-    answer: Arc<Answer>,
-    /// What it says of itself, and what was said of it since.
+struct CachedResponse {
+    answer: Arc<ApiResponse>,
+    /// Status and headers, updated by revalidation.
     response: http::Response<()>,
     policy: CachePolicy,
-    /// When it was last known to be right.
+    /// The time of the last validation.
     at: SystemTime,
-    /// Whether it says itself for how long it is fresh.
+    /// Whether its headers have a lifetime.
     says: bool,
     scope: Scope,
-    /// Whether it must not be given once it is fresh no more.
+    /// Whether it must not be served stale.
     strict: bool,
 }
 
-/// What an answer costs.
+/// Weighs cached responses by their memory.
 #[derive(Clone)]
-struct Bytes;
+struct ResponseWeight;
 
-impl Weighter<Key, Arc<Kept>> for Bytes {
-    fn weight(&self, key: &Key, kept: &Arc<Kept>) -> u64 {
+impl Weighter<CacheKey, Arc<CachedResponse>> for ResponseWeight {
+    fn weight(&self, key: &CacheKey, kept: &Arc<CachedResponse>) -> u64 {
         (key.1.len() + kept.answer.body.len() + OVERHEAD) as u64
     }
 }
 
-/// An answer that was found or had.
+/// A response, from the cache or the API.
 pub(super) struct Hit {
-    pub(super) answer: Arc<Answer>,
+    pub(super) answer: Arc<ApiResponse>,
     pub(super) freshness: Freshness,
-    /// For how long it has been known, where it should be newer and could not be had.
+    /// The age of a stale response.
     pub(super) stale: Option<Duration>,
 }
 
-/// How sure an answer must be.
+/// The required freshness of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Want {
-    /// As sure as HTTP wants it.
+    /// Fresh by the rules of HTTP.
     Fresh,
-    /// Asked for now.
+    /// Requested or revalidated now.
     Now,
 }
 
 impl Store {
-    pub(super) fn new(client: Client, config: Caching) -> Self {
+    pub(super) fn new(client: ApiClient, config: Caching) -> Self {
         let options = OptionsBuilder::new()
-            // Each part of the map has a share of the bytes, which no answer may exceed.
+            // Each shard has a share of the bytes, which no response may exceed.
             .shards(1)
             .estimated_items_capacity(EXPECTED)
             .weight_capacity(config.bytes)
             .build()
             .expect("both capacities are given");
         let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
-        let kept = Arc::new(Cache::with_options(options, Bytes, hashes, life));
+        let kept = Arc::new(Cache::with_options(options, ResponseWeight, hashes, life));
         share(&kept, config.bytes);
         Self { client, config, kept, under_way: Flights::default() }
     }
 
-    /// The answer of an endpoint at a URL, asked for in the turn of this client.
+    /// The response of an endpoint at a URL. A request counts for this client.
     pub(super) async fn get(
         self: &Arc<Self>,
-        endpoint: &Arc<Endpoint>,
+        endpoint: &Arc<ApiEndpoint>,
         url: Url,
         want: Want,
         asker: libris_core::Client,
-    ) -> Result<Hit, Fault> {
-        let key: Key = (endpoint.number, url.as_str().into());
+    ) -> Result<Hit, HttpFault> {
+        let key: CacheKey = (endpoint.number, url.as_str().into());
         let found = || {
-            let fresh = |kept: &Arc<Kept>| !self.left(kept, SystemTime::now()).is_zero();
+            let fresh = |kept: &Arc<CachedResponse>| !self.left(kept, SystemTime::now()).is_zero();
             self.kept.get(&key).filter(|kept| want == Want::Fresh && fresh(kept))
         };
         if let Some(kept) = found() {
@@ -157,18 +157,18 @@ impl Store {
         }
     }
 
-    /// The answer that is kept, however old.
-    pub(super) fn kept(&self, endpoint: &Endpoint, url: &Url) -> Option<Arc<Answer>> {
+    /// The cached response, however old.
+    pub(super) fn kept(&self, endpoint: &ApiEndpoint, url: &Url) -> Option<Arc<ApiResponse>> {
         self.kept.get(&(endpoint.number, url.as_str().into())).map(|kept| kept.answer.clone())
     }
 
     async fn ask(
         self: Arc<Self>,
-        endpoint: Arc<Endpoint>,
+        endpoint: Arc<ApiEndpoint>,
         url: Url,
-        key: Key,
+        key: CacheKey,
         asker: libris_core::Client,
-    ) -> Result<Arc<Kept>, Fault> {
+    ) -> Result<Arc<CachedResponse>, HttpFault> {
         let request = request(&endpoint, &url);
         let before = self.kept.get(&key);
         let now = SystemTime::now();
@@ -177,7 +177,7 @@ impl Store {
         let asked = self.client.ask(&endpoint, &url, &conditions, asker).await;
         let reply = match asked {
             Err(fault) if !fault.is_outage() => {
-                // What is gone is not given any more.
+                // A resource that is gone must not be served stale.
                 self.kept.remove(&key);
                 return Err(fault);
             }
@@ -186,12 +186,12 @@ impl Store {
         let at = SystemTime::now();
         let (answer, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
             Some(kept) => (kept.answer.clone(), renewed(&kept.response, &reply.headers)),
-            None if reply.status == StatusCode::NOT_MODIFIED => return Err(Fault::Failed),
+            None if reply.status == StatusCode::NOT_MODIFIED => return Err(HttpFault::Failed),
             None => {
                 let (response, large) = (response(&reply), reply.data.len() > SMALL);
                 let (endpoint, path) = (Arc::clone(&endpoint), url.path().to_owned());
-                let answer = move || Answer::new(&endpoint, &path, reply);
-                // Decoding and checking a large one takes long.
+                let answer = move || ApiResponse::new(&endpoint, &path, reply);
+                // Decoding and validating a large response takes long.
                 let answer = if large { parsing::blocking(answer).await? } else { answer()? };
                 (Arc::new(answer), response)
             }
@@ -203,11 +203,11 @@ impl Store {
         let private = if directs("private") { Scope::Private } else { Scope::Public };
         let scope = private.max(self.config.scope);
         let strict = directs("must-revalidate") || directs("no-cache");
-        let kept = Kept { answer, response, policy, at, says, scope, strict };
+        let kept = CachedResponse { answer, response, policy, at, says, scope, strict };
         let kept = Arc::new(kept);
         if kept.policy.is_storable() {
             self.kept.insert(key.clone(), kept.clone());
-            // One that is too large for the cache is not in it.
+            // The cache refuses a response that is too large.
             if self.kept.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached.answer, &kept.answer)) {
                 kept.answer.cached();
             }
@@ -217,8 +217,8 @@ impl Store {
         Ok(kept)
     }
 
-    /// For how long it is still fresh.
-    fn left(&self, kept: &Kept, now: SystemTime) -> Duration {
+    /// The remaining lifetime.
+    fn left(&self, kept: &CachedResponse, now: SystemTime) -> Duration {
         let age = now.duration_since(kept.at).unwrap_or_default();
         let said = match kept.says {
             true => kept.policy.time_to_live(now),
@@ -227,19 +227,19 @@ impl Store {
         said.min(self.config.max_age.saturating_sub(age))
     }
 
-    fn may_be_stale(&self, kept: &Kept) -> bool {
+    fn may_be_stale(&self, kept: &CachedResponse) -> bool {
         let age = SystemTime::now().duration_since(kept.at).unwrap_or_default();
         !kept.strict && age < self.left(kept, kept.at).saturating_add(self.config.stale_if_error)
     }
 
-    fn hit(&self, kept: &Kept, stale: Option<Duration>) -> Hit {
+    fn hit(&self, kept: &CachedResponse, stale: Option<Duration>) -> Hit {
         let ttl = if stale.is_some() { Duration::ZERO } else { self.left(kept, SystemTime::now()) };
         let freshness = Freshness::unproven().with_ttl(ttl).with_scope(kept.scope);
         Hit { answer: kept.answer.clone(), freshness, stale }
     }
 }
 
-fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
+fn request(endpoint: &ApiEndpoint, url: &Url) -> http::Request<()> {
     let mut request = http::Request::new(());
     *request.method_mut() = endpoint.method.into();
     *request.uri_mut() = url.as_str().parse().unwrap_or_default();
@@ -247,21 +247,21 @@ fn request(endpoint: &Endpoint, url: &Url) -> http::Request<()> {
     request
 }
 
-fn response(reply: &Reply) -> http::Response<()> {
+fn response(reply: &RawResponse) -> http::Response<()> {
     let mut response = http::Response::new(());
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers.clone();
     response
 }
 
-/// An answer of which it was said that it has not changed, with what was said of it now.
+/// A cached response, updated with the headers of a `304 Not Modified`.
 fn renewed(kept: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
     let mut response = kept.clone();
     let headers = response.headers_mut();
-    // These tell of the message that it came with.
+    // These describe the earlier message.
     headers.remove(AGE);
     headers.remove(DATE);
-    // What was asked about by its validators is what has not changed, whatever is said instead of them.
+    // The validators of the request are those of the unchanged response.
     for name in said.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
         headers.remove(name);
         for value in said.get_all(name) {
@@ -271,10 +271,10 @@ fn renewed(kept: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
     response
 }
 
-/// The headers that ask only for what has changed.
+/// The headers of a conditional request.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
     use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
-    // It is asked as if much later, since one that is fresh would not be asked for.
+    // Evaluated as of much later: a fresh response would need no request.
     let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
     let mut conditions = HeaderMap::new();
     if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
@@ -287,7 +287,7 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
     conditions
 }
 
-/// Whether an answer says for how long it is fresh, and not only for whom or with what care.
+/// Whether the headers have a lifetime.
 fn says_how_long(headers: &HeaderMap) -> bool {
     let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
     headers.contains_key(EXPIRES)
@@ -295,7 +295,7 @@ fn says_how_long(headers: &HeaderMap) -> bool {
         || lists(headers, &PRAGMA, "no-cache")
 }
 
-/// Whether an answer has this directive.
+/// Whether `Cache-Control` has this directive.
 fn directs(headers: &HeaderMap, directive: &str) -> bool {
     lists(headers, &CACHE_CONTROL, directive)
 }
@@ -310,9 +310,9 @@ fn lists(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Arc, Caching, Store, TOTAL, shares};
-    use crate::http::client::Client;
-    use crate::http::config::Limits;
-    use crate::http::guard::Guard;
+    use crate::http::client::ApiClient;
+    use crate::http::config::RequestLimits;
+    use crate::http::guard::AddressGuard;
 
     const MIB: u64 = 1 << 20;
 
@@ -327,9 +327,9 @@ mod tests {
 
     #[test]
     fn a_new_source_takes_its_share_from_the_others() {
-        let limits = Limits::default();
+        let limits = RequestLimits::default();
         let store = || {
-            let client = Client::new(&limits, Guard::new(&limits), false).unwrap();
+            let client = ApiClient::new(&limits, AddressGuard::new(&limits), false).unwrap();
             Store::new(client, Caching { bytes: 32 * MIB, ..Caching::default() })
         };
         let stores: Vec<_> = (0..8).map(|_| store()).collect();

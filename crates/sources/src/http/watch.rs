@@ -1,191 +1,136 @@
-//! Telling what changes in an API that does not tell itself: by asking again, from time to time.
+//! Detects changes by polling.
 //!
-//! Asked again is only what somebody waits for: the lists, and the resources that somebody subscribes to. Few
-//! requests are under way at once, so where there is much to ask for, a round takes longer. How a resource stands
-//! when it begins to be followed is found out beside the rounds, so that a change during a long one is not missed.
+//! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so with many
+//! resources it takes longer. The state of a newly followed
+//! resource is determined outside the rounds, so that a change during a long one is not missed.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::stream::BoxStream;
 use futures_util::future::ready;
 use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Client, Uri};
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Inner;
-use super::fault::Fault;
-use super::list::Listed;
+use super::fault::HttpFault;
+use super::list::ListedResources;
 use super::store::Want;
+use crate::followed::FollowedWatch;
 
-/// How many requests of a round are under way at once.
+/// The concurrent requests of a round.
 const AT_ONCE: usize = 4;
 
-/// How many resources are followed. Where there are more, everybody is told to look again.
-const MOST: usize = 1_000;
-
-/// How long somebody who begins to listen is kept waiting while it is found out how things stand.
+/// The time-out of the first requests, which a new watch waits for.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The resources that somebody subscribes to.
-#[derive(Default)]
-pub(super) struct Followed {
-    state: Mutex<State>,
-    /// Told when there are new ones.
-    new: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    /// How many watches there are. Nothing is followed while there is none.
-    watches: usize,
-    /// How each was last seen.
-    seen: BTreeMap<Uri, Seen>,
-    /// Whether there were too many.
-    full: bool,
-}
+/// The subscribed resources, each with its state at the last poll.
+pub(super) type FollowedResources = crate::followed::Followed<PolledState>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// It was not looked at yet.
+pub(super) enum PolledState {
+    /// Not polled yet.
     Unknown,
-    /// It was looked at in vain.
+    /// The poll failed.
     Unreachable,
     Missing,
-    /// An answer with this digest.
+    /// A response with this digest.
     There(u64),
 }
 
-impl Followed {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes the digest of an answer that was given to a caller. News to the caller is what differs from that, even if
-    /// the first look at the resource comes later.
-    pub(super) fn give(&self, uri: &Uri, digest: u64) {
-        if let Some(seen @ Seen::Unknown) = self.lock().seen.get_mut(uri) {
-            *seen = Seen::There(digest);
+/// Records the digest of a response that a caller received. A later difference is a change for that caller, even if
+/// the resource was not polled yet.
+pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
+    followed.with(uri, |seen| {
+        if *seen == PolledState::Unknown {
+            *seen = PolledState::There(digest);
         }
-    }
+    });
+}
 
-    /// Keeps how a resource stands now; `None` where that cannot be known. Says whether it has changed.
-    fn update(&self, uri: &Uri, now: Option<Seen>) -> bool {
-        let mut state = self.lock();
-        // It is compared with what is known by now, which may be more than when this look began.
-        let Some(known) = state.seen.get_mut(uri) else { return false };
+/// Records the state of a resource; `None` if it could not be determined. Returns whether it has changed.
+fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
+    // The known state may be newer than the start of this poll.
+    let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
             Some(now) => *known = now,
-            None if before == Seen::Unknown => *known = Seen::Unreachable,
+            None if before == PolledState::Unknown => *known = PolledState::Unreachable,
             None => {}
         }
-        before != Seen::Unknown && now.is_some_and(|now| now != before)
-    }
-
-    /// Whether there were too many. If so, all are forgotten: those that somebody still wants are followed again
-    /// once changes are said to be lost.
-    fn overflowed(&self) -> bool {
-        let mut state = self.lock();
-        if state.full {
-            state.seen.clear();
-        }
-        std::mem::take(&mut state.full)
-    }
+        before != PolledState::Unknown && now.is_some_and(|now| now != before)
+    });
+    changed.unwrap_or_default()
 }
 
 /// Follows a resource while there is a watch.
 pub(super) fn follow(inner: &Inner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
-    // What anybody knows of it came from here, so news is what differs from that.
+    // Callers know the cached response, so a change is a difference from it.
     let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
-    let seen = kept.map_or(Seen::Unknown, |answer| Seen::There(answer.digest));
-    let mut state = inner.followed.lock();
-    if state.watches == 0 || state.seen.contains_key(uri) {
-        return;
-    }
-    if state.seen.len() >= MOST {
-        state.full = true;
-        return;
-    }
-    state.seen.insert(uri.clone(), seen);
-    drop(state);
-    inner.followed.new.notify_one();
+    let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
+    inner.followed.add(uri, seen, |_, _| {});
 }
 
-/// Follows a resource no more.
-pub(super) fn unfollow(inner: &Inner, uri: &Uri) {
-    inner.followed.lock().seen.remove(uri);
-}
-
-/// How a resource stands; `None` where that cannot be known now.
-async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<Seen> {
+/// Polls a resource; `None` if its state cannot be determined now.
+async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<PolledState> {
     match inner.get(uri, want, Client::default()).await {
-        Ok(hit) => Some(Seen::There(hit.answer.digest)),
-        Err(Fault::Missing | Fault::Denied | Fault::Values) => Some(Seen::Missing),
-        Err(Fault::Lacking(_) | Fault::Control(_)) => Some(Seen::Missing),
+        Ok(hit) => Some(PolledState::There(hit.answer.digest)),
+        Err(HttpFault::Missing | HttpFault::Denied | HttpFault::Values) => Some(PolledState::Missing),
+        Err(HttpFault::Lacking(_) | HttpFault::Control(_)) => Some(PolledState::Missing),
         Err(_) => None,
     }
 }
 
 /// Changes from now on.
 pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
-    let mut watch = Watch::new(inner.clone());
+    let mut watch = ApiWatch::new(inner.clone());
     let lists = stream::iter(
         inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh, Client::default()))),
     );
     let lists = lists.buffered(AT_ONCE).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
-    let beside = stream::unfold(inner, async |inner| {
-        inner.followed.new.notified().await;
-        Some((stream::iter(look_at_followed(&inner, Which::New).await), inner))
+    let watching = inner.followed.watch();
+    let beside = stream::unfold((inner, watching), async |(inner, mut watching)| {
+        watching.added().await;
+        Some((stream::iter(look_at_followed(&inner, PolledSubset::New).await), (inner, watching)))
     });
     stream::select(rounds, beside.flatten()).boxed()
 }
 
-/// Which of the followed resources have changed.
-async fn look_at_followed(inner: &Arc<Inner>, which: Which) -> Vec<Change> {
-    let wanted = |(_, seen): &(&Uri, &Seen)| which == Which::All || **seen == Seen::Unknown;
-    let followed: Vec<Uri> =
-        inner.followed.lock().seen.iter().filter(wanted).map(|(uri, _)| uri.clone()).collect();
+/// Polls followed resources and returns the changes.
+async fn look_at_followed(inner: &Arc<Inner>, which: PolledSubset) -> Vec<Change> {
+    let followed: Vec<Uri> = inner.followed.collect(|(uri, seen)| {
+        (which == PolledSubset::All || *seen == PolledState::Unknown).then(|| uri.clone())
+    });
     let looks = followed.into_iter().map(|uri| async move {
         let now = look(inner, &uri, Want::Now).await;
-        inner.followed.update(&uri, now).then_some(Change::Updated(uri))
+        update(&inner.followed, &uri, now).then_some(Change::Updated(uri))
     });
     stream::iter(looks).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
 }
 
-struct Watch {
+struct ApiWatch {
     inner: Arc<Inner>,
-    /// What each list held when it was last seen.
-    lists: Vec<Listed>,
-    /// When it is looked again.
+    watching: FollowedWatch<PolledState>,
+    /// The contents of each list at the last poll.
+    lists: Vec<ListedResources>,
+    /// The time of the next round.
     due: Instant,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let mut state = self.inner.followed.lock();
-        state.watches -= 1;
-        if state.watches == 0 {
-            state.seen.clear();
-            state.full = false;
-        }
-    }
-}
-
-impl Watch {
+impl ApiWatch {
     fn new(inner: Arc<Inner>) -> Self {
-        inner.followed.lock().watches += 1;
         let due = Instant::now() + jittered(inner.poll);
-        Self { inner, lists: Vec::new(), due, changes: VecDeque::new() }
+        let watching = inner.followed.watch();
+        Self { inner, watching, lists: Vec::new(), due, changes: VecDeque::new() }
     }
 
     async fn next(&mut self) -> Change {
@@ -195,8 +140,8 @@ impl Watch {
             }
             sleep_until(self.due).await;
             self.look_at_lists().await;
-            self.changes.extend(look_at_followed(&self.inner, Which::All).await);
-            if self.inner.followed.overflowed() {
+            self.changes.extend(look_at_followed(&self.inner, PolledSubset::All).await);
+            if self.watching.overflowed() {
                 self.changes.push_back(Change::Lost);
             }
             self.due = Instant::now() + jittered(self.inner.poll);
@@ -205,7 +150,7 @@ impl Watch {
 
     async fn look_at_lists(&mut self) {
         for number in 0..self.lists.len() {
-            // A list that cannot be had is taken to be as it was.
+            // A list that is unavailable counts as unchanged.
             let Ok(now) = self.inner.instances(number, Want::Now, Client::default()).await else { continue };
             let before = std::mem::replace(&mut self.lists[number], now.clone());
             if Arc::ptr_eq(&before, &now) {
@@ -226,14 +171,14 @@ impl Watch {
     }
 }
 
-/// Which of the followed resources are looked at.
+/// Which of the followed resources are polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum PolledSubset {
     All,
     New,
 }
 
-/// About this time: many servers that were started together should not ask together.
+/// Adds jitter, so that servers that were started together do not poll together.
 fn jittered(time: Duration) -> Duration {
     let random = RandomState::new().hash_one(0u8) as f64 / u64::MAX as f64;
     time.mul_f64(0.9 + 0.2 * random).max(Duration::from_millis(10))

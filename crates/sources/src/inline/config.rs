@@ -1,14 +1,16 @@
-//! What can be said about resources that stand in the configuration itself.
+//! The configuration of the inline source.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use libris_core::{Audience, Icon, Meta, Scope, Uri, UriTemplate};
+use libris_core::{Scope, Uri, UriTemplate};
 use serde::Deserialize;
 
-/// Resources and templates that stand in the configuration itself.
+use crate::descriptive::with_descriptive_keys;
+
+/// Resources and templates whose contents are in the configuration file.
 ///
 /// ```toml
 /// [[inline.resource]]
@@ -30,13 +32,13 @@ pub struct Config {
     /// The templates.
     #[serde(rename = "template")]
     pub templates: Vec<Entry<UriTemplate>>,
-    /// The most bytes that are read from a `file`. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    /// The largest `file` that is read, in bytes. At most 1 GiB.
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// How long clients may cache a response, as in `"30s"` or `"5m"`.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
-    /// Who may share a kept answer: `"private"` or `"public"`.
+    /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,
 }
 
@@ -52,47 +54,33 @@ impl Default for Config {
     }
 }
 
-/// One resource or template. Exactly one of `text`, `base64` and `file` says what it holds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Entry<U> {
-    /// Where it is: a URI such as `config://app/settings`, or a template such as `greeting://{name}`.
-    pub uri: U,
-    /// A short name. The last segment of the URI where it is not said.
-    pub name: Option<String>,
-    /// A name for people.
-    pub title: Option<String>,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The media type. Where it is not said, that of the `file`, what `base64` looks like, or `text/plain`.
-    pub mime: Option<String>,
-    /// Pictures to show beside it.
-    #[serde(default)]
-    pub icons: Vec<Icon>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
-    #[serde(default)]
-    pub audience: Vec<Audience>,
-    /// How important it is, from 0 to 1.
-    pub priority: Option<f64>,
-    /// When it last changed, as in `"2026-07-28T12:00:00Z"`. That of the `file` where it is not said.
-    pub last_modified: Option<Timestamp>,
-    /// Metadata for those who know the keys.
-    pub meta: Option<Meta>,
-    /// The text it holds. In a template, `{{name}}` stands for the value of the variable `name`; where
-    /// the media type is JSON, the value is escaped for the inside of a string.
-    pub text: Option<String>,
-    /// The data it holds, in base64.
-    pub base64: Option<String>,
-    /// The file it holds, taken from the folder of the configuration and read again at each read. In a
-    /// template, its text is filled in like `text`.
-    pub file: Option<PathBuf>,
-    /// For templates: the values to offer for a variable.
-    #[serde(default = "BTreeMap::new")]
-    pub complete: BTreeMap<String, Vec<String>>,
+with_descriptive_keys! {
+    /// A resource or template. Exactly one of `text`, `base64` and `file` is required.
+    #[derive(Clone, Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Entry<U> {
+        /// A URI such as `config://app/settings`, or a template such as `greeting://{name}`.
+        pub uri: U,
+        /// The media type. Default: detected from `file` or `base64`; `text/plain` for `text`.
+        pub mime: Option<String>,
+        /// The time of the last change, as in `"2026-07-28T12:00:00Z"`. Default: that of the `file`.
+        pub last_modified: Option<Timestamp>,
+        /// The content as text. In a template, `{{name}}` is replaced by the value of the variable `name`; if the media
+        /// type is JSON, the value is escaped for a JSON string.
+        pub text: Option<String>,
+        /// The content in base64.
+        pub base64: Option<String>,
+        /// A file with the content, relative to the configuration file. It is read at each request. In a template, its
+        /// text is expanded like `text`.
+        pub file: Option<PathBuf>,
+        /// For templates: completions of the variables.
+        #[serde(default = "BTreeMap::new")]
+        pub complete: BTreeMap<String, Vec<String>>,
+    }
 }
 
 impl<U> Entry<U> {
-    /// One that holds nothing yet.
+    /// An entry without content.
     pub fn new(uri: U) -> Self {
         Self {
             uri,

@@ -1,4 +1,4 @@
-//! What an inline resource holds.
+//! The content of an inline resource.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -13,23 +13,23 @@ use libris_core::{Body, Error, Result};
 use super::Entry;
 use crate::media;
 
-/// What an inline resource holds.
+/// The content of an inline resource.
 #[derive(Clone, Debug)]
-pub(super) enum Data {
+pub(super) enum InlineData {
     Text(String),
     Bytes(Bytes),
     File(PathBuf),
 }
 
-/// What is known about data without handing it out.
-pub(super) struct Facts {
+/// The metadata of a content.
+pub(super) struct DataFacts {
     pub(super) mime: String,
     pub(super) size: Option<u64>,
     pub(super) modified: Option<Timestamp>,
 }
 
-impl Data {
-    /// What an entry says it holds. Errors name neither the entry nor its URI: the caller does.
+impl InlineData {
+    /// The content of an entry. The caller adds the URI to an error.
     pub(super) fn of<U>(entry: &Entry<U>, folder: &Path) -> Result<Self, String> {
         match (&entry.text, &entry.base64, &entry.file) {
             (Some(text), None, None) => Ok(Self::Text(text.clone())),
@@ -49,30 +49,30 @@ impl Data {
                     Err(cause) => Err(format!("its file `{}` cannot be read: {cause}", file.display())),
                 }
             }
-            (None, None, None) => Err("it holds nothing: set `text`, `base64` or `file`".into()),
-            _ => Err("it holds several things: set only one of `text`, `base64` and `file`".into()),
+            (None, None, None) => Err("it has no content: set `text`, `base64` or `file`".into()),
+            _ => Err("it has several contents: set only one of `text`, `base64` and `file`".into()),
         }
     }
 
-    /// Whether it can never be something else.
+    /// Whether it never changes.
     pub(super) fn is_fixed(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 
-    /// What is known about the data; `said` is the media type of the configuration.
-    pub(super) fn facts(&self, said: Option<&str>) -> Facts {
+    /// The metadata; `said` is the configured media type.
+    pub(super) fn facts(&self, said: Option<&str>) -> DataFacts {
         let mime = |found: &str| said.unwrap_or(found).to_owned();
         match self {
             Self::Text(text) => {
-                Facts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
+                DataFacts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
             }
             Self::Bytes(bytes) => {
                 let found = media::by_content("", bytes);
-                Facts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
+                DataFacts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
             }
             Self::File(path) => {
                 let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file);
-                Facts {
+                DataFacts {
                     mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
                     size: metadata.as_ref().map(Metadata::len),
                     modified: metadata
@@ -82,7 +82,7 @@ impl Data {
         }
     }
 
-    /// The data itself. `Ok(Err(size))` means that there is more of it than the limit.
+    /// The content. `Ok(Err(size))` means that it exceeds the limit.
     pub(super) fn body(&self, mime: &str, limit: u64) -> io::Result<Result<Body, u64>> {
         let path = match self {
             Self::Text(text) => return Ok(Ok(Body::Text(text.clone()))),
@@ -111,14 +111,14 @@ fn mime_of_file(path: &Path) -> &'static str {
     })
 }
 
-/// Opens a regular file, and nothing else, and tells its size.
+/// Opens a regular file, and returns its size.
 fn open(path: &Path) -> io::Result<(File, u64)> {
     let regular = |metadata: Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file any more")),
     };
-    // Asked before, because opening a device can do something; asked again after, because it may have
-    // been swapped in between.
+    // Checked before, because opening a device may have an effect, and after, because the file may have
+    // been replaced in between.
     regular(std::fs::metadata(path)?)?;
     let file = reading().open(path)?;
     let size = regular(file.metadata()?)?;
@@ -128,7 +128,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
 fn reading() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
-    // A named pipe would otherwise wait for somebody to write.
+    // A named pipe would otherwise block until it is written to.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::custom_flags(
         &mut options,
@@ -137,17 +137,7 @@ fn reading() -> OpenOptions {
     options
 }
 
-/// Checks a priority of the configuration.
-pub(super) fn check_priority(priority: Option<f64>) -> Result<(), String> {
-    match priority {
-        Some(priority) if !(0.0..=1.0).contains(&priority) => {
-            Err(format!("its priority `{priority}` is not between 0 and 1"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What is wrong with the entry of this URI.
+/// The error for an invalid entry.
 pub(super) fn wrong(uri: &str, why: String) -> Error {
     Error::invalid(format!("the inline resource `{uri}`: {why}"))
 }

@@ -4,14 +4,14 @@ use libris_core::uri_template::{Value, Variables};
 
 /// How values are written into a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Escape {
+pub(super) enum ValueEscape {
     /// As they are.
     Nothing,
     /// For the inside of a JSON string.
     Json,
 }
 
-impl Escape {
+impl ValueEscape {
     /// The way for this media type.
     pub(super) fn of(mime: &str) -> Self {
         let essence = mime.split(';').next().unwrap_or_default().trim();
@@ -31,17 +31,17 @@ impl Escape {
 
 /// The text with each `{{name}}` replaced by the value of that variable of the template. Variables that
 /// have no value leave nothing behind, and names that are no variables stay as they are.
-pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: Escape) -> String {
+pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: ValueEscape) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in pieces(text) {
         match piece {
-            Piece::Text(text) => out.push_str(text),
-            Piece::Name(_, name) if names.contains(&name) => {
+            TextPiece::Text(text) => out.push_str(text),
+            TextPiece::Name(_, name) if names.contains(&name) => {
                 if let Some(value) = variables.value(name) {
                     escape.write(&plain(value), &mut out);
                 }
             }
-            Piece::Name(whole, _) => out.push_str(whole),
+            TextPiece::Name(whole, _) => out.push_str(whole),
         }
     }
     out
@@ -50,28 +50,28 @@ pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: Es
 /// The names that stand between double braces.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).filter_map(|piece| match piece {
-        Piece::Name(_, name) => Some(name),
-        Piece::Text(_) => None,
+        TextPiece::Name(_, name) => Some(name),
+        TextPiece::Text(_) => None,
     })
 }
 
-enum Piece<'a> {
+enum TextPiece<'a> {
     Text(&'a str),
     /// With its braces, and without.
     Name(&'a str, &'a str),
 }
 
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let Some(open) = rest.find("{{") else { return Some(Piece::Text(std::mem::take(&mut rest))) };
+        let Some(open) = rest.find("{{") else { return Some(TextPiece::Text(std::mem::take(&mut rest))) };
         if open > 0 {
             let (text, name) = rest.split_at(open);
             rest = name;
-            return Some(Piece::Text(text));
+            return Some(TextPiece::Text(text));
         }
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_.%".contains(letter))
@@ -80,13 +80,13 @@ fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             Some((inside, after)) if is_name(inside.trim()) => {
                 let whole = &rest[..rest.len() - after.len()];
                 rest = after;
-                Some(Piece::Name(whole, inside.trim()))
+                Some(TextPiece::Name(whole, inside.trim()))
             }
             // One brace at a time, since `{{{x}}` ends in a name.
             _ => {
                 let (text, after) = rest.split_at(1);
                 rest = after;
-                Some(Piece::Text(text))
+                Some(TextPiece::Text(text))
             }
         }
     })
@@ -104,25 +104,28 @@ fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Escape, fill};
+    use super::{ValueEscape, fill};
     use libris_core::uri_template::Variables;
 
     #[test]
     fn variables_are_filled_in() {
         let variables = Variables::from_iter([("city", "Pa\"ris"), ("b", "{{city}}")]);
-        let filled = |text| fill(text, &["city", "b", "unset"], &variables, Escape::Nothing);
+        let filled = |text| fill(text, &["city", "b", "unset"], &variables, ValueEscape::Nothing);
         assert_eq!(filled("{{city}} {{ city }}"), "Pa\"ris Pa\"ris");
         assert_eq!(filled("{{b}}"), "{{city}}");
         assert_eq!(filled("[{{unset}}]"), "[]");
         assert_eq!(filled("{{other}} {{{city}}} {{city"), "{{other}} {Pa\"ris} {{city");
-        assert_eq!(fill(r#"{"c":"{{city}}"}"#, &["city"], &variables, Escape::Json), r#"{"c":"Pa\"ris"}"#);
+        assert_eq!(
+            fill(r#"{"c":"{{city}}"}"#, &["city"], &variables, ValueEscape::Json),
+            r#"{"c":"Pa\"ris"}"#
+        );
     }
 
     #[test]
     fn json_is_known_by_its_media_type() {
         for mime in ["application/json", "application/ld+json", "application/json; charset=utf-8"] {
-            assert_eq!(Escape::of(mime), Escape::Json, "{mime}");
+            assert_eq!(ValueEscape::of(mime), ValueEscape::Json, "{mime}");
         }
-        assert_eq!(Escape::of("text/plain"), Escape::Nothing);
+        assert_eq!(ValueEscape::of("text/plain"), ValueEscape::Nothing);
     }
 }

@@ -1,7 +1,8 @@
-//! Resources and templates that stand in the configuration itself.
+//! Resources and templates whose contents are in the configuration file, or in files that it names.
 
 mod config;
 mod data;
+mod definition;
 mod fill;
 mod watch;
 
@@ -16,15 +17,14 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Annotations, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial,
-    Proof, Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
+    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::{Config, Entry};
 
-use crate::segment;
-use data::{Data, check_priority, wrong};
-use fill::Escape;
+use data::{InlineData, wrong};
+use fill::ValueEscape;
 
 /// Inline resources as a source.
 pub struct Inline {
@@ -32,22 +32,22 @@ pub struct Inline {
 }
 
 struct Inner {
-    resources: BTreeMap<Uri, Held<Uri>>,
-    templates: TemplateSet<Held<UriTemplate>>,
-    /// Whether nothing of it is in a file, which would change.
+    resources: BTreeMap<Uri, InlineResource<Uri>>,
+    templates: TemplateSet<InlineResource<UriTemplate>>,
+    /// Whether no content is in a file, which could change.
     fixed: bool,
     max_size: u64,
     ttl: Duration,
     scope: Scope,
 }
 
-struct Held<U> {
+struct InlineResource<U> {
     entry: Entry<U>,
-    data: Data,
+    data: InlineData,
 }
 
 impl Inline {
-    /// Checks the configuration; `folder` is where its relative `file`s are.
+    /// Validates the configuration; relative paths start from `folder`.
     pub fn new(config: Config, folder: &Path) -> Result<Self> {
         let (ttl, scope) = (config.ttl, config.scope);
         let mut resources = BTreeMap::new();
@@ -56,19 +56,19 @@ impl Inline {
             if !entry.complete.is_empty() {
                 return Err(wrong(uri.as_str(), "it has no variables to `complete`".into()));
             }
-            let held = Held::new(entry, uri.as_str(), folder)?;
+            let held = InlineResource::new(entry, uri.as_str(), folder)?;
             if resources.insert(uri.clone(), held).is_some() {
-                return Err(wrong(uri.as_str(), "it is there twice".into()));
+                return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
         }
-        let mut templates: Vec<(UriTemplate, Held<UriTemplate>)> = Vec::new();
+        let mut templates: Vec<(UriTemplate, InlineResource<UriTemplate>)> = Vec::new();
         let mut texts = HashSet::new();
         for entry in config.templates {
             let uri = entry.uri.clone();
             if !texts.insert(uri.as_str().to_owned()) {
-                return Err(wrong(uri.as_str(), "it is there twice".into()));
+                return Err(wrong(uri.as_str(), "it is declared twice".into()));
             }
-            let held = Held::new(entry, uri.as_str(), folder)?;
+            let held = InlineResource::new(entry, uri.as_str(), folder)?;
             held.check_variables().map_err(|why| wrong(uri.as_str(), why))?;
             templates.push((uri, held));
         }
@@ -80,7 +80,7 @@ impl Inline {
         })
     }
 
-    /// Runs what may touch files where it may wait.
+    /// Runs work that may read files on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
@@ -135,7 +135,7 @@ impl Source for Inline {
 }
 
 impl Inner {
-    /// The freshness of what rests on this data; what is in a file may change.
+    /// The freshness of a response; the content of a file may change.
     fn freshness(&self, fixed: bool) -> Freshness {
         Freshness::proven(fixed.then(Proof::always)).with_ttl(self.ttl).with_scope(self.scope)
     }
@@ -175,10 +175,10 @@ impl Inner {
     }
 }
 
-impl<U> Held<U> {
+impl<U> InlineResource<U> {
     fn new(entry: Entry<U>, uri: &str, folder: &Path) -> Result<Self> {
-        let data = Data::of(&entry, folder)
-            .and_then(|data| check_priority(entry.priority).map(|()| data))
+        let data = InlineData::of(&entry, folder)
+            .and_then(|data| entry.check_descriptive_keys().map(|()| data))
             .map_err(|why| wrong(uri, why))?;
         Ok(Self { entry, data })
     }
@@ -189,47 +189,29 @@ impl<U> Held<U> {
             Ok(Ok(body)) => Ok((mime, body)),
             Ok(Err(size)) => Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: None }),
             Err(cause) => {
-                tracing::warn!(%uri, %cause, "the file of an inline resource cannot be read");
+                tracing::warn!(%uri, %cause, "could not read the file of an inline resource");
                 Err(Error::Unavailable(format!("the file of `{uri}` cannot be read now")))
             }
         }
     }
-
-    fn annotations(&self) -> Annotations {
-        Annotations {
-            audience: self.entry.audience.clone(),
-            priority: self.entry.priority,
-            last_modified: self.entry.last_modified,
-        }
-    }
 }
 
-impl Held<Uri> {
+impl InlineResource<Uri> {
     fn resource(&self) -> Resource {
         let facts = self.data.facts(self.entry.mime.as_deref());
-        let mut annotations = self.annotations();
-        annotations.last_modified = annotations.last_modified.or(facts.modified);
-        Resource {
-            uri: self.entry.uri.clone(),
-            name: self.entry.name.clone().unwrap_or_else(|| segment::last(&self.entry.uri)),
-            title: self.entry.title.clone(),
-            description: self.entry.description.clone(),
-            mime: Some(facts.mime),
-            size: facts.size,
-            icons: self.entry.icons.clone(),
-            annotations,
-            meta: self.entry.meta.clone(),
-        }
+        let mut resource = self.entry.resource(&self.entry.uri);
+        resource.annotations.last_modified = self.entry.last_modified.or(facts.modified);
+        Resource { mime: Some(facts.mime), size: facts.size, ..resource }
     }
 }
 
-impl Held<UriTemplate> {
+impl InlineResource<UriTemplate> {
     fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, Body)> {
         let (mime, body) = self.read(uri, limit)?;
         let body = match body {
             Body::Text(text) => {
                 let names: Vec<_> = self.entry.uri.variables().collect();
-                Body::Text(fill::fill(&text, &names, variables, Escape::of(&mime)))
+                Body::Text(fill::fill(&text, &names, variables, ValueEscape::of(&mime)))
             }
             bytes => bytes,
         };
@@ -237,25 +219,19 @@ impl Held<UriTemplate> {
     }
 
     fn template(&self) -> Template {
-        Template {
-            uri: self.entry.uri.clone(),
-            name: self.entry.name.clone().unwrap_or_else(|| self.entry.uri.as_str().to_owned()),
-            title: self.entry.title.clone(),
-            description: self.entry.description.clone(),
-            mime: Some(self.data.facts(self.entry.mime.as_deref()).mime),
-            icons: self.entry.icons.clone(),
-            annotations: self.annotations(),
-            meta: self.entry.meta.clone(),
-        }
+        let mut template = self.entry.template(&self.entry.uri);
+        template.mime = Some(self.data.facts(self.entry.mime.as_deref()).mime);
+        template.annotations.last_modified = self.entry.last_modified;
+        template
     }
 
-    /// A misspelt variable would otherwise show only in what callers read.
+    /// Checks the names of variables: a misspelt one would otherwise be visible only in the content.
     fn check_variables(&self) -> Result<(), String> {
         let known: Vec<_> = self.entry.uri.variables().collect();
         let said = self.entry.complete.keys().map(String::as_str);
         let text = match &self.data {
-            Data::Text(text) => text,
-            Data::Bytes(_) | Data::File(_) => "",
+            InlineData::Text(text) => text,
+            InlineData::Bytes(_) | InlineData::File(_) => "",
         };
         match said.chain(fill::names(text)).find(|name| !known.contains(name)) {
             Some(unknown) => Err(format!("it has no variable `{unknown}`, only {}", quoted(&known))),

@@ -1,6 +1,6 @@
-//! Telling when the files of inline resources change.
+//! Detects changes of the files of inline resources by polling.
 //!
-//! They are looked at every second: they are few, they may be anywhere, and editors replace them.
+//! Polling, because the files are few, may be in any folder, and editors replace them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ use libris_core::{Change, Error, Result, Uri};
 use tokio::time::{Interval, MissedTickBehavior};
 
 use super::Inner;
-use super::data::Data;
+use super::data::InlineData;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A file that something inline stands for.
-struct Watched {
+/// A file with the content of an inline resource or template.
+struct WatchedFile {
     path: PathBuf,
-    /// What stands for it; nothing for a template, of which any number of resources are made.
+    /// The URI of the resource; `None` for a template.
     uri: Option<Uri>,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
-/// What changes when a file changes; nothing where there is none.
-type Stamp = Option<(SystemTime, u64)>;
+/// The modification time and size of a file; `None` if it does not exist.
+type FileStamp = Option<(SystemTime, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> FileStamp {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
-/// Changes from now on; nothing if there are no files.
+/// The stream of changes; `None` if there are no files.
 pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'static, Change>>> {
     let files = look(move || inner.files()).await?;
     if files.is_empty() {
@@ -41,18 +41,18 @@ pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'stati
     }
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watch = Watch { files, ticks, changes: VecDeque::new() };
+    let watch = FilesWatch { files, ticks, changes: VecDeque::new() };
     Ok(Some(stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()))
 }
 
-struct Watch {
-    files: Vec<Watched>,
+struct FilesWatch {
+    files: Vec<WatchedFile>,
     ticks: Interval,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
-impl Watch {
+impl FilesWatch {
     async fn next(&mut self) -> Option<Change> {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -75,7 +75,7 @@ impl Watch {
     }
 }
 
-impl Watched {
+impl WatchedFile {
     fn changes(&self) -> Vec<Change> {
         match &self.uri {
             Some(uri) => vec![Change::Updated(uri.clone()), Change::Described(uri.clone())],
@@ -85,22 +85,22 @@ impl Watched {
 }
 
 impl Inner {
-    fn files(&self) -> Vec<Watched> {
+    fn files(&self) -> Vec<WatchedFile> {
         let resources = self.resources.iter().map(|(uri, held)| (Some(uri.clone()), &held.data));
         let templates = self.templates.iter().map(|(_, held)| (None, &held.data));
         resources
             .chain(templates)
             .filter_map(|(uri, data)| match data {
-                Data::File(path) => Some(Watched { path: path.clone(), uri, stamp: stamp(path) }),
-                Data::Text(_) | Data::Bytes(_) => None,
+                InlineData::File(path) => Some(WatchedFile { path: path.clone(), uri, stamp: stamp(path) }),
+                InlineData::Text(_) | InlineData::Bytes(_) => None,
             })
             .collect()
     }
 }
 
-/// Runs what touches files where it may wait.
+/// Runs work on a blocking thread.
 async fn look<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|cause| Error::failed("look at the files of inline resources", cause))
+        .map_err(|cause| Error::failed("poll the files of inline resources", cause))
 }

@@ -1,4 +1,4 @@
-//! Asking Notion, as often and as patiently as it wants.
+//! A client of the Notion API with rate limiting and retries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,41 +10,36 @@ use http::header::{
 };
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use libris_core::{Error, Result, Uri};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Config;
-use crate::tls;
+use crate::http_client::{self, HttpClient};
 
-/// The version of the API that is spoken.
+/// The API version.
 const VERSION: &str = "2026-03-11";
 
-/// The first wait before a request is tried again, where Notion does not say how long; each is twice the one
-/// before, up to the longest.
+/// The first and the longest delay of the exponential back-off, for responses without
+/// `Retry-After`.
 const WAIT: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(16);
 
-/// The longest wait that Notion may ask for, in seconds.
+/// The longest `Retry-After` that is respected, in seconds.
 const QUIETEST: u64 = 3_600;
 
-/// How long a connection is kept that is not used.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// How many requests one read may make.
+/// The most requests of one read.
 const REQUESTS: u64 = 2_000;
 
-/// Why Notion gave nothing.
+/// Why a request failed.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// There is no such thing, or it is not shared with us.
+pub(super) enum NotionFault {
+    /// The object does not exist or is not shared with the integration.
     Missing,
-    /// More than may be read at once.
+    /// The response exceeds the size limit.
     TooLarge {
         size: u64,
         limit: u64,
@@ -52,7 +47,7 @@ pub(super) enum Fault {
     Other(Error),
 }
 
-impl Fault {
+impl NotionFault {
     /// The error of reading `uri`.
     pub(super) fn at(self, uri: &Uri) -> Error {
         match self {
@@ -63,81 +58,70 @@ impl Fault {
     }
 }
 
-/// What one read may still cost.
-pub(super) struct Budget {
+/// The remaining requests and bytes of one read.
+pub(super) struct RequestBudget {
     limit: u64,
     bytes: AtomicU64,
     requests: AtomicU64,
 }
 
-impl Budget {
+impl RequestBudget {
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, bytes: AtomicU64::new(0), requests: AtomicU64::new(0) }
     }
 
-    fn request(&self) -> Result<(), Fault> {
+    fn request(&self) -> Result<(), NotionFault> {
         match self.requests.fetch_add(1, Ordering::Relaxed) {
             0..REQUESTS => Ok(()),
-            _ => Err(Fault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
+            _ => Err(NotionFault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
         }
     }
 
-    fn bytes(&self, count: usize) -> Result<(), Fault> {
+    fn bytes(&self, count: usize) -> Result<(), NotionFault> {
         let size = self.bytes.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         match size > self.limit {
-            true => Err(Fault::TooLarge { size, limit: self.limit }),
+            true => Err(NotionFault::TooLarge { size, limit: self.limit }),
             false => Ok(()),
         }
     }
 }
 
-/// A connection to Notion.
-pub(super) struct Client {
-    http: legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+/// A client of the Notion API.
+pub(super) struct NotionClient {
+    http: HttpClient<GaiResolver, Full<Bytes>>,
     base: String,
     headers: HeaderMap,
     timeout: Duration,
     turns: Semaphore,
-    /// Until when Notion wants to hear nothing.
+    /// The end of the current `Retry-After` period.
     quiet: Mutex<Option<Instant>>,
     patience: Duration,
 }
 
-/// What came back once.
-enum Answer {
+/// The outcome of one attempt.
+enum Attempt {
     Value(Value),
-    /// Try again, after the time that Notion says.
+    /// Retry, after `Retry-After` if there is one; with the reason.
     Again(Option<Duration>, String),
 }
 
-impl Client {
+impl NotionClient {
     pub(super) fn new(config: &Config, token: &str) -> Result<Self> {
         let base = base(&config.url)?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {token}"))
-            .map_err(|_| Error::invalid("the token of Notion has characters that no token has"))?;
+            .map_err(|_| Error::invalid("the Notion token has invalid characters"))?;
         authorization.set_sensitive(true);
         let headers = HeaderMap::from_iter([
             (AUTHORIZATION, authorization),
             (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (USER_AGENT, HeaderValue::from_static(concat!("libris/", env!("CARGO_PKG_VERSION")))),
+            (USER_AGENT, HeaderValue::from_static(http_client::USER_AGENT)),
             (HeaderName::from_static("notion-version"), HeaderValue::from_static(VERSION)),
         ]);
         let secure = base.starts_with("https:");
-        let tls = tls::config(secure).map_err(|cause| Error::failed("set up TLS to ask Notion", cause))?;
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(config.timeout));
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(connector);
+        let connector = http_client::connector(HttpConnector::new(), config.timeout, secure)
+            .map_err(|cause| Error::failed("set up TLS for Notion", cause))?;
         // It follows no redirects: the token is for this host only.
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
+        let http = http_client::builder().build(connector);
         Ok(Self {
             http,
             base,
@@ -149,11 +133,16 @@ impl Client {
         })
     }
 
-    pub(super) async fn get(&self, path: &str, budget: &Budget) -> Result<Value, Fault> {
+    pub(super) async fn get(&self, path: &str, budget: &RequestBudget) -> Result<Value, NotionFault> {
         self.ask(Method::GET, path, None, budget).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value, budget: &Budget) -> Result<Value, Fault> {
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: Value,
+        budget: &RequestBudget,
+    ) -> Result<Value, NotionFault> {
         self.ask(Method::POST, path, Some(body), budget).await
     }
 
@@ -162,29 +151,29 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<Value>,
-        budget: &Budget,
-    ) -> Result<Value, Fault> {
+        budget: &RequestBudget,
+    ) -> Result<Value, NotionFault> {
         let mut wait = WAIT;
         let mut deadline = None;
         loop {
             budget.request()?;
             let (after, why) = {
                 let _turn = self.turns.acquire().await;
-                // The wait for a turn is that for others, and there may be many of them.
+                // The wait for a permit does not count.
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
                 self.hush(deadline).await?;
                 match self.once(method.clone(), path, body.as_ref(), budget).await? {
-                    Answer::Value(value) => return Ok(value),
-                    Answer::Again(after, why) => (after, why),
+                    Attempt::Value(value) => return Ok(value),
+                    Attempt::Again(after, why) => (after, why),
                 }
             };
             let until = Instant::now() + after.unwrap_or(wait);
             if after.is_some() {
-                // Whoever asks next would only hear the same.
+                // Other requests would be rejected too.
                 let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
                 *quiet = (*quiet).max(Some(until));
             }
-            tracing::debug!(path, why, wait = ?until - Instant::now(), "asking Notion again");
+            tracing::debug!(path, why, wait = ?until - Instant::now(), "retrying a request to Notion");
             if deadline.is_some_and(|deadline| until > deadline) {
                 tracing::warn!(path, why, "Notion does not answer");
                 return Err(busy());
@@ -194,8 +183,8 @@ impl Client {
         }
     }
 
-    /// Waits for as long as Notion asked to.
-    async fn hush(&self, deadline: Instant) -> Result<(), Fault> {
+    /// Waits for the end of the `Retry-After` period.
+    async fn hush(&self, deadline: Instant) -> Result<(), NotionFault> {
         let quiet = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         match quiet {
             Some(until) if until > deadline => Err(busy()),
@@ -212,8 +201,8 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&Value>,
-        budget: &Budget,
-    ) -> Result<Answer, Fault> {
+        budget: &RequestBudget,
+    ) -> Result<Attempt, NotionFault> {
         let data = body.map(Value::to_string).unwrap_or_default();
         let mut request = Request::new(Full::from(data));
         *request.method_mut() = method;
@@ -223,15 +212,19 @@ impl Client {
             .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
         match timeout(self.timeout, self.send(request, budget)).await {
             Ok(answer) => answer,
-            Err(_) => Ok(Answer::Again(None, "it took too long".into())),
+            Err(_) => Ok(Attempt::Again(None, "it took too long".into())),
         }
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>, budget: &Budget) -> Result<Answer, Fault> {
+    async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        budget: &RequestBudget,
+    ) -> Result<Attempt, NotionFault> {
         let method = request.method().clone();
         let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+            Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
@@ -244,19 +237,19 @@ impl Client {
                     budget.bytes(chunk.len())?;
                     data.extend_from_slice(&chunk);
                 }
-                // Trailers say nothing.
+                // Trailers are ignored.
                 Ok(Err(_)) => {}
-                Err(cause) => return Ok(Answer::Again(None, chain(&cause))),
+                Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
             }
         }
         let again =
-            |after: Option<u64>| Ok(Answer::Again(after.map(Duration::from_secs), status.to_string()));
+            |after: Option<u64>| Ok(Attempt::Again(after.map(Duration::from_secs), status.to_string()));
         match status.as_u16() {
             200 => serde_json::from_slice(&data)
-                .map(Answer::Value)
+                .map(Attempt::Value)
                 .map_err(|cause| failed("understand what Notion says", cause)),
-            404 => Err(Fault::Missing),
-            // Overloaded has a number of its own.
+            404 => Err(NotionFault::Missing),
+            // 529 is Notion's code for overload.
             429 | 529 => again(Some(after.unwrap_or(1))),
             409 | 500 | 502 | 503 | 504 => again(after),
             _ => Err(refused(&method, status, &data)),
@@ -264,9 +257,9 @@ impl Client {
     }
 }
 
-/// Where the API is. The token must not be readable on its way.
+/// Validates the URL of the API. The token must not be sent without TLS.
 fn base(url: &str) -> Result<String> {
-    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, and is `{url}`"));
+    let wrong = || Error::invalid(format!("the `url` of Notion must be `https://…`, not `{url}`"));
     let base: http::Uri = url.parse().map_err(|_| wrong())?;
     let local = matches!(base.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
     let plain = base.query().is_none() && !url.contains(['#', '@']);
@@ -277,38 +270,40 @@ fn base(url: &str) -> Result<String> {
     }
 }
 
-fn busy() -> Fault {
-    Fault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
+fn busy() -> NotionFault {
+    NotionFault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
 }
 
-fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Fault {
-    Fault::Other(Error::failed(doing, cause))
+fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> NotionFault {
+    NotionFault::Other(Error::failed(doing, cause))
 }
 
-/// What the codes of Notion mean for whoever asked.
-fn refused(method: &Method, status: StatusCode, data: &[u8]) -> Fault {
+/// Classifies an error response.
+fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
     let said: Value = serde_json::from_slice(data).unwrap_or_default();
     let code = said["code"].as_str().unwrap_or("?").to_owned();
     match status.as_u16() {
-        // What is got is got by an ID: this one is that of something else, or of nothing.
-        400 if code == "validation_error" && method == Method::GET => Fault::Missing,
+        // The ID in a GET request is that of another kind of object, or of none.
+        400 if code == "validation_error" && method == Method::GET => NotionFault::Missing,
         400 if code == "validation_error" => {
             let why = "Notion does not take this question: a place among rows is taken from `next`";
-            Fault::Other(Error::invalid(why))
+            NotionFault::Other(Error::invalid(why))
         }
         401 => {
-            tracing::error!("Notion does not accept the token");
-            Fault::Other(Error::Unavailable("Notion does not let this server in".into()))
+            tracing::error!("Notion rejects the token");
+            NotionFault::Other(Error::Unavailable(
+                "Notion rejects the token of this server; tell its administrator".into(),
+            ))
         }
         403 => {
-            tracing::warn!(%code, "the token of Notion lacks a capability");
-            Fault::Missing
+            tracing::warn!(%code, "the Notion token lacks a capability");
+            NotionFault::Missing
         }
         _ => failed("ask Notion", format!("{status}: {code}")),
     }
 }
 
-/// An error of the network with all its causes, since the first says little.
+/// A network error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,10 +1,10 @@
-//! What can be said about a Notion workspace.
+//! The configuration of the Notion source.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// A Notion workspace, as far as it is shared with the owner of a token.
+/// The pages and databases of a Notion workspace that are shared with an integration.
 ///
 /// ```toml
 /// [notion]
@@ -13,27 +13,27 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The variable of the environment that holds the token. It is not read from anywhere else.
+    /// The environment variable with the token. There is no other way to configure it.
     pub token_env: String,
-    /// Where the API is. Without TLS it may only be on this machine.
+    /// The URL of the API. Without TLS, it must be a loopback address.
     pub url: String,
-    /// For how long what was read or listed is given again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// How long contents and listings are cached.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub cache: Duration,
-    /// How often Notion is asked what was edited, while somebody listens.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The polling interval for edits while there are subscriptions.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
-    /// How long Notion may take for one answer.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The time-out of one request.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// For how long a request is tried again where Notion asks to wait or is not there.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// How long a request is retried while Notion limits the rate or is unavailable.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub patience: Duration,
-    /// How many requests may be under way at the same time. From 1 to 1,024.
-    #[serde(deserialize_with = "crate::bounds::concurrency")]
+    /// The most concurrent requests. From 1 to 1,024.
+    #[serde(deserialize_with = "crate::settings::concurrency")]
     pub concurrent: usize,
-    /// The most bytes that Notion may send for one page or one database. At most 1 GiB.
-    #[serde(deserialize_with = "crate::bounds::content")]
+    /// The largest response for one page or one database, in bytes. At most 1 GiB.
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
 }
 

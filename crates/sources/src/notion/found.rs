@@ -1,4 +1,4 @@
-//! What a search finds: the pages and databases that are shared with us.
+//! Searches the pages and databases that are shared with the integration.
 
 use std::collections::BTreeMap;
 
@@ -7,48 +7,51 @@ use libris_core::{Annotations, Icon, Resource, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::client::{Budget, Client, Fault};
+use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{id, property, text, tree};
 
-/// How many things are listed at most.
+/// The most listed objects.
 const MOST: usize = 10_000;
 
 /// A page or a database.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct NotionObject {
     pub(super) id: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     pub(super) title: String,
     pub(super) edited: Option<Timestamp>,
     /// The database that it is a row of.
     pub(super) database: Option<String>,
     icon: Option<Icon>,
-    /// Whether the address of the icon is signed, which Notion does anew with each answer.
+    /// Whether the URL of the icon is signed; the signature differs in each response.
     signed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     Page,
     Database,
 }
 
 /// By kind and identifier.
-pub(super) type All = BTreeMap<(bool, String), Found>;
+pub(super) type ObjectMap = BTreeMap<(bool, String), NotionObject>;
 
-impl Found {
+impl NotionObject {
     fn of(object: &Value) -> Option<Self> {
         if object["in_trash"] == true || object["archived"] == true {
             return None;
         }
         let parent = &object["parent"];
         let (kind, id, title, database) = match object["object"].as_str()? {
-            "page" => {
-                (Kind::Page, id::of(object, "id")?, property::title(object), id::of(parent, "database_id"))
-            }
-            // What we serve is the database, of which this is one table.
+            "page" => (
+                ObjectKind::Page,
+                id::of(object, "id")?,
+                property::title(object),
+                id::of(parent, "database_id"),
+            ),
+            // The resource is the database; this object is one of its tables.
             "data_source" => {
-                (Kind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
+                (ObjectKind::Database, id::of(parent, "database_id")?, text::plain(&object["title"]), None)
             }
             _ => return None,
         };
@@ -57,7 +60,7 @@ impl Found {
         Some(Self { id, kind, title, edited, database, icon: icon(&object["icon"]), signed })
     }
 
-    /// Whether nobody has edited it since it was found as `before`.
+    /// Whether it was not edited since `before`.
     pub(super) fn reads_like(&self, before: &Self) -> bool {
         let Self { title, edited, database, .. } = self;
         (title, edited, database) == (&before.title, &before.edited, &before.database)
@@ -68,17 +71,17 @@ impl Found {
         self.picture() == before.picture()
     }
 
-    /// What tells its icon from others.
+    /// The identity of the icon.
     fn picture(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
     }
 
     pub(super) fn key(&self) -> (bool, String) {
-        (self.kind == Kind::Page, self.id.clone())
+        (self.kind == ObjectKind::Page, self.id.clone())
     }
 
-    /// What it is called.
+    /// Its name.
     fn name(&self) -> &str {
         if self.title.is_empty() { "Untitled" } else { &self.title }
     }
@@ -86,8 +89,8 @@ impl Found {
     /// The URIs at which it is listed.
     pub(super) fn uris(&self) -> Vec<Uri> {
         let texts = match self.kind {
-            Kind::Page => vec![text::page(&self.id)],
-            Kind::Database => {
+            ObjectKind::Page => vec![text::page(&self.id)],
+            ObjectKind::Database => {
                 vec![text::rows(&self.id), format!("notion://databases/{}/schema", self.id)]
             }
         };
@@ -97,9 +100,9 @@ impl Found {
     pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
         self.uris().into_iter().map(|uri| {
             let (mime, what) = match (self.kind, uri.path().ends_with("/schema")) {
-                (Kind::Page, _) => ("text/markdown", ""),
-                (Kind::Database, true) => ("application/json", ": columns"),
-                (Kind::Database, false) => ("application/json", ": rows"),
+                (ObjectKind::Page, _) => ("text/markdown", ""),
+                (ObjectKind::Database, true) => ("application/json", ": columns"),
+                (ObjectKind::Database, false) => ("application/json", ": rows"),
             };
             let name = format!("{}{what}", self.name());
             Resource {
@@ -113,7 +116,7 @@ impl Found {
     }
 }
 
-/// A picture that stands for a page.
+/// The icon of a page.
 fn icon(icon: &Value) -> Option<Icon> {
     let kind = icon["type"].as_str()?;
     let src = match kind {
@@ -135,10 +138,14 @@ fn icon(icon: &Value) -> Option<Icon> {
     Some(Icon { src: src.to_owned(), mime: None, sizes: Vec::new(), theme: None })
 }
 
-/// Everything, or all that was edited at or after a time.
-pub(super) async fn search(client: &Client, since: Option<Timestamp>, limit: u64) -> Result<All, Fault> {
-    let budget = Budget::new(limit);
-    let mut all = All::new();
+/// Searches all objects, or those that were edited at or after a time.
+pub(super) async fn search(
+    client: &NotionClient,
+    since: Option<Timestamp>,
+    limit: u64,
+) -> Result<ObjectMap, NotionFault> {
+    let budget = RequestBudget::new(limit);
+    let mut all = ObjectMap::new();
     let mut cursor: Option<String> = None;
     loop {
         let mut question = json!({ "page_size": 100, "sort": { "timestamp": "last_edited_time", "direction": "descending" } });
@@ -147,7 +154,7 @@ pub(super) async fn search(client: &Client, since: Option<Timestamp>, limit: u64
         }
         let page = client.post("/v1/search", question, &budget).await?;
         for object in page["results"].as_array().into_iter().flatten() {
-            let Some(found) = Found::of(object) else { continue };
+            let Some(found) = NotionObject::of(object) else { continue };
             if since.is_some_and(|since| found.edited.is_some_and(|edited| edited < since)) {
                 return Ok(all);
             }

@@ -1,4 +1,4 @@
-//! What is listed: given again for a while, and searched for once for all who ask.
+//! The listing of the workspace: cached, and searched once for concurrent callers (single-flight).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,53 +7,53 @@ use std::time::{Duration, Instant};
 use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
 use tokio::time::timeout;
 
-use super::found::{self, All, Found, Kind};
+use super::found::{self, NotionObject, ObjectKind, ObjectMap};
 use super::{INFO, Inner};
 
-/// The most bytes that Notion may send for a search.
+/// The most bytes of the responses of a search.
 pub(super) const SEARCHED: u64 = 256 << 20;
 
-/// How long a list that is too old is kept back while there may soon be a new one.
+/// How long a caller waits for a new search before it gets the stale listing.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// For how long that is then not tried again.
+/// How long the stale listing is then used without waiting.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What is listed.
-pub(super) struct Listing {
-    all: All,
+/// The objects and resources of a workspace.
+pub(super) struct WorkspaceListing {
+    all: ObjectMap,
     pub(super) resources: BTreeMap<Uri, Resource>,
 }
 
 /// The last listing, and the search for the next.
 #[derive(Default)]
 pub(super) struct Listings {
-    last: Mutex<Option<Last>>,
-    searches: Flights<(), Outcome>,
+    last: Mutex<Option<LastListing>>,
+    searches: Flights<(), ListingOutcome>,
 }
 
-type Outcome = Result<Arc<Listing>, Arc<Error>>;
+type ListingOutcome = Result<Arc<WorkspaceListing>, Arc<Error>>;
 
-struct Last {
-    listing: Arc<Listing>,
-    /// Until when nothing newer is looked for.
+struct LastListing {
+    listing: Arc<WorkspaceListing>,
+    /// The time at which it becomes stale.
     until: Instant,
 }
 
 impl Listings {
-    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+    fn last(&self) -> MutexGuard<'_, Option<LastListing>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fresh(&self) -> Option<Arc<Listing>> {
+    fn fresh(&self) -> Option<Arc<WorkspaceListing>> {
         let last = self.last();
         last.as_ref().filter(|last| Instant::now() < last.until).map(|last| last.listing.clone())
     }
 }
 
 impl Inner {
-    /// What is there, as it was found not long ago, or as it was before where Notion does not answer soon.
-    pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<Listing>> {
+    /// The cached listing if it is fresh, a new one, or the stale one if Notion is slow.
+    pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
             return Ok(listing);
         }
@@ -61,13 +61,13 @@ impl Inner {
         let search =
             self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
         let Some(before) = before else { return search.await.map_err(|error| Error::from_shared(&error)) };
-        // By itself, so that it goes on for those who ask later.
+        // In a task of its own, so that it continues for later callers.
         let error = match timeout(WAIT, tokio::spawn(search)).await {
             Ok(Ok(Ok(listing))) => return Ok(listing),
             Ok(Ok(Err(error))) => Some(error),
             Ok(Err(_)) | Err(_) => None,
         };
-        // What was there is better than nothing, of which everything else that is listed would be part.
+        // A stale listing is better than an error, which would affect the whole list.
         tracing::warn!(?error, "could not search Notion; the list is that of before");
         if let Some(last) = &mut *self.listings.last() {
             last.until = last.until.max(Instant::now() + PAUSE);
@@ -75,42 +75,42 @@ impl Inner {
         Ok(before)
     }
 
-    async fn search(self: Arc<Self>) -> Outcome {
+    async fn search(self: Arc<Self>) -> ListingOutcome {
         let info = Uri::parse(INFO).map_err(Arc::new)?;
         let found = found::search(&self.client, None, SEARCHED).await;
         found.map(|all| self.found(all)).map_err(|fault| Arc::new(fault.at(&info)))
     }
 
-    /// Takes what was found for what is there.
-    pub(super) fn found(&self, all: All) -> Arc<Listing> {
-        let listing = Arc::new(Listing::new(all));
+    /// Replaces the listing with the objects of a search.
+    pub(super) fn found(&self, all: ObjectMap) -> Arc<WorkspaceListing> {
+        let listing = Arc::new(WorkspaceListing::new(all));
         let until = Instant::now() + self.config.cache;
-        *self.listings.last() = Some(Last { listing: listing.clone(), until });
+        *self.listings.last() = Some(LastListing { listing: listing.clone(), until });
         listing
     }
 
-    /// What was found last, however long ago.
-    pub(super) fn known(&self) -> Option<All> {
+    /// The objects of the last search, however old.
+    pub(super) fn known(&self) -> Option<ObjectMap> {
         self.listings.last().as_ref().map(|last| last.listing.all.clone())
     }
 }
 
-impl Listing {
-    fn new(all: All) -> Self {
+impl WorkspaceListing {
+    fn new(all: ObjectMap) -> Self {
         let info = Uri::parse(INFO).ok().map(|uri| Resource {
             title: Some("Notion workspace".into()),
             description: Some("Whose workspace this is, and what it is called.".into()),
             mime: Some("application/json".into()),
             ..Resource::new(uri, "info")
         });
-        let resources = all.values().flat_map(Found::resources).chain(info);
+        let resources = all.values().flat_map(NotionObject::resources).chain(info);
         let resources = resources.map(|resource| (resource.uri.clone(), resource)).collect();
         Self { all, resources }
     }
 
     /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
     /// title begins with it first.
-    pub(super) fn complete(&self, kind: Kind, typed: &str, limit: usize) -> Completion {
+    pub(super) fn complete(&self, kind: ObjectKind, typed: &str, limit: usize) -> Completion {
         let typed = typed.to_lowercase();
         let mut fits: Vec<(u8, &str, &str)> = Vec::new();
         for found in self.all.values().filter(|found| found.kind == kind) {

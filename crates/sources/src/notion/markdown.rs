@@ -8,7 +8,7 @@ use super::text::{self, escape, link, markdown, paragraph, plain};
 pub(super) const CHILDREN: &str = "children";
 
 /// A block that is written.
-struct Written {
+struct RenderedBlock {
     text: String,
     /// The kind of list that it is an item of.
     list: Option<&'static str>,
@@ -45,7 +45,7 @@ fn is_cut(block: &Value) -> bool {
     block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
 }
 
-fn block_of(block: &Value, number: usize) -> Option<Written> {
+fn block_of(block: &Value, number: usize) -> Option<RenderedBlock> {
     let kind = block["type"].as_str()?;
     let data = &block[kind];
     let below = block[CHILDREN].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -98,11 +98,11 @@ fn block_of(block: &Value, number: usize) -> Option<Written> {
         _ if !children.is_empty() => children,
         _ => format!("<!-- a block that cannot be shown: {} -->", kind.replace(['-', '>'], "")),
     };
-    (!written.is_empty()).then_some(Written { text: written, list: None })
+    (!written.is_empty()).then_some(RenderedBlock { text: written, list: None })
 }
 
 /// An item of a list with what stands below it.
-fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> Written {
+fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> RenderedBlock {
     let pad = " ".repeat(mark.len() + 1);
     let mut out = format!("{mark} {}", indented(text, &pad));
     let children = blocks(below);
@@ -114,7 +114,7 @@ fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> Written 
         out += &pad;
         out += &indented(&children, &pad);
     }
-    Written { text: out, list: Some(list) }
+    RenderedBlock { text: out, list: Some(list) }
 }
 
 /// The text with its lines, but for the first, moved to the right.

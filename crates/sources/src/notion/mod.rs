@@ -2,6 +2,7 @@
 
 mod client;
 mod config;
+mod definition;
 mod found;
 mod id;
 mod listing;
@@ -32,82 +33,84 @@ use libris_core::{
 
 pub use config::Config;
 
-use client::Client;
-use found::Kind;
+use client::NotionClient;
+use found::ObjectKind;
 use listing::Listings;
-use read::Asked;
-use unattended::Reads;
+use read::NotionUri;
+use unattended::SharedReads;
 
-/// The one resource that is always there.
+/// The resource that always exists.
 const INFO: &str = "notion://workspace/info";
 
 /// A Notion workspace as a source.
 pub struct Notion {
     inner: Arc<Inner>,
-    templates: TemplateSet<Form>,
+    templates: TemplateSet<TemplateKind>,
     info: Uri,
 }
 
 struct Inner {
-    client: Client,
+    client: NotionClient,
     config: Config,
     listings: Listings,
-    reads: Reads,
-    /// How often something was seen to be edited, by its identifier.
+    reads: SharedReads,
+    /// Generation counters of edits, by the id of the object.
     edits: Mutex<HashMap<String, u64>>,
 }
 
-/// What a template stands for.
+/// The kind of resource of a template.
 #[derive(Clone, Copy)]
-enum Form {
+enum TemplateKind {
     Page,
     Schema,
     Rows,
 }
 
-const TEMPLATES: [(&str, Form, &str, &str); 4] = [
+const TEMPLATES: [(&str, TemplateKind, &str, &str); 4] = [
     (
         "notion://pages/{pageId}{?format}",
-        Form::Page,
+        TemplateKind::Page,
         "Notion page",
         "A page by its ID, as Markdown, or with `format=json` as Notion gives it.",
     ),
     (
         "notion://workspace/pages/{pageId}{?format}",
-        Form::Page,
+        TemplateKind::Page,
         "Notion page of the workspace",
         "The same page under its longer name.",
     ),
     (
         "notion://databases/{databaseId}/schema",
-        Form::Schema,
+        TemplateKind::Schema,
         "Notion database columns",
         "The columns of a database, with their types.",
     ),
     (
         "notion://databases/{databaseId}/rows{?after}",
-        Form::Rows,
+        TemplateKind::Rows,
         "Notion database rows",
         "The rows of a database; `next` says where they go on.",
     ),
 ];
 
 impl Notion {
-    /// A workspace. The token is taken from the environment.
+    /// Creates the source with the token in the environment.
     pub fn new(config: Config) -> Result<Self> {
         let name = &config.token_env;
         let token = std::env::var(name).unwrap_or_default();
         if token.trim().is_empty() {
-            return Err(Error::invalid(format!("the environment has no token of Notion: set `{name}`")));
+            return Err(Error::invalid(format!(
+                "the environment variable `{name}` has no Notion token: set it"
+            )));
         }
         Self::with_token(config, token.trim())
     }
 
-    /// A workspace that this token is for.
+    /// Creates the source with a token.
     pub fn with_token(config: Config, token: &str) -> Result<Self> {
         for (key, time) in [("poll", config.poll), ("timeout", config.timeout)] {
             if time.is_zero() {
-                return Err(Error::invalid(format!("the `{key}` of Notion must be longer than nothing")));
+                return Err(Error::invalid(format!("the `{key}` of Notion must be longer than 0")));
             }
         }
         if config.concurrent == 0 || config.concurrent > tokio::sync::Semaphore::MAX_PERMITS {
@@ -115,35 +118,35 @@ impl Notion {
         }
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
-        let client = Client::new(&config, token)?;
+        let client = NotionClient::new(&config, token)?;
         let inner = Inner {
             client,
             config,
             listings: Listings::default(),
-            reads: Reads::default(),
+            reads: SharedReads::default(),
             edits: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
     }
 
-    /// What a URI asks for; `None` where it is not ours.
-    fn asked(&self, uri: &Uri) -> Result<Option<Asked>> {
+    /// Parses a URI; `None` if it is not of this source.
+    fn asked(&self, uri: &Uri) -> Result<Option<NotionUri>> {
         if *uri == self.info {
-            return Ok(Some(Asked::Info));
+            return Ok(Some(NotionUri::Info));
         }
         let Some((_, form, variables)) = self.templates.closest(uri) else { return Ok(None) };
         let id = |name| variables.text(name).and_then(id::parse);
         Ok(match form {
-            Form::Page => match variables.text("format") {
-                None | Some("" | "markdown") => id("pageId").map(|id| Asked::Page { id, json: false }),
-                Some("json") => id("pageId").map(|id| Asked::Page { id, json: true }),
+            TemplateKind::Page => match variables.text("format") {
+                None | Some("" | "markdown") => id("pageId").map(|id| NotionUri::Page { id, json: false }),
+                Some("json") => id("pageId").map(|id| NotionUri::Page { id, json: true }),
                 Some(_) => return Err(Error::invalid("`format` is `markdown` or `json`")),
             },
-            Form::Schema => id("databaseId").map(|id| Asked::Schema { id }),
-            Form::Rows => {
+            TemplateKind::Schema => id("databaseId").map(|id| NotionUri::Schema { id }),
+            TemplateKind::Rows => {
                 let after = variables.text("after").filter(|after| !after.is_empty());
-                let place = after.map(read::Place::parse).transpose()?;
-                id("databaseId").map(|id| Asked::Rows { id, after: place.unwrap_or_default() })
+                let place = after.map(read::RowCursor::parse).transpose()?;
+                id("databaseId").map(|id| NotionUri::Rows { id, after: place.unwrap_or_default() })
             }
         })
     }
@@ -190,8 +193,8 @@ impl Source for Notion {
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = TEMPLATES.iter().map(|(text, form, name, description)| {
             let mime = match form {
-                Form::Page => None,
-                Form::Schema | Form::Rows => Some("application/json".into()),
+                TemplateKind::Page => None,
+                TemplateKind::Schema | TemplateKind::Rows => Some("application/json".into()),
             };
             let template = Template::new(UriTemplate::parse(text)?, *name);
             Ok(Template { mime, description: Some((*description).into()), ..template })
@@ -206,11 +209,11 @@ impl Source for Notion {
     async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
         let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let kind = match (form, asked.variable) {
-            (Form::Page, "format") => {
+            (TemplateKind::Page, "format") => {
                 return Ok(Completion::of(["markdown", "json"], asked.typed, asked.limit));
             }
-            (Form::Page, "pageId") => Kind::Page,
-            (Form::Schema | Form::Rows, "databaseId") => Kind::Database,
+            (TemplateKind::Page, "pageId") => ObjectKind::Page,
+            (TemplateKind::Schema | TemplateKind::Rows, "databaseId") => ObjectKind::Database,
             _ => return Ok(Completion::default()),
         };
         Ok(self.inner.listing().await?.complete(kind, asked.typed, asked.limit))
@@ -225,7 +228,7 @@ impl Source for Notion {
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
-    /// A read waits for one answer of Notion after the other, so more of them would only hold what they have so far.
+    /// A read sends its requests one after the other, so more concurrent reads would only use more memory.
     fn concurrency(&self) -> usize {
         self.inner.config.concurrent
     }
@@ -235,9 +238,9 @@ impl Source for Notion {
     }
 }
 
-/// Reserves memory for contents, whose size is known only now. What is in progress is bounded by the number of reads.
+/// Reserves memory for contents, whose size is known only after the read. The number of concurrent reads bounds the rest.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
-    /// Contents of up to so many bytes wait for memory after they were read.
+    /// Contents up to this size need no reservation.
     const SMALL: usize = 64 << 10;
     let size = content.body.len();
     if size > SMALL { context.reserve(size as u64) } else { Ok(()) }
@@ -248,12 +251,12 @@ impl Inner {
         self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
     }
 
-    /// Notes that something was edited: what was kept of it is not right any more.
+    /// Bumps the generation counter of an object, which invalidates cached contents.
     fn edited(&self, id: &str) {
         *self.edits.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default() += 1;
     }
 
-    /// Holds for that time, if no edit is seen before.
+    /// A proof that holds for a time, unless an edit is detected.
     fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
         let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
         Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)

@@ -1,32 +1,32 @@
-//! Reading what a URI of Notion asks for.
+//! Reads pages, schemas and rows.
 
 use libris_core::{Content, Error, Result, Uri};
 use serde_json::{Value, json};
 
-use super::client::{Budget, Client, Fault};
+use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{Inner, id, markdown, property, text, tree};
 
-/// How many rows one read gives.
+/// The number of rows per page.
 const ROWS: usize = 500;
 
-/// What a URI asks for.
-pub(super) enum Asked {
+/// A parsed URI.
+pub(super) enum NotionUri {
     Info,
     Page { id: String, json: bool },
     Schema { id: String },
-    Rows { id: String, after: Place },
+    Rows { id: String, after: RowCursor },
 }
 
-/// A place among the rows of a database: in one of its tables, after a cursor of Notion's.
+/// A cursor in the rows of a database: one of its tables, and a cursor of Notion in it.
 #[derive(Default)]
-pub(super) struct Place {
+pub(super) struct RowCursor {
     table: usize,
     cursor: Option<String>,
 }
 
-impl Place {
+impl RowCursor {
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("`after` is no place among the rows: take it from `next`");
+        let wrong = || Error::invalid("`after` is not a valid cursor: use the value of `next`");
         let (table, cursor) = text.split_once('.').ok_or_else(wrong)?;
         let table = table.parse().map_err(|_| wrong())?;
         Ok(Self { table, cursor: Some(cursor).filter(|cursor| !cursor.is_empty()).map(str::to_owned) })
@@ -38,8 +38,8 @@ impl Place {
     }
 }
 
-impl Asked {
-    /// Whom it is about.
+impl NotionUri {
+    /// The id of the object.
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Info => "",
@@ -47,7 +47,7 @@ impl Asked {
         }
     }
 
-    /// The URI whose changes are the changes of this.
+    /// The URI whose changes are reported for this one.
     pub(super) fn subject(&self) -> Option<Uri> {
         let text = match self {
             Self::Info => return None,
@@ -58,8 +58,8 @@ impl Asked {
         Uri::parse(&text).ok()
     }
 
-    pub(super) async fn read(&self, inner: &Inner, uri: &Uri) -> Result<Content, Fault> {
-        let budget = Budget::new(inner.config.max_size);
+    pub(super) async fn read(&self, inner: &Inner, uri: &Uri) -> Result<Content, NotionFault> {
+        let budget = RequestBudget::new(inner.config.max_size);
         let client = &inner.client;
         let value = match self {
             Self::Info => info(&client.get("/v1/users/me", &budget).await?),
@@ -73,7 +73,7 @@ impl Asked {
                 )
                 .await?;
                 if page["in_trash"] == true || page["archived"] == true {
-                    return Err(Fault::Missing);
+                    return Err(NotionFault::Missing);
                 }
                 if !json {
                     return Ok(Content::text(uri.clone(), "text/markdown", whole(&page, &blocks)));
@@ -99,17 +99,21 @@ fn whole(page: &Value, blocks: &[Value]) -> String {
 }
 
 /// The tables of a database, by their identifiers. Most have one.
-async fn tables(client: &Client, id: &str, budget: &Budget) -> Result<(Value, Vec<String>), Fault> {
+async fn tables(
+    client: &NotionClient,
+    id: &str,
+    budget: &RequestBudget,
+) -> Result<(Value, Vec<String>), NotionFault> {
     let database = client.get(&format!("/v1/databases/{id}"), budget).await?;
     if database["in_trash"] == true || database["archived"] == true {
-        return Err(Fault::Missing);
+        return Err(NotionFault::Missing);
     }
     let tables = database["data_sources"].as_array().into_iter().flatten();
     let tables = tables.filter_map(|table| id::of(table, "id")).collect();
     Ok((database, tables))
 }
 
-async fn schema(client: &Client, id: &str, budget: &Budget) -> Result<Value, Fault> {
+async fn schema(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<Value, NotionFault> {
     let (database, ids) = tables(client, id, budget).await?;
     let mut tables = Vec::with_capacity(ids.len());
     for table in ids {
@@ -129,10 +133,15 @@ async fn schema(client: &Client, id: &str, budget: &Budget) -> Result<Value, Fau
     }))
 }
 
-async fn rows(client: &Client, id: &str, after: &Place, budget: &Budget) -> Result<Value, Fault> {
+async fn rows(
+    client: &NotionClient,
+    id: &str,
+    after: &RowCursor,
+    budget: &RequestBudget,
+) -> Result<Value, NotionFault> {
     let (_, tables) = tables(client, id, budget).await?;
     let mut rows = Vec::new();
-    let mut place = Place { table: after.table, cursor: after.cursor.clone() };
+    let mut place = RowCursor { table: after.table, cursor: after.cursor.clone() };
     while let Some(table) = tables.get(place.table) {
         if rows.len() >= ROWS {
             return Ok(json!({ "rows": rows, "next": place.uri(id) }));
@@ -145,7 +154,7 @@ async fn rows(client: &Client, id: &str, after: &Place, budget: &Budget) -> Resu
         rows.extend(page["results"].as_array().into_iter().flatten().map(row));
         match tree::next(&page) {
             Some(cursor) => place.cursor = Some(cursor.to_owned()),
-            None => place = Place { table: place.table + 1, cursor: None },
+            None => place = RowCursor { table: place.table + 1, cursor: None },
         }
     }
     Ok(json!({ "rows": rows }))

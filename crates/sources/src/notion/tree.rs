@@ -1,23 +1,23 @@
-//! Fetching the blocks of a page with all that stands below them.
+//! Fetches the blocks of a page with all their descendants.
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, try_join_all};
 use serde_json::Value;
 
-use super::client::{Budget, Client, Fault};
+use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::id;
 use super::markdown::CHILDREN;
 
-/// How deep blocks are followed. Notion itself nests less.
+/// The most nested levels of blocks.
 const DEEPEST: usize = 32;
 
-/// The blocks below this one, each with its own below it.
+/// The child blocks of a block, with their descendants.
 pub(super) fn fetch<'a>(
-    client: &'a Client,
+    client: &'a NotionClient,
     id: String,
     depth: usize,
-    budget: &'a Budget,
-) -> BoxFuture<'a, Result<Vec<Value>, Fault>> {
+    budget: &'a RequestBudget,
+) -> BoxFuture<'a, Result<Vec<Value>, NotionFault>> {
     async move {
         let blocks = all(client, &id, budget).await?;
         try_join_all(blocks.into_iter().map(|block| complete(client, block, depth, budget))).await
@@ -25,13 +25,18 @@ pub(super) fn fetch<'a>(
     .boxed()
 }
 
-/// The block with what stands below it.
-async fn complete(client: &Client, mut block: Value, depth: usize, budget: &Budget) -> Result<Value, Fault> {
+/// A block with its descendants.
+async fn complete(
+    client: &NotionClient,
+    mut block: Value,
+    depth: usize,
+    budget: &RequestBudget,
+) -> Result<Value, NotionFault> {
     let Some(id) = below(&block).filter(|_| depth < DEEPEST) else { return Ok(block) };
     match fetch(client, id, depth + 1, budget).await {
         Ok(children) => block[CHILDREN] = children.into(),
-        // It went away meanwhile, or is a copy of something that is not shared.
-        Err(Fault::Missing) => {}
+        // It was deleted meanwhile, or is a copy of an unshared block.
+        Err(NotionFault::Missing) => {}
         Err(fault) => return Err(fault),
     }
     Ok(block)
@@ -48,7 +53,7 @@ fn below(block: &Value) -> Option<String> {
     }
 }
 
-async fn all(client: &Client, id: &str, budget: &Budget) -> Result<Vec<Value>, Fault> {
+async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<Vec<Value>, NotionFault> {
     let mut blocks = Vec::new();
     let mut path = format!("/v1/blocks/{id}/children?page_size=100");
     loop {

@@ -1,6 +1,6 @@
-//! Reads that go on when nobody waits for them any more, so that whoever asks again finds them done.
+//! Reads that continue after their caller is gone, so that a retry finds the result.
 //!
-//! Notion answers few requests a second, so a long page may take longer than anybody waits for one answer.
+//! Notion limits the request rate, so a long page may take longer than the time-out of a caller.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,36 +10,36 @@ use libris_core::{Content, Error, Flight, Flights, Result, Uri};
 use tokio::sync::oneshot;
 
 use super::Inner;
-use super::read::Asked;
+use super::read::NotionUri;
 
-/// How many may go on, or be done and wait to be asked for.
+/// The most abandoned reads, in progress or completed.
 const MOST: usize = 8;
 
-/// What is read, and how often it was seen to be edited before.
-pub(super) type Key = (Uri, u64);
+/// A URI, and the generation of its object.
+pub(super) type ReadKey = (Uri, u64);
 
-/// When something was read, and what it was.
+/// The time and the content of a completed read.
 pub(super) type Done = (Instant, Content);
 
-type Outcome = Result<Done, Arc<Error>>;
+type ReadOutcome = Result<Done, Arc<Error>>;
 
-/// Reads under way, and those that were left.
+/// Reads in progress, and abandoned reads.
 #[derive(Default)]
-pub(super) struct Reads {
-    under_way: Flights<Key, Outcome>,
-    /// What came of those that nobody waited for; nothing while they go on.
-    left: Mutex<HashMap<Key, Option<Done>>>,
+pub(super) struct SharedReads {
+    under_way: Flights<ReadKey, ReadOutcome>,
+    /// The results of abandoned reads; `None` while they are in progress.
+    left: Mutex<HashMap<ReadKey, Option<Done>>>,
 }
 
-impl Reads {
-    fn left(&self) -> MutexGuard<'_, HashMap<Key, Option<Done>>> {
+impl SharedReads {
+    fn left(&self) -> MutexGuard<'_, HashMap<ReadKey, Option<Done>>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Inner {
-    /// What was read since somebody left, or is read now for all who ask.
-    pub(super) async fn read(self: &Arc<Self>, key: Key, asked: Asked) -> Result<Done> {
+    /// The result of an abandoned read, or of a read that concurrent callers share.
+    pub(super) async fn read(self: &Arc<Self>, key: ReadKey, asked: NotionUri) -> Result<Done> {
         let start = || {
             let (inner, uri) = (self.clone(), key.0.clone());
             async move {
@@ -56,16 +56,16 @@ impl Inner {
         }
     }
 
-    /// Tells what comes of a read, or keeps it where nobody waits any more.
+    /// Completes a read; stores the result if the caller is gone.
     async fn attend(
         self: Arc<Self>,
-        key: Key,
-        mut flight: Flight<Outcome>,
-        mut tell: oneshot::Sender<Outcome>,
+        key: ReadKey,
+        mut flight: Flight<ReadOutcome>,
+        mut tell: oneshot::Sender<ReadOutcome>,
     ) {
         tokio::select! {
             outcome = &mut flight => {
-                // Somebody came back for it.
+                // A caller is waiting again.
                 self.reads.left().remove(&key);
                 return drop(tell.send(outcome));
             }
@@ -82,8 +82,8 @@ impl Inner {
         }
     }
 
-    /// Whether a read that nobody waits for may go on. It is to go on once, however many have left it.
-    fn leave(&self, key: &Key) -> bool {
+    /// Whether an abandoned read may continue. It continues once, however many callers abandoned it.
+    fn leave(&self, key: &ReadKey) -> bool {
         let mut left = self.reads.left();
         left.retain(|_, done| done.as_ref().is_none_or(|(when, _)| when.elapsed() < self.config.cache));
         if left.len() >= MOST || left.contains_key(key) {
@@ -93,8 +93,8 @@ impl Inner {
         true
     }
 
-    /// What came of a read that was left, if it was not long ago.
-    fn take(&self, key: &Key) -> Option<Done> {
+    /// The result of an abandoned read, if it is recent.
+    fn take(&self, key: &ReadKey) -> Option<Done> {
         let mut left = self.reads.left();
         left.get(key)?.as_ref()?;
         left.remove(key).flatten().filter(|(when, _)| when.elapsed() < self.config.cache)

@@ -1,7 +1,7 @@
-//! Telling what was edited, by asking Notion now and then while somebody listens.
+//! Detects edits by polling while there are subscriptions.
 //!
-//! A search in the order of edits finds in one request what is new. It does not find what is gone, so
-//! everything is searched as often as a listing would be.
+//! A search ordered by edit time finds edits in one request. It does not find removed objects, so
+//! a full search runs as often as the listing expires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use libris_core::{Change, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::Inner;
-use super::found::{self, All, Found};
+use super::found::{self, NotionObject, ObjectMap};
 use super::listing::SEARCHED;
 use super::text;
 
-/// What Notion rounds the time of an edit to. Another edit in the same minute does not show.
+/// Notion rounds edit times to minutes: a second edit in the same minute is not visible.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// When the minute of an edit is over.
+/// The end of the minute of an edit.
 fn over(edited: Timestamp) -> Timestamp {
     edited.checked_add(MINUTE).unwrap_or(Timestamp::MAX)
 }
 
-struct Watch {
+struct NotionWatch {
     inner: Arc<Inner>,
     ticks: Interval,
     opened: Timestamp,
-    known: Option<All>,
-    /// When everything was last searched.
+    known: Option<ObjectMap>,
+    /// The time of the last full search.
     searched: Option<Instant>,
-    /// Edits whose minute is not over, which may be followed by others that do not show.
+    /// Edits in the current minute, which may be followed by invisible ones.
     young: BTreeMap<(bool, String), Timestamp>,
     changes: VecDeque<Change>,
 }
@@ -41,7 +41,7 @@ struct Watch {
 pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watch = Watch {
+    let watch = NotionWatch {
         known: inner.known(),
         inner,
         ticks,
@@ -53,7 +53,7 @@ pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
 }
 
-impl Watch {
+impl NotionWatch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
@@ -67,20 +67,20 @@ impl Watch {
     async fn look(&mut self) {
         let often = self.inner.config.cache.max(self.inner.config.poll);
         let whole = self.searched.is_none_or(|when| when.elapsed() >= often);
-        let newest = || self.known.iter().flat_map(All::values).filter_map(|found| found.edited).max();
+        let newest = || self.known.iter().flat_map(ObjectMap::values).filter_map(|found| found.edited).max();
         let since = if whole { None } else { newest() };
         let now = Timestamp::now();
         let found = match found::search(&self.inner.client, since, SEARCHED).await {
             Ok(found) => found,
-            // The next look finds what this one did not.
-            Err(fault) => return tracing::warn!(?fault, "could not see what was edited in Notion"),
+            // The next poll finds the missed edits.
+            Err(fault) => return tracing::warn!(?fault, "could not poll Notion for edits"),
         };
         if whole {
             self.searched = Some(Instant::now());
         }
         let mut known = self.known.take().unwrap_or_else(|| {
-            // What was edited since the watch began may have been read before it was.
-            let old = |found: &&Found| found.edited.is_none_or(|edited| over(edited) < self.opened);
+            // A client may have read it before an edit since the watch began.
+            let old = |found: &&NotionObject| found.edited.is_none_or(|edited| over(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
         });
         if whole {
@@ -126,13 +126,13 @@ impl Watch {
         self.known = Some(known);
     }
 
-    /// Tells that the list says something else of it.
-    fn describe(&mut self, found: &Found) {
+    /// Reports that the metadata of an object has changed.
+    fn describe(&mut self, found: &NotionObject) {
         self.changes.extend(found.uris().into_iter().map(Change::Described));
     }
 
-    /// Tells of a change, and of that of the table that it is a row of.
-    fn tell(&mut self, found: &Found, change: fn(Uri) -> Change) {
+    /// Reports a change of an object, and of the table that it is a row of.
+    fn tell(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
         self.inner.edited(&found.id);
         self.changes.extend(found.uris().into_iter().map(change));
         if let Some(database) = &found.database {

@@ -1,4 +1,4 @@
-//! Where a database is, without saying its secrets.
+//! The address of a database, which is shown without secrets.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::config::Config;
 use super::dialect::Dialect;
 
-/// The address of a database as it is configured. It may hold a password, so it is never shown whole.
+/// The URL of a database as configured. It may contain a password, so `Display` and `Debug` omit credentials.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Url(String);
@@ -19,14 +19,9 @@ impl Url {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
-
-    /// Whether this text is the address of a database, rather than a path.
-    pub fn is_meant(text: &str) -> bool {
-        text.split_once(':').is_some_and(|(scheme, _)| dialect(scheme).is_some())
-    }
 }
 
-/// Without user, password and options.
+/// The URL without user, password and options.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.0.split_once(':').unwrap_or(("", &self.0));
@@ -34,7 +29,7 @@ impl fmt::Display for Url {
             None => f.write_str("a database"),
             Some(Dialect::Sqlite) => f.write_str(&self.0),
             Some(_) => {
-                // A password may hold anything, so what counts is the last.
+                // A password may contain `@`, so the last one separates the host.
                 let host = rest.rsplit('@').next().unwrap_or_default().trim_start_matches('/');
                 write!(f, "{scheme}://{}", host.split('?').next().unwrap_or_default())
             }
@@ -68,7 +63,7 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// The address that a configuration says; `folder` is where relative paths begin.
+    /// The address in a configuration; relative paths start from `folder`.
     pub(super) fn of(config: &Config, folder: &Path) -> Result<(Self, String)> {
         let url = match (&config.url, &config.url_env) {
             (Some(Url(url)), None) => url.clone(),
@@ -77,9 +72,8 @@ impl Address {
         };
         let password = config.password_env.as_deref().map(secret).transpose()?;
         let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-        let unknown = || {
-            Error::invalid("a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not")
-        };
+        let unknown =
+            || Error::invalid("the URL of a database must begin with `sqlite:`, `postgres://` or `mysql://`");
         match dialect(scheme).ok_or_else(unknown)? {
             Dialect::Sqlite => sqlite(&url, password.is_some(), folder),
             Dialect::Postgres => postgres(&url, password),
@@ -127,7 +121,7 @@ fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(A
     }
     if needs_database && options.get_database().is_none() {
         return Err(Error::invalid(
-            "the URL names no database: write `mysql://user@host/database`, or say `schemas`",
+            "the URL names no database: write `mysql://user@host/database`, or set `schemas`",
         ));
     }
     let name = options.get_database().unwrap_or("mysql").to_owned();

@@ -1,4 +1,4 @@
-//! What can be said about a database.
+//! The configuration of the SQL source.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use libris_core::{Audience, Error, Result, Scope, UriTemplate};
 use serde::Deserialize;
 
 use super::address::Url;
-use super::output::Format;
-use super::value::Kind;
+use super::output::RowFormat;
+use super::value::ValueType;
 
-/// The most connections: PostgreSQL by default has 100 for everybody.
+/// The most connections of one source. PostgreSQL allows 100 for all clients by default.
 const CONNECTIONS: u64 = 256;
 
 /// The most rows of one read.
@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The shortest and the longest time-out.
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
 
-/// The shortest and the longest pause between two questions for changes.
+/// The shortest and the longest polling interval.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
 
 /// A database whose schemas and rows are resources.
@@ -40,59 +40,57 @@ const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where it is: `sqlite:shop.db`, `postgres://user@host/shop` or `mysql://user@host/shop`.
+    /// The URL: `sqlite:shop.db`, `postgres://user@host/shop` or `mysql://user@host/shop`.
     pub url: Option<Url>,
     /// The environment variable that holds the URL, instead of `url`.
     pub url_env: Option<String>,
     /// The environment variable that holds the password.
     pub password_env: Option<String>,
-    /// The name in its URIs. That of the database or the file where it is not said.
+    /// The name in its URIs. Default: the name of the database or the file.
     pub name: Option<String>,
-    /// A name for people.
+    /// A human-readable title.
     pub title: Option<String>,
-    /// What it is about.
+    /// A description for people and models.
     pub description: Option<String>,
-    /// The schemas that are shown. All but the system's where it is not said; of MySQL, the database of
-    /// the URL.
+    /// The visible schemas. Default: all except system schemas; for MySQL, the database of the URL.
     pub schemas: Vec<String>,
-    /// The tables and views that are shown, as in `orders`, `sales.orders` or `sales.*`. All where it is
-    /// not said.
+    /// The visible tables and views, as in `orders`, `sales.orders` or `sales.*`. Default: all.
     pub tables: Vec<String>,
-    /// The most rows that one read gives, up to 1,000,000.
+    /// The most rows in a response, up to 1,000,000.
     pub max_rows: u64,
-    /// The most bytes that one read gives, up to 256 MiB.
+    /// The most bytes in a response, up to 256 MiB.
     pub max_bytes: u64,
-    /// How long a statement may take, as in `"10s"`: from `1ms` to `1h`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The time-out of a statement, as in `"10s"`: from `1ms` to `1h`.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub timeout: Duration,
-    /// How many connections may be open at once, up to 256. One more may be opened to cancel statements that
-    /// nobody waits for any more, and one to listen for changes.
+    /// The most open connections, up to 256. Libris may open one more to cancel abandoned statements, and one to listen
+    /// for notifications.
     pub connections: usize,
-    /// How often the database is asked for changes while somebody listens. `250ms` for SQLite and `5s`
-    /// for the others where it is not said. From `10ms` to `1day`.
-    #[serde(deserialize_with = "maybe_duration")]
+    /// The polling interval for changes while there are subscriptions, from `10ms` to `1day`. Default: `250ms` for SQLite,
+    /// `5s` for the others.
+    #[serde(deserialize_with = "crate::settings::optional_duration")]
     pub poll: Option<Duration>,
-    /// The PostgreSQL channel on which triggers tell of changes.
+    /// The PostgreSQL channel on which triggers notify of changes.
     pub channel: String,
-    /// How rows are written where the caller does not say: `"json"`, `"csv"` or `"markdown"`.
-    pub format: Format,
-    /// How long callers may keep an answer, as in `"30s"` or `"5m"`.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    /// The default format of rows: `"json"`, `"csv"` or `"markdown"`.
+    pub format: RowFormat,
+    /// How long clients may cache a response, as in `"30s"` or `"5m"`.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
-    /// Who may share a kept answer: `"private"` or `"public"`.
+    /// Who may share a cached response: `"private"` or `"public"`.
     pub scope: Scope,
-    /// Queries that are resources.
+    /// Configured queries, which are resources.
     #[serde(rename = "query")]
-    pub queries: Vec<Query>,
+    pub queries: Vec<QueryConfig>,
 }
 
 impl Config {
-    /// The database at this URL, with all else left as it is by default.
+    /// The default configuration for the database at a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: Some(Url::new(url)), ..Self::default() }
     }
 
-    /// Says which number is out of its bounds, if one is.
+    /// Checks that all numbers and durations are within their bounds.
     pub(super) fn check(&self) -> Result<()> {
         let wrong = |key: &str, from: &str, to: &str, given: &str| {
             Err(Error::invalid(format!("`{key}` must be from {from} to {to}, not `{given}`")))
@@ -117,8 +115,8 @@ impl Config {
         Ok(())
     }
 
-    /// What to call it in messages: where it is, without its secrets.
-    pub fn shown(&self) -> String {
+    /// The name of the database in messages: its URL, without secrets.
+    pub(super) fn label(&self) -> String {
         match (&self.url, &self.url_env) {
             (Some(url), _) => url.to_string(),
             (None, Some(name)) => format!("${name}"),
@@ -144,7 +142,7 @@ impl Default for Config {
             connections: 4,
             poll: None,
             channel: "libris".to_owned(),
-            format: Format::Json,
+            format: RowFormat::Json,
             ttl: Duration::ZERO,
             scope: Scope::Private,
             queries: Vec::new(),
@@ -152,42 +150,36 @@ impl Default for Config {
     }
 }
 
-/// A query that is a resource, or many where its URI has variables.
+/// A query whose result is a resource, or many resources if its URI has variables.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Query {
-    /// Where it is: a URI or a template such as `db://users/{user_id}/profile`.
+pub struct QueryConfig {
+    /// A URI or a template such as `db://users/{user_id}/profile`.
     pub uri: UriTemplate,
-    /// One `SELECT`, in which `:user_id` stands for the value of the variable `user_id`.
+    /// One `SELECT`, in which `:user_id` is bound to the value of the variable `user_id`.
     pub sql: String,
-    /// What the variables are: `"integer"`, `"number"`, `"decimal"`, `"boolean"`, `"date"`, `"time"`,
-    /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Text where it is not said.
+    /// The types of the variables: `"integer"`, `"number"`, `"decimal"`, `"boolean"`, `"date"`, `"time"`,
+    /// `"timestamp"`, `"uuid"`, `"json"` or `"bytes"`. Default: text.
     #[serde(default)]
-    pub parameters: BTreeMap<String, Kind>,
-    /// For each variable, a query for the values to offer. In it, `:typed` is what has been typed so far,
-    /// and the other variables are those that are already filled in.
+    pub parameters: BTreeMap<String, ValueType>,
+    /// For each variable, a query for its completions. `:typed` is bound to the text typed so far, and the other variables
+    /// to their known values.
     #[serde(default)]
     pub complete: BTreeMap<String, String>,
-    /// Whether it gives one row, so that there is nothing at its URI where it gives none.
+    /// Whether it returns one row; if it returns none, the resource is not found.
     #[serde(default)]
     pub one: bool,
-    /// How rows are written where the caller does not say. That of the database where it is not said.
-    pub format: Option<Format>,
-    /// A short name. The URI where it is not said.
+    /// The default format of rows. Default: that of the database.
+    pub format: Option<RowFormat>,
+    /// A short name. Default: the URI.
     pub name: Option<String>,
-    /// A name for people.
+    /// A human-readable title.
     pub title: Option<String>,
-    /// What it is about.
+    /// A description for people and models.
     pub description: Option<String>,
-    /// Whom it is for: `"user"`, `"assistant"` or both.
+    /// The intended audience: `"user"`, `"assistant"` or both.
     #[serde(default)]
     pub audience: Vec<Audience>,
     /// How important it is, from 0 to 1.
     pub priority: Option<f64>,
-}
-
-fn maybe_duration<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> std::result::Result<Option<Duration>, D::Error> {
-    crate::duration::parse(deserializer).map(Some)
 }

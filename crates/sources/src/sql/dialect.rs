@@ -1,9 +1,9 @@
-//! What the databases write differently.
+//! The differences between the SQL dialects.
 
 use super::catalog::Column;
-use super::value::Kind;
+use super::value::ValueType;
 
-/// Whose SQL it is.
+/// The SQL dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     Sqlite,
@@ -21,7 +21,7 @@ impl Dialect {
         }
     }
 
-    /// A name that the catalog gave, as an identifier.
+    /// Quotes a name from the catalog as an identifier.
     pub(super) fn quote(self, name: &str) -> String {
         match self {
             Self::Sqlite | Self::Postgres => format!("\"{}\"", name.replace('"', "\"\"")),
@@ -34,7 +34,7 @@ impl Dialect {
         format!("t.{}", self.quote(&column.name))
     }
 
-    /// A column of the key, as what pages go by. MySQL orders these by a number and compares them as text.
+    /// A column of the key in an `ORDER BY` or a comparison. MySQL sorts an enum by its number and compares it as text.
     pub(super) fn ordered(self, column: &Column) -> String {
         let name = self.column(column);
         match (self, &*column.base) {
@@ -43,68 +43,68 @@ impl Dialect {
         }
     }
 
-    /// The place of the value with this number, counted from 1.
+    /// The placeholder of the value with this number, from 1.
     pub(super) fn place(self, number: usize) -> String {
         match self {
-            // Values are sent as text, whatever they become.
+            // Values are bound as text and cast in the statement.
             Self::Postgres => format!("${number}::text"),
             Self::Sqlite | Self::Mysql => "?".to_owned(),
         }
     }
 
-    /// A place for a value that is compared with a column.
+    /// A placeholder for a value that is compared with a column.
     pub(super) fn compared(self, number: usize, column: &Column) -> String {
         let place = self.place(number);
         match (self, column.kind) {
-            (Self::Postgres, Kind::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
             (Self::Postgres, _) => format!("CAST({place} AS {})", column.cast),
-            // Compared as text, numbers would be rounded and days would not be days.
-            (Self::Mysql, Kind::Decimal | Kind::Date | Kind::Time | Kind::Timestamp) => {
+            // A comparison as text would round numbers and would not order dates.
+            (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
                 format!("CAST({place} AS {})", column.cast)
             }
             (Self::Mysql | Self::Sqlite, _) => place,
         }
     }
 
-    /// A place for a parameter of a configured query.
-    pub(super) fn parameter(self, number: usize, kind: Kind) -> String {
+    /// A placeholder for a parameter of a configured query.
+    pub(super) fn parameter(self, number: usize, kind: ValueType) -> String {
         let place = self.place(number);
         let cast = |name: &str| format!("CAST({place} AS {name})");
         match (self, kind) {
-            (Self::Postgres, Kind::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
-            (Self::Postgres, Kind::Integer) => cast("bigint"),
-            (Self::Postgres, Kind::Number) => cast("double precision"),
-            (Self::Postgres, Kind::Decimal) => cast("numeric"),
-            (Self::Postgres, Kind::Boolean) => cast("boolean"),
-            (Self::Postgres, Kind::Date) => cast("date"),
-            (Self::Postgres, Kind::Time) => cast("time"),
-            (Self::Postgres, Kind::Timestamp) => cast("timestamp with time zone"),
-            (Self::Postgres, Kind::Uuid) => cast("uuid"),
-            (Self::Postgres, Kind::Json) => cast("jsonb"),
-            (Self::Postgres, Kind::Text | Kind::Other) => cast("text"),
-            (Self::Mysql, Kind::Decimal) => cast("DECIMAL(65, 30)"),
-            (Self::Mysql, Kind::Date) => cast("DATE"),
-            (Self::Mysql, Kind::Time) => cast("TIME(6)"),
-            (Self::Mysql, Kind::Timestamp) => cast("DATETIME(6)"),
-            (Self::Sqlite, Kind::Decimal) => cast("NUMERIC"),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
+            (Self::Postgres, ValueType::Integer) => cast("bigint"),
+            (Self::Postgres, ValueType::Number) => cast("double precision"),
+            (Self::Postgres, ValueType::Decimal) => cast("numeric"),
+            (Self::Postgres, ValueType::Boolean) => cast("boolean"),
+            (Self::Postgres, ValueType::Date) => cast("date"),
+            (Self::Postgres, ValueType::Time) => cast("time"),
+            (Self::Postgres, ValueType::Timestamp) => cast("timestamp with time zone"),
+            (Self::Postgres, ValueType::Uuid) => cast("uuid"),
+            (Self::Postgres, ValueType::Json) => cast("jsonb"),
+            (Self::Postgres, ValueType::Text | ValueType::Other) => cast("text"),
+            (Self::Mysql, ValueType::Decimal) => cast("DECIMAL(65, 30)"),
+            (Self::Mysql, ValueType::Date) => cast("DATE"),
+            (Self::Mysql, ValueType::Time) => cast("TIME(6)"),
+            (Self::Mysql, ValueType::Timestamp) => cast("DATETIME(6)"),
+            (Self::Sqlite, ValueType::Decimal) => cast("NUMERIC"),
             (Self::Mysql | Self::Sqlite, _) => place,
         }
     }
 
-    /// The value of a column as it is selected, and whether it may have many bytes.
+    /// The expression that selects a column, and whether its values may be large.
     pub(super) fn value(self, column: &Column) -> (String, bool) {
         let (kind, base) = (column.kind, &*column.base);
         let name = self.column(column);
         match self {
-            // Any column can hold anything.
+            // A column may contain values of any type.
             Self::Sqlite => (name, true),
             Self::Postgres => (name, postgres_grows(kind)),
             Self::Mysql => match (kind, base) {
-                (Kind::Text | Kind::Bytes, _) => (name, true),
-                (Kind::Json, _) => (format!("CAST({name} AS CHAR)"), true),
-                (Kind::Other, "geometry" | "point" | "linestring" | "polygon" | "multipoint")
+                (ValueType::Text | ValueType::Bytes, _) => (name, true),
+                (ValueType::Json, _) => (format!("CAST({name} AS CHAR)"), true),
+                (ValueType::Other, "geometry" | "point" | "linestring" | "polygon" | "multipoint")
                 | (
-                    Kind::Other,
+                    ValueType::Other,
                     "multilinestring" | "multipolygon" | "geometrycollection" | "geomcollection",
                 ) => (format!("ST_AsText({name})"), true),
                 _ => (name, false),
@@ -112,8 +112,8 @@ impl Dialect {
         }
     }
 
-    /// The kind of a type by its name in the catalog.
-    pub(super) fn kind(self, base: &str) -> Kind {
+    /// The value type of a database type, by its name in the catalog.
+    pub(super) fn kind(self, base: &str) -> ValueType {
         let base = base.to_ascii_lowercase();
         match self {
             Self::Postgres => postgres_kind(&base),
@@ -123,8 +123,8 @@ impl Dialect {
     }
 }
 
-/// How many values share a size. Each is only read where all of them together are small enough, and what
-/// that takes to find out grows with their number.
+/// How many values share a size column. They are read only if their total is small enough, and the cost
+/// of computing it grows with their number.
 const SHARING: usize = 8;
 
 /// A list of what to select for values, given as expressions and whether they may have many bytes: null
@@ -154,16 +154,19 @@ pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     (selected.join(", "), sizes.len())
 }
 
-/// A value that PostgreSQL is to select: an expression, its kind and the name of its type.
+/// A value for PostgreSQL to select: an expression, its value type and the name of its database type.
 pub(super) struct Selected {
     pub(super) value: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueType,
     pub(super) base: String,
 }
 
-/// Whether values of this kind may have many bytes.
-fn postgres_grows(kind: Kind) -> bool {
-    matches!(kind, Kind::Text | Kind::Json | Kind::Other | Kind::Bytes | Kind::Decimal)
+/// Whether values of this type may be large.
+fn postgres_grows(kind: ValueType) -> bool {
+    matches!(
+        kind,
+        ValueType::Text | ValueType::Json | ValueType::Other | ValueType::Bytes | ValueType::Decimal
+    )
 }
 
 /// A statement for PostgreSQL that selects these values; `rest` is what follows them. As PostgreSQL can
@@ -176,14 +179,14 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     let mut outer = Vec::new();
     for (at, Selected { value, kind, base }) in values.iter().enumerate() {
         inner.push(match kind {
-            Kind::Bytes => format!("{value} AS c{at}"),
-            Kind::Json if !matches!(&**base, "json" | "jsonb") => {
+            ValueType::Bytes => format!("{value} AS c{at}"),
+            ValueType::Json if !matches!(&**base, "json" | "jsonb") => {
                 format!("pg_catalog.to_jsonb({value})::text AS c{at}")
             }
             _ => format!("{value}::text AS c{at}"),
         });
         let shown = match kind {
-            Kind::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
+            ValueType::Bytes => format!("pg_catalog.encode(b.c{at}, 'base64')"),
             _ => format!("b.c{at}"),
         };
         if postgres_grows(*kind) {
@@ -200,7 +203,7 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     if sizes.is_empty() {
         return (inner, 0);
     }
-    // `OFFSET 0` keeps the planner from working out the size anew for each value.
+    // `OFFSET 0` prevents the planner from computing the size again for each value.
     let sql = format!(
         "SELECT {}, b.size::text FROM (SELECT a.*, {} AS size FROM ({inner}) AS a OFFSET 0) AS b",
         outer.join(", "),
@@ -209,52 +212,54 @@ pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (S
     (sql, 1)
 }
 
-pub(super) fn postgres_kind(base: &str) -> Kind {
+pub(super) fn postgres_kind(base: &str) -> ValueType {
     match base {
-        "bool" => Kind::Boolean,
-        "int2" | "int4" | "int8" | "oid" => Kind::Integer,
-        "float4" | "float8" => Kind::Number,
-        "numeric" => Kind::Decimal,
-        "text" | "varchar" | "bpchar" | "char" | "name" | "citext" => Kind::Text,
-        "bytea" => Kind::Bytes,
-        "date" => Kind::Date,
-        "time" | "timetz" => Kind::Time,
-        "timestamp" | "timestamptz" => Kind::Timestamp,
-        "uuid" => Kind::Uuid,
+        "bool" => ValueType::Boolean,
+        "int2" | "int4" | "int8" | "oid" => ValueType::Integer,
+        "float4" | "float8" => ValueType::Number,
+        "numeric" => ValueType::Decimal,
+        "text" | "varchar" | "bpchar" | "char" | "name" | "citext" => ValueType::Text,
+        "bytea" => ValueType::Bytes,
+        "date" => ValueType::Date,
+        "time" | "timetz" => ValueType::Time,
+        "timestamp" | "timestamptz" => ValueType::Timestamp,
+        "uuid" => ValueType::Uuid,
         // Arrays and composite types are written as JSON.
-        "json" | "jsonb" | "array" | "composite" => Kind::Json,
-        _ => Kind::Other,
+        "json" | "jsonb" | "array" | "composite" => ValueType::Json,
+        _ => ValueType::Other,
     }
 }
 
-fn mysql_kind(base: &str) -> Kind {
+fn mysql_kind(base: &str) -> ValueType {
     match base {
-        "tinyint(1)" => Kind::Boolean,
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" | "bit" => Kind::Integer,
-        "float" | "double" => Kind::Number,
-        "decimal" => Kind::Decimal,
-        "date" => Kind::Date,
-        "time" => Kind::Time,
-        "datetime" | "timestamp" => Kind::Timestamp,
-        "json" => Kind::Json,
-        "uuid" => Kind::Uuid,
-        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => Kind::Bytes,
-        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => Kind::Text,
-        _ => Kind::Other,
+        "tinyint(1)" => ValueType::Boolean,
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "year" | "bit" => ValueType::Integer,
+        "float" | "double" => ValueType::Number,
+        "decimal" => ValueType::Decimal,
+        "date" => ValueType::Date,
+        "time" => ValueType::Time,
+        "datetime" | "timestamp" => ValueType::Timestamp,
+        "json" => ValueType::Json,
+        "uuid" => ValueType::Uuid,
+        "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => ValueType::Bytes,
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set" => {
+            ValueType::Text
+        }
+        _ => ValueType::Other,
     }
 }
 
-/// By the rules that SQLite itself has for type names, after those that only people know.
-fn sqlite_kind(base: &str) -> Kind {
+/// By common type names first, then by the type affinity rules of SQLite.
+fn sqlite_kind(base: &str) -> ValueType {
     let has = |part: &str| base.contains(part);
     match base {
-        _ if has("bool") => Kind::Boolean,
-        _ if has("json") => Kind::Json,
-        _ if has("int") => Kind::Integer,
-        _ if has("char") || has("clob") || has("text") => Kind::Text,
-        _ if has("blob") => Kind::Bytes,
-        _ if has("real") || has("floa") || has("doub") => Kind::Number,
-        _ if has("decimal") || has("numeric") => Kind::Decimal,
-        _ => Kind::Other,
+        _ if has("bool") => ValueType::Boolean,
+        _ if has("json") => ValueType::Json,
+        _ if has("int") => ValueType::Integer,
+        _ if has("char") || has("clob") || has("text") => ValueType::Text,
+        _ if has("blob") => ValueType::Bytes,
+        _ if has("real") || has("floa") || has("doub") => ValueType::Number,
+        _ if has("decimal") || has("numeric") => ValueType::Decimal,
+        _ => ValueType::Other,
     }
 }

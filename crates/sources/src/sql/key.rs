@@ -1,4 +1,4 @@
-//! Names of tables and keys of rows as they stand in URIs.
+//! Table names and row keys in URIs.
 //!
 //! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary
 //! key, or its values with commas between them. As in SQL, a part in which that would be ambiguous stands
@@ -8,12 +8,12 @@
 use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::catalog::Name;
+use super::catalog::TableName;
 
-/// What is encoded in a segment. Nothing that could be taken for syntax stays.
+/// The characters that are percent-encoded in a segment: all that could be URI syntax.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 
-/// A text as one segment of a path.
+/// Encodes a text as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
@@ -23,7 +23,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The name of a table in URIs.
-pub(super) fn label(name: &Name, default: &str) -> String {
+pub(super) fn label(name: &TableName, default: &str) -> String {
     let part = |text: &str| match text.is_empty() || text.contains(['.', '"']) {
         true => quoted(text),
         false => text.to_owned(),
@@ -34,13 +34,13 @@ pub(super) fn label(name: &Name, default: &str) -> String {
     }
 }
 
-/// The table that a name in a URI means; `None` if it is not one.
-pub(super) fn name(label: &str, default: &str) -> Option<Name> {
+/// Parses the name of a table in a URI; `None` if it is malformed.
+pub(super) fn name(label: &str, default: &str) -> Option<TableName> {
     let mut parts = split(label, '.')?;
     let table = parts.pop()?;
     let schema = parts.pop().unwrap_or_else(|| default.to_owned());
-    let name = Name { schema, table };
-    // Every table has one name only.
+    let name = TableName { schema, table };
+    // Every table has exactly one spelling.
     (parts.is_empty() && self::label(&name, default) == label).then_some(name)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn write(parts: &[String]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// The `count` values of a key.
+/// Parses the `count` values of a key.
 pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String>> {
     if count == 1 && !key.starts_with('"') {
         return Ok(vec![key.to_owned()]);
@@ -72,7 +72,7 @@ pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String
     }
 }
 
-/// The parts of a text, of which some may stand in double quotes; `None` if a quote does not end.
+/// Splits a text into parts, which may be in double quotes; `None` if a quote is not closed.
 fn split(text: &str, between: char) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{label, name, read, segment, write};
-    use crate::sql::catalog::Name;
+    use crate::sql::catalog::TableName;
 
     #[test]
     fn keys_are_read() {
@@ -143,7 +143,7 @@ mod tests {
 
         #[test]
         fn labels_lead_back(schema in "[a.\"x]{1,5}|main", table in ".{1,8}|[a.\"]{1,5}") {
-            let name = Name { schema, table };
+            let name = TableName { schema, table };
             prop_assert_eq!(super::name(&label(&name, "main"), "main"), Some(name));
         }
 

@@ -1,28 +1,28 @@
-//! Finding the places for values in a configured query.
+//! A lexer that finds the parameters of a configured query.
 //!
-//! Only as much of SQL is known here as it takes to tell `:name` from what looks like it: strings, quoted
-//! names, comments and casts are passed over.
+//! It knows only enough SQL to distinguish `:name` from similar text: it skips strings, quoted
+//! names, comments and casts.
 
 use super::dialect::Dialect;
 
 /// A part of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum SqlPiece {
     Text(String),
-    /// The place of a variable.
+    /// A parameter.
     Variable(String),
 }
 
 /// A query in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pieces {
-    pub(super) pieces: Vec<Piece>,
+pub(super) struct SqlPieces {
+    pub(super) pieces: Vec<SqlPiece>,
     /// Whether its outermost part ends with an `ORDER BY` that a `LIMIT` may follow.
     pub(super) ordered: bool,
 }
 
-/// The parts of one query; the error says what is wrong with it.
-pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Pieces, String> {
+/// Splits one query; the error says why it is invalid.
+pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);
     lexer.run()?;
@@ -32,14 +32,14 @@ pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<Pieces, String> {
     }
     let ordered = lexer.ordered;
     let mut pieces = lexer.pieces;
-    pieces.push(Piece::Text(lexer.text));
-    Ok(Pieces { pieces, ordered })
+    pieces.push(SqlPiece::Text(lexer.text));
+    Ok(SqlPieces { pieces, ordered })
 }
 
 struct Lexer<'a> {
     dialect: Dialect,
     rest: &'a str,
-    pieces: Vec<Piece>,
+    pieces: Vec<SqlPiece>,
     text: String,
     /// The first word.
     first: Option<String>,
@@ -99,7 +99,7 @@ impl<'a> Lexer<'a> {
         let name = |character: char| is_name(character) || character.is_ascii_digit() || character == '$';
         let end = self.rest.find(|character| !name(character)).unwrap_or(self.rest.len());
         let word = &self.rest[..end];
-        // MySQL writes files even in a transaction that only reads.
+        // MySQL writes files even in a read-only transaction.
         if word.eq_ignore_ascii_case("into") {
             return Err("its `sql` must not say INTO".to_owned());
         }
@@ -211,8 +211,8 @@ impl<'a> Lexer<'a> {
         if !variable.starts_with(is_name) {
             return self.take(1);
         }
-        self.pieces.push(Piece::Text(std::mem::take(&mut self.text)));
-        self.pieces.push(Piece::Variable(variable.to_owned()));
+        self.pieces.push(SqlPiece::Text(std::mem::take(&mut self.text)));
+        self.pieces.push(SqlPiece::Variable(variable.to_owned()));
         self.rest = &after[variable.len()..];
     }
 
@@ -242,14 +242,14 @@ fn is_name(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Piece, pieces};
+    use super::{SqlPiece, pieces};
     use crate::sql::dialect::Dialect::{self, Mysql, Postgres, Sqlite};
 
     fn variables(sql: &str, dialect: Dialect) -> Vec<String> {
         let pieces = pieces(sql, dialect).unwrap().pieces;
         let name = |piece| match piece {
-            Piece::Variable(name) => Some(name),
-            Piece::Text(_) => None,
+            SqlPiece::Variable(name) => Some(name),
+            SqlPiece::Text(_) => None,
         };
         pieces.into_iter().filter_map(name).collect()
     }
@@ -274,7 +274,7 @@ mod tests {
         }
         assert_eq!(
             pieces("SELECT :a.b", Postgres).unwrap().pieces[1],
-            Piece::Variable("a.b".to_owned()),
+            SqlPiece::Variable("a.b".to_owned()),
             "variables of templates may have dots"
         );
     }

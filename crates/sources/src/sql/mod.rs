@@ -1,8 +1,8 @@
 //! Databases as resources: schemas, rows and configured queries.
 //!
-//! Nothing is ever written: connections or transactions only read, what a URI names is looked up in the
-//! database's own catalog, and every value is bound. What callers are told about a database that does not
-//! answer says why in general words; what it said itself is logged.
+//! Nothing is ever written: connections or transactions are read-only, names in URIs are looked up in the
+//! catalog of the database, and every value is bound. If the database is unavailable, callers
+//! get a general reason; the error of the database is logged.
 
 // One database alone needs only a part of what they share.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
@@ -10,6 +10,7 @@
 mod address;
 mod catalog;
 mod config;
+mod definition;
 mod dialect;
 mod driver;
 mod follow;
@@ -35,26 +36,24 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Client, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Contents, Context, DIRECTORY, Error, Freshness, Page, Partial, Proof,
+    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use address::Url;
-pub use config::{Config, Query};
-pub use output::Format;
-pub use value::Kind;
+pub use config::{Config, QueryConfig};
+pub use definition::Database;
+pub use output::RowFormat;
+pub use value::ValueType;
 
 use address::Address;
-use catalog::{Name, Summary, Table};
+use catalog::{Summary, TableInfo, TableName};
 use dialect::Dialect;
-use driver::{Driver, Problem, REQUEST, Settings, Statement};
-use follow::Followed;
+use driver::{Driver, DriverError, REQUEST, Settings, Statement};
+use follow::FollowedRows;
 use single_flight::SingleFlight;
 
-/// The media type of a directory.
-const DIRECTORY: &str = "inode/directory";
-
-/// How long what is known of a table is taken for true without asking.
+/// How long the description of a table is cached.
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// A database as a source.
@@ -65,32 +64,32 @@ pub struct Sql {
 struct Inner {
     config: Config,
     name: String,
-    /// The URI that all of its own begin with.
+    /// The root of its URIs.
     root: Uri,
     driver: Arc<dyn Driver>,
-    places: TemplateSet<Place>,
-    queries: Vec<query::Query>,
-    /// Tables that were looked at a moment ago.
-    known: Mutex<HashMap<Name, (Instant, Arc<Table>)>>,
-    /// The schema whose tables are named without it.
+    places: TemplateSet<UriKind>,
+    queries: Vec<query::CheckedQuery>,
+    /// The cached descriptions of tables.
+    known: Mutex<HashMap<TableName, (Instant, Arc<TableInfo>)>>,
+    /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
-    followed: Followed,
+    followed: Arc<FollowedRows>,
     loads: Loads,
 }
 
-/// Questions about the catalog that are being asked.
+/// Catalog queries in progress (single-flight).
 #[derive(Default)]
 struct Loads {
     default: SingleFlight<(), String>,
     summaries: SingleFlight<(), Arc<Vec<Summary>>>,
-    tables: SingleFlight<(), Arc<Vec<Table>>>,
-    table: SingleFlight<Name, Option<Arc<Table>>>,
+    tables: SingleFlight<(), Arc<Vec<TableInfo>>>,
+    table: SingleFlight<TableName, Option<Arc<TableInfo>>>,
 }
 
-/// What a URI stands for.
+/// The kind of resource that a URI names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// The folder of everything.
+enum UriKind {
+    /// The root folder.
     Folder,
     /// The schema of the whole database.
     Schema,
@@ -107,8 +106,8 @@ enum Place {
 }
 
 impl Sql {
-    /// Checks the configuration; `folder` is where a relative path of a SQLite file begins. The database
-    /// itself is not asked before it is needed, so it may be away.
+    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database
+    /// is not connected to until it is needed, so it may be unavailable.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
         let (address, found) = Address::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
@@ -124,24 +123,24 @@ impl Sql {
         let queries = config
             .queries
             .iter()
-            .map(|query| query::Query::new(query.clone(), dialect, config.format))
+            .map(|query| query::CheckedQuery::new(query.clone(), dialect, config.format))
             .collect::<Result<Vec<_>>>()?;
         let mut places = vec![
-            (format!("{root}"), Place::Folder),
-            (format!("{root}schema{{?format}}"), Place::Schema),
-            (format!("{root}{{table}}/"), Place::TableFolder),
-            (format!("{root}{{table}}/schema{{?format}}"), Place::TableSchema),
-            (format!("{root}{{table}}/rows{{?limit,after,format}}"), Place::Rows),
-            (format!("{root}{{table}}/rows/{{key}}{{?format}}"), Place::Row),
+            (format!("{root}"), UriKind::Folder),
+            (format!("{root}schema{{?format}}"), UriKind::Schema),
+            (format!("{root}{{table}}/"), UriKind::TableFolder),
+            (format!("{root}{{table}}/schema{{?format}}"), UriKind::TableSchema),
+            (format!("{root}{{table}}/rows{{?limit,after,format}}"), UriKind::Rows),
+            (format!("{root}{{table}}/rows/{{key}}{{?format}}"), UriKind::Row),
         ]
         .into_iter()
         .map(|(text, place)| Ok((UriTemplate::parse(&text)?, place)))
         .collect::<Result<Vec<_>>>()?;
         for (at, query) in queries.iter().enumerate() {
             if places.iter().any(|(template, _)| *template == query.template) {
-                return Err(Error::invalid(format!("the query `{}` is there twice", query.template)));
+                return Err(Error::invalid(format!("the query `{}` is declared twice", query.template)));
             }
-            places.push((query.template.clone(), Place::Query(at)));
+            places.push((query.template.clone(), UriKind::Query(at)));
         }
         let inner = Inner {
             config,
@@ -152,18 +151,18 @@ impl Sql {
             queries,
             known: Mutex::default(),
             default: OnceLock::new(),
-            followed: Followed::default(),
+            followed: Arc::default(),
             loads: Loads::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The URI that everything in it begins with, except for configured queries.
+    /// The root of its URIs, except those of configured queries.
     pub fn root(&self) -> &Uri {
         &self.inner.root
     }
 
-    /// A script that makes PostgreSQL tell of every row that changes; `None` for other databases.
+    /// Triggers that make PostgreSQL notify of every changed row; `None` for other databases.
     pub async fn triggers(&self) -> Result<Option<String>> {
         if self.inner.driver.dialect() != Dialect::Postgres {
             return Ok(None);
@@ -178,7 +177,7 @@ impl Source for Sql {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
         let (template, place, _) = self.inner.places.closest(uri)?;
         let exact = match place {
-            Place::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
+            UriKind::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
             _ => false,
         };
         Some(if exact { Specificity::EXACT } else { template.specificity() })
@@ -242,7 +241,7 @@ impl Source for Sql {
     }
 
     fn unfollow(&self, subject: &Uri) {
-        self.inner.followed.forget(subject);
+        self.inner.followed.remove(subject);
     }
 
     fn concurrency(&self) -> usize {
@@ -254,7 +253,7 @@ impl Source for Sql {
     }
 }
 
-/// One page of resources that are in order.
+/// One page of sorted resources.
 fn page(all: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
     let mut rest = all.into_iter().filter(|resource| after.is_none_or(|after| resource.uri > *after));
     let resources: Vec<_> = rest.by_ref().take(limit).collect();
@@ -267,25 +266,25 @@ impl Inner {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
     }
 
-    /// What is said about a problem to whoever asked.
-    fn error(&self, problem: Problem) -> Error {
+    /// The error for a caller.
+    fn error(&self, problem: DriverError) -> Error {
         let name = &self.name;
         match problem {
-            Problem::Away(why) => Error::Unavailable(format!(
+            DriverError::Away(why) => Error::Unavailable(format!(
                 "the database `{name}` cannot be reached now: {why}; try again later"
             )),
-            Problem::Slow => Error::Unavailable(format!(
+            DriverError::Slow => Error::Unavailable(format!(
                 "the database `{name}` did not answer within {}; ask for less, or try again later",
                 humantime::format_duration(self.config.timeout)
             )),
-            Problem::Value => {
-                Error::invalid("the database cannot use a value that was given: is it of the right type?")
-            }
-            Problem::Catalog(limit) => Error::Unavailable(format!(
+            DriverError::Value => Error::invalid("the database rejects a value: check its type"),
+            DriverError::Catalog(limit) => Error::Unavailable(format!(
                 "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
                  user see fewer of them"
             )),
-            Problem::Missing(cause) | Problem::Failed(cause) => Error::failed("ask the database", cause),
+            DriverError::Missing(cause) | DriverError::Failed(cause) => {
+                Error::failed("ask the database", cause)
+            }
         }
     }
 
@@ -307,8 +306,8 @@ impl Inner {
         Ok(self.default.get_or_init(|| found))
     }
 
-    /// Whether a table is shown.
-    fn shows(&self, name: &Name, default: &str) -> bool {
+    /// Whether a table is visible.
+    fn shows(&self, name: &TableName, default: &str) -> bool {
         let Config { schemas, tables, .. } = &self.config;
         let full = format!("{}.{}", name.schema, name.table);
         let fits =
@@ -327,8 +326,8 @@ impl Inner {
         self.loads.summaries.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
-    /// All about all tables that are shown.
-    async fn tables(&self) -> Result<Arc<Vec<Table>>> {
+    /// The descriptions of all visible tables.
+    async fn tables(&self) -> Result<Arc<Vec<TableInfo>>> {
         let default = self.default_schema().await?;
         let load = async {
             let mut found = catalog::tables(&*self.driver, &self.config.schemas).await?;
@@ -338,8 +337,8 @@ impl Inner {
         self.loads.tables.load(&(), load).await.map_err(|problem| self.error(problem))
     }
 
-    /// All about the table that a URI names, if it is shown.
-    async fn table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+    /// The description of the table that a URI names, if it is visible.
+    async fn table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let Some(name) = key::name(label, default).filter(|name| self.shows(name, default)) else {
             return Ok(None);
@@ -354,8 +353,8 @@ impl Inner {
         self.loads.table.load(&name, load).await.map_err(|problem| self.error(problem))
     }
 
-    /// The same, but what was found a moment ago is taken for true.
-    async fn known_table(&self, label: &str) -> Result<Option<Arc<Table>>> {
+    /// The description of a table, from the cache if it is recent.
+    async fn known_table(&self, label: &str) -> Result<Option<Arc<TableInfo>>> {
         let default = self.default_schema().await?;
         let known = key::name(label, default).and_then(|name| {
             let known = self.known();
@@ -368,7 +367,7 @@ impl Inner {
         }
     }
 
-    fn remember(&self, name: Name, table: Table) -> Arc<Table> {
+    fn remember(&self, name: TableName, table: TableInfo) -> Arc<TableInfo> {
         /// More tables than anybody looks at within a moment.
         const MOST: usize = 1000;
         let table = Arc::new(table);
@@ -380,17 +379,17 @@ impl Inner {
         table
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Name, (Instant, Arc<Table>)>> {
-        // An insertion leaves it whole.
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<TableName, (Instant, Arc<TableInfo>)>> {
+        // An insertion leaves the map consistent.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The URI below which everything of a table is.
-    fn folder(&self, name: &Name, default: &str) -> String {
+    /// The URI of the folder of a table.
+    fn folder(&self, name: &TableName, default: &str) -> String {
         format!("{}{}/", self.root, key::segment(&key::label(name, default)))
     }
 
-    /// Everything that is listed, in order.
+    /// All listed resources, sorted.
     async fn resources(&self) -> Result<Vec<Resource>> {
         let default = self.default_schema().await?;
         let directory =
@@ -420,29 +419,33 @@ impl Inner {
             all.push(described(schema(folder.below("schema")?, &label)));
             all.push(described(directory(folder, &label)));
         }
-        all.extend(self.queries.iter().filter_map(query::Query::resource));
+        all.extend(self.queries.iter().filter_map(query::CheckedQuery::resource));
         all.sort_by(|one, other| one.uri.cmp(&other.uri));
         all.dedup_by(|one, other| one.uri == other.uri);
         Ok(all)
     }
 
-    fn template(&self, uri: &UriTemplate, place: Place) -> Option<Template> {
-        let (name, about) = match place {
-            Place::Folder | Place::Schema | Place::TableFolder => return None,
-            Place::Query(at) => return Some(self.queries[at].template()),
-            Place::TableSchema => ("schema", "The columns, keys and indexes of a table"),
-            Place::Rows => ("rows", "Rows of a table, a page at a time in the order of its key"),
-            Place::Row => ("row", "One row of a table by its key"),
+    fn template(&self, uri: &UriTemplate, place: UriKind) -> Option<Template> {
+        let (name, about, how) = match place {
+            UriKind::Folder | UriKind::Schema | UriKind::TableFolder => return None,
+            UriKind::Query(at) => return Some(self.queries[at].template()),
+            UriKind::TableSchema => {
+                ("schema", "The columns, keys and indexes of a table in the database", "")
+            }
+            UriKind::Rows => {
+                ("rows", "Rows of a table in the database", ", one page at a time, ordered by key")
+            }
+            UriKind::Row => ("row", "One row of a table in the database", ", selected by its key"),
         };
         let shown = self.config.title.as_deref().unwrap_or(&self.name);
         Some(Template {
-            description: Some(format!("{about} of the database {shown}")),
+            description: Some(format!("{about} {shown}{how}")),
             ..Template::new(uri.clone(), format!("{} {name}", self.name))
         })
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` matches any text.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Rows as JSON, CSV or Markdown, written as they come and never more than allowed.
+//! Streams rows as JSON, CSV or Markdown into a buffer with a limit.
 
 use std::ops::ControlFlow;
 
@@ -9,20 +9,20 @@ use serde_json::value::RawValue;
 use super::driver::Sink;
 use super::value::{Cell, encode};
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum RowFormat {
     /// Objects by the names of the columns.
     #[default]
     Json,
-    /// RFC 4180, with a line of names. Null is an empty field.
+    /// RFC 4180 with a header line. Null is an empty field.
     Csv,
     /// A table.
     Markdown,
 }
 
-impl Format {
+impl RowFormat {
     /// The names of all.
     pub(super) const NAMES: [&'static str; 3] = ["json", "csv", "markdown"];
 
@@ -44,43 +44,43 @@ impl Format {
     }
 }
 
-/// Whether what is written is a row or rows.
+/// Whether the output is one row or a list of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum RowShape {
     One,
     Many,
 }
 
-/// Text of up to so many bytes is not counted before it is written.
+/// Output up to this size needs no memory reservation.
 const SMALL: usize = 64 << 10;
 
-/// Takes rows and writes them.
-pub(super) struct Writer {
-    format: Format,
-    shape: Shape,
+/// A sink that writes rows in a format.
+pub(super) struct RowWriter {
+    format: RowFormat,
+    shape: RowShape,
     max_rows: u64,
     max_bytes: u64,
-    /// The names of the columns, each once.
+    /// The unique names of the columns.
     names: Vec<String>,
-    /// How many values at the end of each row are its key and are not shown.
+    /// How many hidden values at the end of each row are its key.
     hidden: usize,
     text: String,
-    /// Whose memory is reserved for the text, and for how many bytes.
+    /// The context that memory is reserved in, and the reserved bytes.
     context: Context,
     reserved: usize,
-    /// That there was no memory for more.
+    /// Whether a memory reservation failed.
     pub(super) refused: Option<Error>,
     pub(super) rows: u64,
-    /// Whether there are more rows than were taken.
+    /// Whether there are more rows.
     pub(super) more: bool,
-    /// How large it would have been at least, if that is too large.
+    /// The minimum size of an output that exceeds the limit.
     pub(super) large: Option<u64>,
     /// The key of the last row.
     pub(super) last: Vec<Option<String>>,
 }
 
-impl Writer {
-    pub(super) fn new(format: Format, shape: Shape, max_rows: u64, max_bytes: u64) -> Self {
+impl RowWriter {
+    pub(super) fn new(format: RowFormat, shape: RowShape, max_rows: u64, max_bytes: u64) -> Self {
         Self {
             format,
             shape,
@@ -99,12 +99,12 @@ impl Writer {
         }
     }
 
-    /// In the memory of this context.
+    /// Reserves memory in this context.
     pub(super) fn within(self, context: &Context) -> Self {
         Self { context: context.clone(), ..self }
     }
 
-    /// With these names of columns, and `hidden` more values in each row that are its key.
+    /// Sets the names of the columns; each row has `hidden` more values, which are its key.
     pub(super) fn named(mut self, names: Vec<String>, hidden: usize) -> Self {
         self.hidden = hidden;
         self.name(names);
@@ -113,7 +113,7 @@ impl Writer {
 
     fn name(&mut self, names: Vec<String>) {
         for mut name in names {
-            // An object cannot have two of the same name.
+            // The member names of an object must be unique.
             let mut number = 1;
             let plain = name.clone();
             while self.names.contains(&name) {
@@ -123,9 +123,9 @@ impl Writer {
             self.names.push(name);
         }
         match self.format {
-            Format::Json => {}
-            Format::Csv => self.text = line(self.names.iter().map(|name| field(name)), ",") + "\r\n",
-            Format::Markdown => {
+            RowFormat::Json => {}
+            RowFormat::Csv => self.text = line(self.names.iter().map(|name| field(name)), ",") + "\r\n",
+            RowFormat::Markdown => {
                 let names = line(self.names.iter().map(|name| escape(name)), " | ");
                 let rule = vec!["---"; self.names.len()].join(" | ");
                 self.text = format!("| {names} |\n| {rule} |\n");
@@ -138,11 +138,11 @@ impl Writer {
     fn write(&mut self, row: Vec<Cell>) -> Result<(), u64> {
         let before = self.text.len();
         let (begin, between, end) = match self.format {
-            Format::Json if self.shape == Shape::One => ("{", ",", "}"),
-            Format::Json if self.rows == 0 => ("\n{", ",", "}"),
-            Format::Json => (",\n{", ",", "}"),
-            Format::Csv => ("", ",", "\r\n"),
-            Format::Markdown => ("| ", " | ", " |\n"),
+            RowFormat::Json if self.shape == RowShape::One => ("{", ",", "}"),
+            RowFormat::Json if self.rows == 0 => ("\n{", ",", "}"),
+            RowFormat::Json => (",\n{", ",", "}"),
+            RowFormat::Csv => ("", ",", "\r\n"),
+            RowFormat::Markdown => ("| ", " | ", " |\n"),
         };
         self.text.push_str(begin);
         for (at, cell) in row.into_iter().enumerate() {
@@ -150,14 +150,14 @@ impl Writer {
                 self.text.push_str(between);
             }
             match self.format {
-                Format::Json => {
+                RowFormat::Json => {
                     let Some(name) = self.names.get(at) else { break };
                     self.text.push_str(&quote(name));
                     self.text.push(':');
                     self.text.push_str(&json(cell));
                 }
-                Format::Csv => self.text.push_str(&plain(cell)),
-                Format::Markdown => self.text.push_str(&escape(&cell.into_text().unwrap_or_default())),
+                RowFormat::Csv => self.text.push_str(&plain(cell)),
+                RowFormat::Markdown => self.text.push_str(&escape(&cell.into_text().unwrap_or_default())),
             }
             if self.text.len() as u64 > self.max_bytes {
                 break;
@@ -172,7 +172,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
+    /// Reserves memory for more bytes. The capacity doubles, so that each byte is moved only a few times.
     fn make_room(&mut self, more: u64) -> Outcome<()> {
         let needed = self.text.len().saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
         if needed > self.reserved {
@@ -197,18 +197,18 @@ impl Writer {
         }
     }
 
-    /// What was written, with where it goes on.
+    /// The output, with the URI of the next page.
     pub(super) fn finish(self, next: Option<&Uri>) -> String {
-        if self.format != Format::Json {
+        if self.format != RowFormat::Json {
             let more = match (next, self.more) {
                 (Some(next), _) => format!("\nMore rows: {next}\n"),
                 (None, true) => "\nThere are more rows than are shown.\n".to_owned(),
                 (None, false) => String::new(),
             };
             // A table has no place for a remark, but prose around it has.
-            return self.text + if self.format == Format::Markdown { &more } else { "" };
+            return self.text + if self.format == RowFormat::Markdown { &more } else { "" };
         }
-        if self.shape == Shape::One {
+        if self.shape == RowShape::One {
             return self.text;
         }
         let more = match (next, self.more) {
@@ -220,7 +220,7 @@ impl Writer {
     }
 }
 
-impl Sink for Writer {
+impl Sink for RowWriter {
     fn columns(&mut self, names: Vec<String>) {
         if self.names.is_empty() {
             self.name(names);
@@ -229,7 +229,7 @@ impl Sink for Writer {
 
     fn row(&mut self, mut row: Vec<Cell>) -> ControlFlow<()> {
         if self.rows == self.max_rows {
-            // Statements ask for one row more than is wanted, so this is the last.
+            // Statements request one row more than the limit, to detect whether there are more.
             self.more = true;
             return ControlFlow::Continue(());
         }
@@ -300,7 +300,7 @@ fn field(text: &str) -> String {
     }
 }
 
-/// Text as it may stand in a cell of a Markdown table.
+/// Escapes text for a cell of a Markdown table.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -320,19 +320,19 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::{Format, Shape, Writer};
+    use super::{RowFormat, RowShape, RowWriter};
     use crate::sql::driver::Sink as _;
     use crate::sql::value::Cell;
 
-    fn written(format: Format, shape: Shape) -> String {
-        let mut writer = Writer::new(format, shape, 10, 10_000);
+    fn written(format: RowFormat, shape: RowShape) -> String {
+        let mut writer = RowWriter::new(format, shape, 10, 10_000);
         writer.columns(vec!["id".into(), "a|b".into(), "id".into()]);
         let _ = writer.row(vec![
             Cell::Integer(1),
             Cell::Text("x,\"y\"\nz".into()),
             Cell::Json("{\"k\":[1]}".into()),
         ]);
-        if shape == Shape::Many {
+        if shape == RowShape::Many {
             let _ = writer.row(vec![Cell::Null, Cell::Text(String::new()), Cell::Bytes(vec![0, 255])]);
         }
         writer.finish(None)
@@ -340,17 +340,17 @@ mod tests {
 
     #[test]
     fn rows_are_written() {
-        insta::assert_snapshot!(written(Format::Json, Shape::Many), @r#"
+        insta::assert_snapshot!(written(RowFormat::Json, RowShape::Many), @r#"
         {"rows":[
         {"id":1,"a|b":"x,\"y\"\nz","id_2":{"k":[1]}},
         {"id":null,"a|b":"","id_2":"AP8="}]}
         "#);
-        insta::assert_snapshot!(written(Format::Json, Shape::One), @r#"{"id":1,"a|b":"x,\"y\"\nz","id_2":{"k":[1]}}"#);
+        insta::assert_snapshot!(written(RowFormat::Json, RowShape::One), @r#"{"id":1,"a|b":"x,\"y\"\nz","id_2":{"k":[1]}}"#);
         assert_eq!(
-            written(Format::Csv, Shape::Many),
+            written(RowFormat::Csv, RowShape::Many),
             "id,a|b,id_2\r\n1,\"x,\"\"y\"\"\nz\",\"{\"\"k\"\":[1]}\"\r\n,\"\",AP8=\r\n"
         );
-        insta::assert_snapshot!(written(Format::Markdown, Shape::Many), @r#"
+        insta::assert_snapshot!(written(RowFormat::Markdown, RowShape::Many), @r#"
         | id | a\|b | id_2 |
         | --- | --- | --- |
         | 1 | x,"y"<br>z | {"k":[1]} |
@@ -360,27 +360,27 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let mut writer = Writer::new(Format::Json, Shape::Many, 2, 100).named(vec!["a".into()], 1);
+        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 2, 100).named(vec!["a".into()], 1);
         let row = |text: &str| vec![Cell::Text(text.into()), Cell::Integer(7)];
         assert!(writer.row(row("1")).is_continue());
         assert!(writer.row(row("2")).is_continue());
         assert!(writer.row(row("3")).is_continue(), "it is the last, and only tells that there is more");
         assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![Some("7".into())]));
 
-        let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
+        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(60))).is_continue());
         assert!(writer.row(row(&"x".repeat(60))).is_break());
         assert_eq!((writer.rows, writer.more, writer.large), (1, true, None));
 
-        let mut writer = Writer::new(Format::Json, Shape::Many, 9, 100).named(vec!["a".into()], 1);
+        let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(200))).is_break());
         assert_eq!(writer.large, Some(209));
     }
 
     /// Memory of so many bytes.
-    struct Bytes(AtomicUsize);
+    struct TestMemory(AtomicUsize);
 
-    impl Memory for Bytes {
+    impl Memory for TestMemory {
         fn reserve(&self, bytes: usize) -> bool {
             let left = self.0.load(Ordering::Relaxed).checked_sub(bytes);
             left.is_some_and(|left| {
@@ -397,9 +397,9 @@ mod tests {
     #[test]
     fn memory_is_reserved_before_the_text_grows() {
         for (most, rows) in [(0, 6), (200_000, 13), (10_000_000, 100)] {
-            let memory = Arc::new(Bytes(AtomicUsize::new(most)));
+            let memory = Arc::new(TestMemory(AtomicUsize::new(most)));
             let context = Context::default().with_memory(memory.clone());
-            let mut writer = Writer::new(Format::Csv, Shape::Many, 100, 10_000_000).within(&context);
+            let mut writer = RowWriter::new(RowFormat::Csv, RowShape::Many, 100, 10_000_000).within(&context);
             let row = || vec![Cell::Text("x".repeat(10_000))];
             let written = (0..100).take_while(|_| writer.row(row()).is_continue()).count();
             let reserved = most - memory.0.load(Ordering::Relaxed);

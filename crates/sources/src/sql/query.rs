@@ -8,35 +8,35 @@ use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTempla
 use super::config;
 use super::dialect::Dialect;
 use super::driver::{Bounds, Statement};
-use super::lexer::{Piece, Pieces, pieces};
-use super::output::{Format, Shape};
+use super::lexer::{SqlPiece, SqlPieces, pieces};
+use super::output::{RowFormat, RowShape};
 use super::rows::unfit;
-use super::value::{Bind, Kind, parse};
+use super::value::{Bind, ValueType, parse};
 
-/// The variable of a completion query that is what has been typed.
+/// The parameter of a completion query for the typed text.
 const TYPED: &str = "typed";
 
-/// A configured query, checked.
-pub(super) struct Query {
-    config: config::Query,
-    /// Its URI, to which `format` was added.
+/// A validated configured query.
+pub(super) struct CheckedQuery {
+    config: config::QueryConfig,
+    /// The template of its URIs, with the parameter `format`.
     pub(super) template: UriTemplate,
-    /// Its URI, where it has no variables.
+    /// Its URI, if it has no variables.
     pub(super) fixed: Option<Uri>,
-    pub(super) format: Format,
-    pieces: Pieces,
-    completions: BTreeMap<String, Pieces>,
+    pub(super) format: RowFormat,
+    pieces: SqlPieces,
+    completions: BTreeMap<String, SqlPieces>,
 }
 
-impl Query {
-    pub(super) fn new(config: config::Query, dialect: Dialect, format: Format) -> Result<Self> {
+impl CheckedQuery {
+    pub(super) fn new(config: config::QueryConfig, dialect: Dialect, format: RowFormat) -> Result<Self> {
         let uri = config.uri.clone();
         let wrong = |why: String| Error::invalid(format!("the query `{uri}` is wrong: {why}"));
         let known: Vec<_> = uri.variables().map(str::to_owned).collect();
         let all = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let check = |pieces: &Pieces, extra: &str| {
+        let check = |pieces: &SqlPieces, extra: &str| {
             let unknown = pieces.pieces.iter().find_map(|piece| match piece {
-                Piece::Variable(name) if name != extra && !known.contains(name) => Some(name),
+                SqlPiece::Variable(name) if name != extra && !known.contains(name) => Some(name),
                 _ => None,
             });
             match unknown {
@@ -69,8 +69,8 @@ impl Query {
         Ok(Self { config, template, fixed, format, pieces: sql, completions })
     }
 
-    pub(super) fn shape(&self) -> Shape {
-        if self.config.one { Shape::One } else { Shape::Many }
+    pub(super) fn shape(&self) -> RowShape {
+        if self.config.one { RowShape::One } else { RowShape::Many }
     }
 
     /// The statement with these values, within these bounds.
@@ -89,7 +89,7 @@ impl Query {
         self.fill(&self.pieces, dialect, bounds, value)
     }
 
-    /// The statement for the values of a variable, if there is one.
+    /// The statement for completions of a variable, if one is configured.
     pub(super) fn completion(
         &self,
         dialect: Dialect,
@@ -100,7 +100,9 @@ impl Query {
     ) -> Option<Result<Statement>> {
         let pieces = self.completions.get(variable)?;
         let value = |name: &str| match known.get(name) {
-            _ if name == TYPED => parse(Kind::Text, typed).map_err(|wanted| unfit(variable, wanted, typed)),
+            _ if name == TYPED => {
+                parse(ValueType::Text, typed).map_err(|wanted| unfit(variable, wanted, typed))
+            }
             Some(text) => self.value(name, text),
             None => Ok(Bind::Null),
         };
@@ -111,13 +113,13 @@ impl Query {
         parse(self.kind(name), text).map_err(|wanted| unfit(name, wanted, text))
     }
 
-    fn kind(&self, name: &str) -> Kind {
+    fn kind(&self, name: &str) -> ValueType {
         self.config.parameters.get(name).copied().unwrap_or_default()
     }
 
     fn fill(
         &self,
-        pieces: &Pieces,
+        pieces: &SqlPieces,
         dialect: Dialect,
         bounds: Bounds,
         value: impl Fn(&str) -> Result<Bind>,
@@ -126,8 +128,8 @@ impl Query {
         let mut binds = Vec::new();
         for piece in &pieces.pieces {
             match piece {
-                Piece::Text(text) => sql.push_str(text),
-                Piece::Variable(name) => {
+                SqlPiece::Text(text) => sql.push_str(text),
+                SqlPiece::Variable(name) => {
                     binds.push(value(name)?);
                     sql.push_str(&dialect.parameter(binds.len(), self.kind(name)));
                 }
@@ -149,7 +151,7 @@ impl Query {
         }
     }
 
-    /// What the list says of it, where it has no variables.
+    /// The listed resource, if it has no variables.
     pub(super) fn resource(&self) -> Option<Resource> {
         Some(Resource {
             title: self.config.title.clone(),
@@ -170,10 +172,10 @@ impl Query {
     }
 }
 
-/// A template whose caller may also say the format.
+/// Adds the parameter `format` to a template.
 fn with_format(uri: &UriTemplate) -> Result<UriTemplate> {
     let text = uri.as_str();
-    // What follows a fragment would belong to it.
+    // A query after a fragment would be part of the fragment.
     if uri.variables().any(|name| name == "format") || text.contains('#') {
         return Ok(uri.clone());
     }

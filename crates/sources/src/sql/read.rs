@@ -1,4 +1,4 @@
-//! Reading schemas, rows and queries, and completing what leads to them.
+//! Reads schemas, rows and queries, and completes the variables of their URIs.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,21 +6,22 @@ use std::sync::Arc;
 use libris_core::uri_template::Variables;
 use libris_core::{Completion, Content, Contents, Context, Error, Meta, Partial, Result, Uri};
 
-use super::catalog::{Name, Table};
-use super::driver::{self, Bounds, Problem, Statement};
-use super::output::{Format, Shape, Writer};
+use super::catalog::{TableInfo, TableName};
+use super::driver::{self, Bounds, DriverError, Statement};
+use super::output::{RowFormat, RowShape, RowWriter};
 use super::rows::{Rows, matching, written};
-use super::schema::Document;
+use super::schema::SchemaDocument;
 use super::value::Cell;
-use super::{Inner, Place, key};
+use super::{Inner, UriKind, key};
+use crate::meta;
 
-/// How many rows a page has where the caller does not say.
+/// The default number of rows per page.
 const PAGE: u64 = 100;
 
-/// What a caller may do about rows that are too large.
+/// The hint for rows that are too large.
 const FEWER: &str = "ask for fewer columns with a configured query";
 
-/// What a caller may do about a schema that is too large.
+/// The hint for a schema that is too large.
 const TABLES: &str = "read it as Markdown, or the schemas of single tables";
 
 impl Inner {
@@ -28,22 +29,22 @@ impl Inner {
         let nothing = || Error::NotFound(uri.clone());
         let (_, place, variables) = self.places.closest(uri).ok_or_else(nothing)?;
         let content = match place {
-            Place::Folder => self.database(&self.root.below("schema")?, &Variables::new()).await?,
-            Place::Schema => self.database(uri, &variables).await?,
-            Place::Query(at) => self.query(uri, *at, &variables, context).await?,
-            Place::TableFolder | Place::TableSchema | Place::Rows | Place::Row => {
+            UriKind::Folder => self.database(&self.root.below("schema")?, &Variables::new()).await?,
+            UriKind::Schema => self.database(uri, &variables).await?,
+            UriKind::Query(at) => self.query(uri, *at, &variables, context).await?,
+            UriKind::TableFolder | UriKind::TableSchema | UriKind::Rows | UriKind::Row => {
                 let label = variables.text("table").ok_or_else(nothing)?;
                 match self.of_table(uri, *place, label, &variables, Trust::Known, context).await {
-                    // It was changed since we looked.
-                    Err(Failure::Missing) => {
+                    // The table has changed since its description was cached.
+                    Err(RowsFailure::Missing) => {
                         self.known().clear();
                         self.of_table(uri, *place, label, &variables, Trust::Nothing, context).await
                     }
                     other => other,
                 }
                 .map_err(|failure| match failure {
-                    Failure::Missing => nothing(),
-                    Failure::Error(error) => error,
+                    RowsFailure::Missing => nothing(),
+                    RowsFailure::Error(error) => error,
                 })?
             }
         };
@@ -53,22 +54,22 @@ impl Inner {
     async fn of_table(
         &self,
         uri: &Uri,
-        place: Place,
+        place: UriKind,
         label: &str,
         variables: &Variables,
         trust: Trust,
         context: &Context,
-    ) -> Result<Vec<Content>, Failure> {
-        // A schema is always what it is now.
+    ) -> Result<Vec<Content>, RowsFailure> {
+        // Schemas are never cached.
         let found = match (trust, place) {
-            (Trust::Known, Place::Rows | Place::Row) => self.known_table(label).await?,
+            (Trust::Known, UriKind::Rows | UriKind::Row) => self.known_table(label).await?,
             _ => self.table(label).await?,
         };
         let table = found.ok_or_else(|| Error::NotFound(uri.clone()))?;
         match place {
-            Place::TableSchema => Ok(vec![self.table_schema(uri, &table, variables).await?]),
-            Place::Rows => Ok(vec![self.page(uri, &table, variables, context).await?]),
-            Place::Row => Ok(vec![self.row(uri, &table, variables, context).await?]),
+            UriKind::TableSchema => Ok(vec![self.table_schema(uri, &table, variables).await?]),
+            UriKind::Rows => Ok(vec![self.page(uri, &table, variables, context).await?]),
+            UriKind::Row => Ok(vec![self.row(uri, &table, variables, context).await?]),
             _ => {
                 let none = Variables::new();
                 let schema = self.table_schema(&uri.below("schema")?, &table, &none).await?;
@@ -84,7 +85,7 @@ impl Inner {
         let default = self.default_schema().await?;
         let most = self.config.max_bytes;
         let text = self.document(default, |document| match format {
-            Format::Json => document.database_json(&tables, most),
+            RowFormat::Json => document.database_json(&tables, most),
             _ => Ok(document.database(&tables, most)),
         });
         match text {
@@ -96,11 +97,11 @@ impl Inner {
         }
     }
 
-    async fn table_schema(&self, uri: &Uri, table: &Table, variables: &Variables) -> Result<Content> {
+    async fn table_schema(&self, uri: &Uri, table: &TableInfo, variables: &Variables) -> Result<Content> {
         let format = schema_format(variables)?;
         let default = self.default_schema().await?;
         let text = self.document(default, |document| match format {
-            Format::Json => format!("{:#}", document.table_json(table)),
+            RowFormat::Json => format!("{:#}", document.table_json(table)),
             _ => document.table(table),
         });
         if text.len() as u64 > self.config.max_bytes {
@@ -109,8 +110,8 @@ impl Inner {
         Ok(Content::text(uri.clone(), format.mime(), text))
     }
 
-    fn document<T>(&self, default: &str, write: impl FnOnce(&Document<'_>) -> T) -> T {
-        write(&Document {
+    fn document<T>(&self, default: &str, write: impl FnOnce(&SchemaDocument<'_>) -> T) -> T {
+        write(&SchemaDocument {
             name: self.config.title.as_deref().unwrap_or(&self.name),
             description: self.config.description.as_deref(),
             dialect: match self.driver.dialect().scheme() {
@@ -118,36 +119,36 @@ impl Inner {
                 "postgres" => "PostgreSQL",
                 _ => "MySQL",
             },
-            label: &|name: &Name| key::label(name, default),
-            folder: &|name: &Name| self.folder(name, default),
-            shown: &|name: &Name| self.shows(name, default),
+            label: &|name: &TableName| key::label(name, default),
+            folder: &|name: &TableName| self.folder(name, default),
+            shown: &|name: &TableName| self.shows(name, default),
         })
     }
 
-    fn format(&self, variables: &Variables, default: Format) -> Result<Format> {
+    fn format(&self, variables: &Variables, default: RowFormat) -> Result<RowFormat> {
         match variables.text("format").filter(|format| !format.is_empty()) {
             None => Ok(default),
-            Some(name) => Format::parse(name).ok_or_else(|| unknown_format(name, &Format::NAMES)),
+            Some(name) => RowFormat::parse(name).ok_or_else(|| unknown_format(name, &RowFormat::NAMES)),
         }
     }
 
-    fn rows<'a>(&self, table: &'a Table) -> Rows<'a> {
+    fn rows<'a>(&self, table: &'a TableInfo) -> Rows<'a> {
         Rows { dialect: self.driver.dialect(), table, most: self.config.max_bytes }
     }
 
     async fn row(
         &self,
         uri: &Uri,
-        table: &Table,
+        table: &TableInfo,
         variables: &Variables,
         context: &Context,
-    ) -> Result<Content, Failure> {
+    ) -> Result<Content, RowsFailure> {
         let format = self.format(variables, self.config.format)?;
         let text = variables.text("key").unwrap_or_default();
         keyed(table)?;
         let key = key::read("key", text, table.key.len())?;
         let statement = self.rows(table).one(&key)?;
-        let writer = self.writer(format, Shape::One, 1, table).within(context);
+        let writer = self.writer(format, RowShape::One, 1, table).within(context);
         let writer = self.run(uri, &statement, writer).await?;
         if writer.rows == 0 {
             return Err(Error::NotFound(uri.clone()).into());
@@ -158,10 +159,10 @@ impl Inner {
     async fn page(
         &self,
         uri: &Uri,
-        table: &Table,
+        table: &TableInfo,
         variables: &Variables,
         context: &Context,
-    ) -> Result<Content, Failure> {
+    ) -> Result<Content, RowsFailure> {
         let format = self.format(variables, self.config.format)?;
         let limit = match variables.text("limit").filter(|limit| !limit.is_empty()) {
             None => PAGE.min(self.config.max_rows),
@@ -180,15 +181,13 @@ impl Inner {
             }
         };
         let statement = self.rows(table).page(after.as_deref(), limit)?;
-        let writer = self.writer(format, Shape::Many, limit, table).within(context);
+        let writer = self.writer(format, RowShape::Many, limit, table).within(context);
         let writer = self.run(uri, &statement, writer).await?;
         let next = match writer.more.then(|| written(&writer.last)).flatten() {
             None => None,
             Some(last) => Some(self.next(uri, &last, variables)?),
         };
-        let meta = next.as_ref().map(|next| {
-            Meta::from_iter([("dev.libris/next".to_owned(), serde_json::Value::from(next.as_str()))])
-        });
+        let meta = next.as_ref().map(|next| meta::with(meta::NEXT, next.as_str()));
         let more = writer.more.then(more);
         let text = writer.finish(next.as_ref());
         Ok(Content { meta: meta.or(more), ..Content::text(uri.clone(), format.mime(), text) })
@@ -214,36 +213,44 @@ impl Inner {
     ) -> Result<Vec<Content>> {
         let query = &self.queries[at];
         let format = self.format(variables, query.format)?;
-        let rows = if query.shape() == Shape::One { 1 } else { self.config.max_rows };
+        let rows = if query.shape() == RowShape::One { 1 } else { self.config.max_rows };
         let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
-        let writer = Writer::new(format, query.shape(), rows, self.config.max_bytes).within(context);
+        let writer = RowWriter::new(format, query.shape(), rows, self.config.max_bytes).within(context);
         let writer = match self.run(uri, &statement, writer).await {
             Ok(writer) => writer,
-            Err(Failure::Error(error)) => return Err(error),
-            Err(Failure::Missing) => {
-                return Err(Error::failed("ask the database", "a table or column of the query is not there"));
+            Err(RowsFailure::Error(error)) => return Err(error),
+            Err(RowsFailure::Missing) => {
+                return Err(Error::failed(
+                    "ask the database",
+                    "a table or column of the query does not exist",
+                ));
             }
         };
-        if query.shape() == Shape::One && writer.rows == 0 {
+        if query.shape() == RowShape::One && writer.rows == 0 {
             return Err(Error::NotFound(uri.clone()));
         }
-        let meta = (writer.more && query.shape() == Shape::Many).then(more);
+        let meta = (writer.more && query.shape() == RowShape::Many).then(more);
         let text = writer.finish(None);
         Ok(vec![Content { meta, ..Content::text(uri.clone(), format.mime(), text) }])
     }
 
-    fn writer(&self, format: Format, shape: Shape, limit: u64, table: &Table) -> Writer {
+    fn writer(&self, format: RowFormat, shape: RowShape, limit: u64, table: &TableInfo) -> RowWriter {
         let names = table.columns.iter().map(|column| column.name.clone()).collect();
-        Writer::new(format, shape, limit, self.config.max_bytes).named(names, table.key.len())
+        RowWriter::new(format, shape, limit, self.config.max_bytes).named(names, table.key.len())
     }
 
-    async fn run(&self, uri: &Uri, statement: &Statement, writer: Writer) -> Result<Writer, Failure> {
+    async fn run(
+        &self,
+        uri: &Uri,
+        statement: &Statement,
+        writer: RowWriter,
+    ) -> Result<RowWriter, RowsFailure> {
         let mut writer = match driver::run(&*self.driver, statement, writer).await {
             Ok(writer) => writer,
-            Err(Problem::Missing(cause)) => {
+            Err(DriverError::Missing(cause)) => {
                 tracing::warn!(%uri, %cause, "a table or column is not there");
-                return Err(Failure::Missing);
+                return Err(RowsFailure::Missing);
             }
             Err(problem) => return Err(self.error(problem).into()),
         };
@@ -262,17 +269,18 @@ impl Inner {
 
     pub(super) async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
         let Some(place) = self.places.get(asked.template).copied() else { return Ok(Completion::default()) };
-        if asked.variable == "format" && !matches!(place, Place::Query(at) if self.completes(at, "format")) {
+        if asked.variable == "format" && !matches!(place, UriKind::Query(at) if self.completes(at, "format"))
+        {
             let names = match place {
-                Place::TableSchema | Place::Schema => &["markdown", "json"][..],
-                _ => &Format::NAMES,
+                UriKind::TableSchema | UriKind::Schema => &["markdown", "json"][..],
+                _ => &RowFormat::NAMES,
             };
             return Ok(Completion::of(names.iter().copied(), asked.typed, asked.limit));
         }
         match (place, asked.variable) {
-            (Place::Query(at), _) => self.complete_query(at, asked).await,
+            (UriKind::Query(at), _) => self.complete_query(at, asked).await,
             (_, "table") => self.complete_table(place, asked).await,
-            (Place::Row, "key") | (Place::Rows, "after") => {
+            (UriKind::Row, "key") | (UriKind::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
                 match self.known_table(label).await? {
                     Some(table) => self.complete_key(&table, asked).await,
@@ -289,23 +297,23 @@ impl Inner {
         self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
     }
 
-    async fn complete_table(&self, place: Place, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_table(&self, place: UriKind, asked: Partial<'_>) -> Result<Completion> {
         let default = self.default_schema().await?;
         let summaries = self.summaries().await?;
         // Views have no keys.
-        let named = summaries.iter().filter(|summary| place != Place::Row || !summary.view);
+        let named = summaries.iter().filter(|summary| place != UriKind::Row || !summary.view);
         Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), asked.typed, asked.limit))
     }
 
-    async fn complete_key(&self, table: &Arc<Table>, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_key(&self, table: &Arc<TableInfo>, asked: Partial<'_>) -> Result<Completion> {
         if table.key.is_empty() {
             return Ok(Completion::default());
         }
-        let mut keys = Offered::new(self.config.max_bytes, asked.limit);
+        let mut keys = CompletionSink::new(self.config.max_bytes, asked.limit);
         for statement in self.rows(table).keys(asked.typed, asked.limit) {
             keys = match driver::run(&*self.driver, &statement, keys.clone()).await {
                 Ok(more) => more,
-                Err(Problem::Value) => keys,
+                Err(DriverError::Value) => keys,
                 Err(problem) => return Err(self.error(problem)),
             };
             if keys.cut || keys.values.len() > asked.limit {
@@ -317,40 +325,41 @@ impl Inner {
     }
 
     async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
-        // One more tells whether there is more.
+        // One more row shows whether there are more.
         let rows = asked.limit as u64 * 10 + 1;
         let bounds = Bounds { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
         let statement =
             self.queries[at].completion(dialect, asked.variable, asked.typed, asked.known, bounds);
         let Some(statement) = statement else { return Ok(Completion::default()) };
-        let offered = Offered { first: true, ..Offered::new(self.config.max_bytes, asked.limit) };
+        let offered =
+            CompletionSink { first: true, ..CompletionSink::new(self.config.max_bytes, asked.limit) };
         let offered = driver::run(&*self.driver, &statement?, offered).await;
         let offered = offered.map_err(|problem| self.error(problem))?;
         Ok(matching(offered.values, asked, offered.cut))
     }
 }
 
-/// Values to offer, as many as there may be and no more than `budget` bytes in all.
+/// A sink for completions, up to `budget` bytes in total.
 #[derive(Clone)]
-struct Offered {
+struct CompletionSink {
     values: Vec<String>,
     /// Whether only the first value of each row counts, rather than all as a key.
     first: bool,
     budget: u64,
-    /// How many values are looked at.
+    /// The number of values to examine.
     most: usize,
     /// Whether there are more.
     cut: bool,
 }
 
-impl Offered {
+impl CompletionSink {
     fn new(budget: u64, limit: usize) -> Self {
         Self { values: Vec::new(), first: false, budget, most: limit.saturating_mul(10), cut: false }
     }
 }
 
-impl driver::Sink for Offered {
+impl driver::Sink for CompletionSink {
     fn columns(&mut self, _names: Vec<String>) {}
 
     fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
@@ -373,41 +382,41 @@ impl driver::Sink for Offered {
     }
 }
 
-/// Whether what was found a moment ago is taken for true.
+/// Whether a cached description of a table may be used.
 #[derive(Clone, Copy)]
 enum Trust {
     Known,
     Nothing,
 }
 
-/// Why rows could not be had.
-enum Failure {
-    /// The table is not what it was.
+/// Why rows could not be read.
+enum RowsFailure {
+    /// A table or column does not exist: the cached description is stale.
     Missing,
     Error(Error),
 }
 
-impl From<Error> for Failure {
+impl From<Error> for RowsFailure {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
 fn more() -> Meta {
-    Meta::from_iter([("dev.libris/more".to_owned(), serde_json::Value::Bool(true))])
+    meta::with(meta::MORE, true)
 }
 
-fn keyed(table: &Table) -> Result<()> {
+fn keyed(table: &TableInfo) -> Result<()> {
     match table.key.is_empty() {
         true => Err(Error::invalid("this table or view has no key: read its first rows")),
         false => Ok(()),
     }
 }
 
-fn schema_format(variables: &Variables) -> Result<Format> {
+fn schema_format(variables: &Variables) -> Result<RowFormat> {
     match variables.text("format").unwrap_or_default() {
-        "" | "markdown" => Ok(Format::Markdown),
-        "json" => Ok(Format::Json),
+        "" | "markdown" => Ok(RowFormat::Markdown),
+        "json" => Ok(RowFormat::Json),
         other => Err(unknown_format(other, &["markdown", "json"])),
     }
 }

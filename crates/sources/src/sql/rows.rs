@@ -1,23 +1,23 @@
 //! Statements for the rows of a table.
 //!
-//! Pages go by the key, not by number: each begins after the last key of the one before, which an index
-//! finds at once however far on it is.
+//! Keyset pagination: each page begins after the last key of the previous one, which an index
+//! finds without reading the rows before it.
 
 use libris_core::{Completion, Error, Partial, Result};
 
-use super::catalog::{Column, Table};
+use super::catalog::{Column, TableInfo};
 use super::dialect::{Dialect, Selected, bounded, postgres_bounded};
 use super::driver::{Sizes, Statement};
 use super::key;
-use super::value::{Bind, Kind, parse};
+use super::value::{Bind, ValueType, parse};
 
-/// Of how many keys those that begin with what was typed are picked, where no index can.
+/// How many keys are scanned for a typed prefix if no index can be used.
 const LOOKED_AT: usize = 1000;
 
-/// Makes statements for one table.
+/// Builds statements for one table.
 pub(super) struct Rows<'a> {
     pub(super) dialect: Dialect,
-    pub(super) table: &'a Table,
+    pub(super) table: &'a TableInfo,
     /// The most bytes of one row.
     pub(super) most: u64,
 }
@@ -52,11 +52,11 @@ impl Rows<'_> {
                 self.table.key.iter().zip(after).map(|(column, text)| self.value("after", column, text));
             condition = self.beyond(values.collect::<Result<Vec<_>>>()?);
         }
-        // One more tells whether there is more.
+        // One more row shows whether there are more.
         Ok(self.select(&self.table.columns, condition, limit + 1))
     }
 
-    /// Statements that give the keys which begin with what was typed, to be run until there are enough.
+    /// Statements for the keys that begin with the typed text, to be run until there are enough.
     pub(super) fn keys(&self, typed: &str, limit: usize) -> Vec<Statement> {
         let key = &self.table.key;
         let mut known = Vec::new();
@@ -79,11 +79,11 @@ impl Rows<'_> {
             return vec![all(fixed, limit.saturating_add(1))];
         }
         match column.kind {
-            Kind::Text if !last.contains(['\0', '"']) => {
+            ValueType::Text if !last.contains(['\0', '"']) => {
                 fixed.and(self.compared(column, ">=", Bind::Text(last.to_owned()), fixed.binds.len()));
                 vec![all(fixed, limit.saturating_add(1))]
             }
-            Kind::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
+            ValueType::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let ranges = spans(last).into_iter().map(|(from, to)| {
                     let mut condition = Condition { text: fixed.text.clone(), binds: fixed.binds.clone() };
                     condition.and(self.compared(column, ">=", Bind::Integer(from), condition.binds.len()));
@@ -147,7 +147,7 @@ impl Rows<'_> {
             };
             return Condition { text, binds: key };
         }
-        // MySQL finds no index for a comparison of rows, but does for what it means.
+        // MySQL uses no index for a row comparison, but does for the expanded condition.
         let mut all = Condition::default();
         let mut either = Vec::new();
         for last in 0..columns.len() {
@@ -170,7 +170,7 @@ impl Rows<'_> {
 
     /// A value of the key.
     fn value(&self, variable: &str, column: &Column, text: &str) -> Result<Bind> {
-        // A column of SQLite that says nothing of its type holds numbers and texts side by side.
+        // An untyped column of SQLite may contain both numbers and text.
         if self.dialect == Dialect::Sqlite && column.base.is_empty() {
             return Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Integer));
         }
@@ -195,7 +195,7 @@ impl Condition {
     }
 }
 
-/// Says that a value is not what it should be.
+/// The error for a value of the wrong type.
 pub(super) fn unfit(variable: &str, wanted: &str, text: &str) -> Error {
     let short: String = text.chars().take(40).collect();
     let cut = if short.len() < text.len() { "…" } else { "" };
@@ -228,7 +228,7 @@ pub(super) fn matching(keys: Vec<String>, asked: Partial<'_>, cut: bool) -> Comp
     completion
 }
 
-/// The key that a row of values stands for; `None` if one of them is null.
+/// The key in a row of values; `None` if one of them is null.
 pub(super) fn written(values: &[Option<String>]) -> Option<String> {
     let parts: Option<Vec<_>> = values.iter().cloned().collect();
     parts.filter(|parts| !parts.is_empty()).map(|parts| key::write(&parts))
@@ -237,24 +237,24 @@ pub(super) fn written(values: &[Option<String>]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::{Rows, spans};
-    use crate::sql::catalog::{Column, Name, Summary, Table};
+    use crate::sql::catalog::{Column, Summary, TableInfo, TableName};
     use crate::sql::dialect::Dialect;
-    use crate::sql::value::Kind;
+    use crate::sql::value::ValueType;
 
-    fn table(key: &[&str]) -> Table {
+    fn table(key: &[&str]) -> TableInfo {
         let column = |name: &&str| Column {
             name: name.to_string(),
             declared: "integer".into(),
             base: "integer".into(),
             cast: "integer".into(),
-            kind: Kind::Integer,
+            kind: ValueType::Integer,
             nullable: false,
             default: None,
             comment: None,
         };
-        let name = Name { schema: "main".into(), table: "million".into() };
+        let name = TableName { schema: "main".into(), table: "million".into() };
         let columns: Vec<_> = key.iter().map(column).collect();
-        Table {
+        TableInfo {
             summary: Summary { name, view: false, comment: None, rows: None },
             key: columns.clone(),
             columns,

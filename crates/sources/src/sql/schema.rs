@@ -1,29 +1,29 @@
-//! Schemas for people and for programs.
+//! Schemas as Markdown and JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::catalog::{Column, Name, Table};
+use super::catalog::{Column, TableInfo, TableName};
 use super::output::escape;
 
-/// What it takes to write about a database.
-pub(super) struct Document<'a> {
+/// The description of a database.
+pub(super) struct SchemaDocument<'a> {
     /// The name of the database.
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
     pub(super) dialect: &'static str,
     /// Tables by their names in URIs.
-    pub(super) label: &'a (dyn Fn(&Name) -> String + Sync),
-    /// The URI below which everything of a table is.
-    pub(super) folder: &'a (dyn Fn(&Name) -> String + Sync),
-    /// Whether a table is shown at all.
-    pub(super) shown: &'a (dyn Fn(&Name) -> bool + Sync),
+    pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
+    /// The URI of the folder of a table.
+    pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
+    /// Whether a table is visible.
+    pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),
 }
 
-impl Document<'_> {
-    /// The whole database for people. Where that would be more than `most` bytes, only what there is.
-    pub(super) fn database(&self, tables: &[Table], most: u64) -> String {
+impl SchemaDocument<'_> {
+    /// The whole database as Markdown. If that exceeds `most` bytes, only the summary.
+    pub(super) fn database(&self, tables: &[TableInfo], most: u64) -> String {
         let mut text = format!("# {}\n\n", escape(self.name));
         if let Some(description) = self.description {
             let _ = writeln!(text, "{}\n", escape(description));
@@ -60,12 +60,12 @@ impl Document<'_> {
         text
     }
 
-    /// A table for people.
-    pub(super) fn table(&self, table: &Table) -> String {
+    /// A table as Markdown.
+    pub(super) fn table(&self, table: &TableInfo) -> String {
         self.section(table, "#")
     }
 
-    fn section(&self, table: &Table, heading: &str) -> String {
+    fn section(&self, table: &TableInfo, heading: &str) -> String {
         let mut text = format!("{heading} {}\n\n", escape(&(self.label)(table.name())));
         if let Some(comment) = &table.summary.comment {
             let _ = writeln!(text, "{}\n", escape(comment));
@@ -119,8 +119,8 @@ impl Document<'_> {
         text
     }
 
-    /// The whole database for programs, or at least how many bytes that has if it is more than `most`.
-    pub(super) fn database_json(&self, tables: &[Table], most: u64) -> Result<String, u64> {
+    /// The whole database as JSON; an error with its minimum size if that exceeds `most` bytes.
+    pub(super) fn database_json(&self, tables: &[TableInfo], most: u64) -> Result<String, u64> {
         let mut size = 0;
         let mut written = Vec::new();
         for table in tables {
@@ -140,8 +140,8 @@ impl Document<'_> {
         Ok(format!("{all:#}"))
     }
 
-    /// A table for programs.
-    pub(super) fn table_json(&self, table: &Table) -> Value {
+    /// A table as JSON.
+    pub(super) fn table_json(&self, table: &TableInfo) -> Value {
         let columns = table.columns.iter().map(|column| {
             json!({
                 "name": column.name,
@@ -179,7 +179,7 @@ impl Document<'_> {
     }
 }
 
-fn kind(table: &Table) -> &'static str {
+fn kind(table: &TableInfo) -> &'static str {
     if table.summary.view { "view" } else { "table" }
 }
 

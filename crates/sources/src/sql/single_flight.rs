@@ -1,4 +1,4 @@
-//! Single-flight: callers who ask for the same thing at the same time share one answer.
+//! Single-flight: concurrent callers with the same key share one load.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use super::driver::Problem;
+use super::driver::DriverError;
 
-/// Answers that are being waited for, by what was asked.
+/// Loads in progress, by key.
 ///
-/// An answer is only shared with those who asked before its load began, so nobody is told what was true
-/// before they asked. Errors are shared too: otherwise those who wait for a database that does not answer
-/// would wait one after the other.
+/// A result is shared only with callers who arrived before its load began, so that nobody gets a result that was
+/// outdated when they called. Errors are shared too: otherwise the callers of an unresponsive database would
+/// wait one after the other.
 pub(super) struct SingleFlight<K, V> {
     slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }
 
-/// Held by whoever loads; the others wait for it.
-type Slot<V> = tokio::sync::Mutex<Option<Answer<V>>>;
+/// Locked by the caller who loads; the others wait for the lock.
+type Slot<V> = tokio::sync::Mutex<Option<LoadResult<V>>>;
 
-struct Answer<V> {
+struct LoadResult<V> {
     /// When its load began.
     begun: Instant,
-    outcome: Result<V, Problem>,
+    outcome: Result<V, DriverError>,
 }
 
 impl<K, V> Default for SingleFlight<K, V> {
@@ -34,16 +34,16 @@ impl<K, V> Default for SingleFlight<K, V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     fn slots(&self) -> MutexGuard<'_, HashMap<K, Arc<Slot<V>>>> {
-        // An insertion or removal leaves it whole.
+        // An insertion or removal leaves the map consistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer of a load that begins from now on.
+    /// The result of a load that begins after this call.
     pub(super) async fn load(
         &self,
         key: &K,
-        load: impl Future<Output = Result<V, Problem>>,
-    ) -> Result<V, Problem> {
+        load: impl Future<Output = Result<V, DriverError>>,
+    ) -> Result<V, DriverError> {
         let asked = Instant::now();
         let slot = Arc::clone(self.slots().entry(key.clone()).or_default());
         let seat = Seat { flight: self, key, slot: Some(slot) };
@@ -56,12 +56,12 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
         }
         let begun = Instant::now();
         let outcome = load.await;
-        *answer = Some(Answer { begun, outcome: outcome.clone() });
+        *answer = Some(LoadResult { begun, outcome: outcome.clone() });
         outcome
     }
 }
 
-/// A caller's share in a slot, which the last one removes.
+/// A caller's reference to a slot; the last one removes the slot.
 struct Seat<'a, K: Hash + Eq + Clone, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: &'a K,
@@ -87,7 +87,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::SingleFlight;
-    use crate::sql::driver::Problem;
+    use crate::sql::driver::DriverError;
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_an_answer() {
@@ -119,7 +119,7 @@ mod tests {
             flight.load(&(), async {
                 loads.fetch_add(1, Ordering::SeqCst);
                 yield_now().await;
-                Err(Problem::Slow)
+                Err(DriverError::Slow)
             })
         };
         assert!(join_all((0..20).map(|_| fail())).await.iter().all(Result::is_err));

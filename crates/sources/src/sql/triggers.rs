@@ -1,10 +1,10 @@
-//! The script that makes PostgreSQL tell of every row that changes.
+//! The triggers that make PostgreSQL notify of every changed row.
 
-use super::catalog::Table;
+use super::catalog::TableInfo;
 use super::dialect::Dialect;
 
-/// A function that tells on a channel what changed, and a trigger on each table that calls it.
-pub(super) fn script(tables: &[Table], channel: &str) -> String {
+/// A function that sends a notification with the key of the changed row, and a trigger on each table that calls it.
+pub(super) fn script(tables: &[TableInfo], channel: &str) -> String {
     let quote = |name: &str| Dialect::Postgres.quote(name);
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let mut script = String::from(FUNCTION);
@@ -29,7 +29,7 @@ CREATE TRIGGER libris_truncate AFTER TRUNCATE ON {target}
 }
 
 /// Its first argument is the channel, the others are the columns of the key. A message may have 8,000
-/// bytes at most, so a longer key is left out, which tells of the whole table.
+/// bytes at most, so a longer key is omitted, and the notification is for the whole table.
 const FUNCTION: &str = "BEGIN;
 
 CREATE OR REPLACE FUNCTION libris_tell() RETURNS trigger LANGUAGE plpgsql AS $libris$

@@ -1,14 +1,14 @@
-//! Values: what columns hold, what is bound to statements, and what comes back.
+//! Values: the types of columns, bound parameters and results.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 
-/// What kind of values a column or a parameter has.
+/// The type of a column or a parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ValueType {
     /// Text.
     #[default]
     Text,
@@ -16,15 +16,15 @@ pub enum Kind {
     Integer,
     /// Floating-point numbers.
     Number,
-    /// Exact numbers with a point.
+    /// Exact decimal numbers.
     Decimal,
     /// True or false.
     Boolean,
-    /// Days.
+    /// Dates.
     Date,
-    /// Times of a day.
+    /// Times of day.
     Time,
-    /// Moments.
+    /// Timestamps.
     Timestamp,
     /// Universally unique identifiers.
     Uuid,
@@ -32,7 +32,7 @@ pub enum Kind {
     Json,
     /// Bytes, written in Base64.
     Bytes,
-    /// Anything else, taken as the database writes it.
+    /// Anything else, in the text format of the database.
     #[serde(skip)]
     Other,
 }
@@ -48,7 +48,7 @@ pub(super) enum Bind {
     Bytes(Vec<u8>),
 }
 
-/// A value that came back.
+/// A value of a result.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Null,
@@ -62,7 +62,7 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    /// About how many bytes of memory it takes.
+    /// Its approximate memory, in bytes.
     pub(super) fn size(&self) -> u64 {
         let more = match self {
             Self::Text(text) | Self::Json(text) => text.len(),
@@ -72,7 +72,7 @@ impl Cell {
         (size_of::<Self>() + more) as u64
     }
 
-    /// The value as text, as it stands in a key; nothing for null.
+    /// The value as text of a key; empty for null.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
@@ -85,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// The same, without a copy of what is text.
+    /// The value as text, borrowed if it is text.
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Json(text) => Some(text),
@@ -101,7 +101,7 @@ impl Cell {
         }
     }
 
-    /// Whether the database says yes.
+    /// Whether the value is true.
     pub(super) fn truth(&self) -> bool {
         match self {
             Self::Boolean(value) => *value,
@@ -109,22 +109,22 @@ impl Cell {
         }
     }
 
-    /// A value that came as text although it is of this kind.
-    pub(super) fn of_text(kind: Kind, text: String) -> Self {
+    /// Converts a value that was sent as text to its type.
+    pub(super) fn of_text(kind: ValueType, text: String) -> Self {
         match kind {
-            Kind::Boolean => match &*text {
+            ValueType::Boolean => match &*text {
                 "t" | "true" => Self::Boolean(true),
                 "f" | "false" => Self::Boolean(false),
                 _ => Self::Text(text),
             },
-            Kind::Integer => text.parse().map_or(Self::Text(text), Self::Integer),
-            Kind::Number => match text.parse::<f64>() {
+            ValueType::Integer => text.parse().map_or(Self::Text(text), Self::Integer),
+            ValueType::Number => match text.parse::<f64>() {
                 Ok(number) if number.is_finite() => Self::Number(number),
                 _ => Self::Text(text),
             },
-            Kind::Json => Self::Json(text),
-            Kind::Timestamp => Self::Text(moment(text)),
-            Kind::Bytes => decode(&text).map_or(Self::Text(text), Self::Bytes),
+            ValueType::Json => Self::Json(text),
+            ValueType::Timestamp => Self::Text(moment(text)),
+            ValueType::Bytes => decode(&text).map_or(Self::Text(text), Self::Bytes),
             _ => Self::Text(text),
         }
     }
@@ -144,43 +144,47 @@ fn moment(text: String) -> String {
     }
 }
 
-/// What is asked for in a URI as a value of this kind; the error says what it should be.
-pub(super) fn parse(kind: Kind, text: &str) -> Result<Bind, &'static str> {
+/// Parses a value in a URI; the error names the expected form.
+pub(super) fn parse(kind: ValueType, text: &str) -> Result<Bind, &'static str> {
     let as_text = || Bind::Text(text.to_owned());
     match kind {
-        Kind::Integer => text
+        ValueType::Integer => text
             .parse()
             .map(Bind::Integer)
             .or_else(|_| text.parse().map(Bind::Unsigned))
             .map_err(|_| "a whole number"),
-        Kind::Number => match text.parse::<f64>() {
+        ValueType::Number => match text.parse::<f64>() {
             Ok(number) if !number.is_nan() => Ok(Bind::Number(number)),
             _ => Err("a number"),
         },
-        Kind::Decimal if is_decimal(text) || is_infinite(text) => Ok(as_text()),
-        Kind::Decimal => Err("a number"),
-        Kind::Boolean => match text {
+        ValueType::Decimal if is_decimal(text) || is_infinite(text) => Ok(as_text()),
+        ValueType::Decimal => Err("a number"),
+        ValueType::Boolean => match text {
             "true" | "1" => Ok(Bind::Integer(1)),
             "false" | "0" => Ok(Bind::Integer(0)),
             _ => Err("`true` or `false`"),
         },
-        Kind::Date | Kind::Timestamp if is_infinite(text) || is_before_christ(text) => Ok(as_text()),
-        Kind::Date if text.parse::<jiff::civil::Date>().is_ok() => Ok(as_text()),
-        Kind::Date => Err("a date such as `2026-07-28`"),
-        Kind::Time if text.parse::<jiff::civil::Time>().is_ok() || is_span(text) => Ok(as_text()),
-        Kind::Time => Err("a time such as `12:30:00`"),
-        Kind::Timestamp => timestamp(text).map(Bind::Text).ok_or("a time such as `2026-07-28T12:30:00Z`"),
-        Kind::Uuid if is_uuid(text) => Ok(as_text()),
-        Kind::Uuid => Err("a UUID"),
-        Kind::Json if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => Ok(as_text()),
-        Kind::Json => Err("JSON"),
-        Kind::Bytes => decode(text).map(Bind::Bytes).ok_or("Base64"),
-        Kind::Text | Kind::Other if text.contains('\0') => Err("text without a NUL"),
-        Kind::Text | Kind::Other => Ok(as_text()),
+        ValueType::Date | ValueType::Timestamp if is_infinite(text) || is_before_christ(text) => {
+            Ok(as_text())
+        }
+        ValueType::Date if text.parse::<jiff::civil::Date>().is_ok() => Ok(as_text()),
+        ValueType::Date => Err("a date such as `2026-07-28`"),
+        ValueType::Time if text.parse::<jiff::civil::Time>().is_ok() || is_span(text) => Ok(as_text()),
+        ValueType::Time => Err("a time such as `12:30:00`"),
+        ValueType::Timestamp => {
+            timestamp(text).map(Bind::Text).ok_or("a time such as `2026-07-28T12:30:00Z`")
+        }
+        ValueType::Uuid if is_uuid(text) => Ok(as_text()),
+        ValueType::Uuid => Err("a UUID"),
+        ValueType::Json if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => Ok(as_text()),
+        ValueType::Json => Err("JSON"),
+        ValueType::Bytes => decode(text).map(Bind::Bytes).ok_or("Base64"),
+        ValueType::Text | ValueType::Other if text.contains('\0') => Err("text without a NUL"),
+        ValueType::Text | ValueType::Other => Ok(as_text()),
     }
 }
 
-/// A moment as databases take it: in UTC, and without saying so.
+/// A timestamp in UTC, without a time zone.
 fn timestamp(text: &str) -> Option<String> {
     let local = match text.parse::<jiff::Timestamp>() {
         Ok(moment) => moment.to_zoned(jiff::tz::TimeZone::UTC).datetime(),
@@ -196,18 +200,18 @@ fn is_decimal(text: &str) -> bool {
     all(whole) && all(part)
 }
 
-/// What PostgreSQL writes for what is later or more than anything.
+/// The special values of PostgreSQL that are greater or less than all others.
 fn is_infinite(text: &str) -> bool {
     text.strip_prefix('-').unwrap_or(text).eq_ignore_ascii_case("infinity")
 }
 
-/// What PostgreSQL writes for days and moments before the year 1.
+/// The suffix of PostgreSQL for dates before the year 1.
 fn is_before_christ(text: &str) -> bool {
     let written = |letter: char| letter.is_ascii_digit() || "-:. +".contains(letter);
     text.strip_suffix(" BC").is_some_and(|rest| !rest.is_empty() && rest.chars().all(written))
 }
 
-/// What MySQL calls a time: up to 838 hours, which may be negative.
+/// A `TIME` of MySQL: up to 838 hours, possibly negative.
 fn is_span(text: &str) -> bool {
     let parts: Vec<_> = text.strip_prefix('-').unwrap_or(text).split([':', '.']).collect();
     let digits =
@@ -239,46 +243,46 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bind, Cell, Kind, parse};
+    use super::{Bind, Cell, ValueType, parse};
 
     #[test]
     fn values_are_read_by_their_kind() {
         let good = [
-            (Kind::Integer, "-7", Bind::Integer(-7)),
-            (Kind::Integer, "18446744073709551615", Bind::Unsigned(u64::MAX)),
-            (Kind::Number, "1.5", Bind::Number(1.5)),
-            (Kind::Decimal, "-10.50", Bind::Text("-10.50".into())),
-            (Kind::Boolean, "true", Bind::Integer(1)),
-            (Kind::Date, "2026-07-28", Bind::Text("2026-07-28".into())),
-            (Kind::Timestamp, "2026-07-28T12:00:00+02:00", Bind::Text("2026-07-28 10:00:00".into())),
-            (Kind::Timestamp, "2026-07-28 12:00:00.5", Bind::Text("2026-07-28 12:00:00.5".into())),
-            (Kind::Date, "-infinity", Bind::Text("-infinity".into())),
-            (Kind::Timestamp, "0044-03-15 12:00:00 BC", Bind::Text("0044-03-15 12:00:00 BC".into())),
-            (Kind::Time, "-838:59:59", Bind::Text("-838:59:59".into())),
-            (Kind::Bytes, "_-8", Bind::Bytes(vec![255, 239])),
-            (Kind::Bytes, "/+8=", Bind::Bytes(vec![255, 239])),
-            (Kind::Json, "{\"a\": 1}", Bind::Text("{\"a\": 1}".into())),
+            (ValueType::Integer, "-7", Bind::Integer(-7)),
+            (ValueType::Integer, "18446744073709551615", Bind::Unsigned(u64::MAX)),
+            (ValueType::Number, "1.5", Bind::Number(1.5)),
+            (ValueType::Decimal, "-10.50", Bind::Text("-10.50".into())),
+            (ValueType::Boolean, "true", Bind::Integer(1)),
+            (ValueType::Date, "2026-07-28", Bind::Text("2026-07-28".into())),
+            (ValueType::Timestamp, "2026-07-28T12:00:00+02:00", Bind::Text("2026-07-28 10:00:00".into())),
+            (ValueType::Timestamp, "2026-07-28 12:00:00.5", Bind::Text("2026-07-28 12:00:00.5".into())),
+            (ValueType::Date, "-infinity", Bind::Text("-infinity".into())),
+            (ValueType::Timestamp, "0044-03-15 12:00:00 BC", Bind::Text("0044-03-15 12:00:00 BC".into())),
+            (ValueType::Time, "-838:59:59", Bind::Text("-838:59:59".into())),
+            (ValueType::Bytes, "_-8", Bind::Bytes(vec![255, 239])),
+            (ValueType::Bytes, "/+8=", Bind::Bytes(vec![255, 239])),
+            (ValueType::Json, "{\"a\": 1}", Bind::Text("{\"a\": 1}".into())),
         ];
         for (kind, text, bind) in good {
             assert_eq!(parse(kind, text), Ok(bind), "{text}");
         }
         let bad = [
-            (Kind::Integer, "1 OR 1=1"),
-            (Kind::Integer, ""),
-            (Kind::Integer, "１"),
-            (Kind::Number, "NaN"),
-            (Kind::Decimal, "1e5"),
-            (Kind::Decimal, "1;2"),
-            (Kind::Boolean, "yes"),
-            (Kind::Date, "2026-13-01"),
-            (Kind::Timestamp, "now()"),
-            (Kind::Timestamp, "now() BC"),
-            (Kind::Time, "1:2"),
-            (Kind::Time, "1:2:3;"),
-            (Kind::Uuid, "550e8400e29b41d4a716446655440000"),
-            (Kind::Json, "{"),
-            (Kind::Bytes, "'"),
-            (Kind::Text, "a\0b"),
+            (ValueType::Integer, "1 OR 1=1"),
+            (ValueType::Integer, ""),
+            (ValueType::Integer, "１"),
+            (ValueType::Number, "NaN"),
+            (ValueType::Decimal, "1e5"),
+            (ValueType::Decimal, "1;2"),
+            (ValueType::Boolean, "yes"),
+            (ValueType::Date, "2026-13-01"),
+            (ValueType::Timestamp, "now()"),
+            (ValueType::Timestamp, "now() BC"),
+            (ValueType::Time, "1:2"),
+            (ValueType::Time, "1:2:3;"),
+            (ValueType::Uuid, "550e8400e29b41d4a716446655440000"),
+            (ValueType::Json, "{"),
+            (ValueType::Bytes, "'"),
+            (ValueType::Text, "a\0b"),
         ];
         for (kind, text) in bad {
             assert!(parse(kind, text).is_err(), "{text}");
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_iso_8601() {
-        let written = |text: &str| Cell::of_text(Kind::Timestamp, text.to_owned()).text().unwrap();
+        let written = |text: &str| Cell::of_text(ValueType::Timestamp, text.to_owned()).text().unwrap();
         assert_eq!(written("2026-07-28 12:00:00.25+00"), "2026-07-28T12:00:00.25Z");
         assert_eq!(written("2026-07-28 12:00:00"), "2026-07-28T12:00:00");
         assert_eq!(written("infinity"), "infinity");

@@ -1,9 +1,9 @@
-//! Telling what changes in a database, while somebody listens.
+//! Detects changes of a database while there are subscriptions.
 //!
-//! Every so often the database is asked whether anything has changed at all. Only then, or where it
-//! cannot say, its catalog and what is followed are looked at again. PostgreSQL also tells by itself, on a
-//! channel, what the triggers of its tables say. A database that goes away and comes back is looked at
-//! in the same way, so that what changed meanwhile is told.
+//! A poll compares the version of the database. Only if it has changed, or if the database has none,
+//! the poll compares the catalog and the followed resources. PostgreSQL also sends notifications from the
+//! triggers of its tables. After an outage everything is compared
+//! in the same way, so that changes during it are reported.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -17,43 +17,44 @@ use libris_core::{Body, Change, Client, Contents, Context, Error, Result, Uri};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
-use super::catalog::{Name, Table};
+use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
-use super::driver::{Listen, Statement, collect};
-use super::follow::Digests;
-use super::{Inner, Place, key};
+use super::driver::{NotificationListener, Statement, collect};
+use super::follow::{Digests, Known, by_client};
+use super::{Inner, UriKind, key};
+use crate::followed::FollowedWatch;
 
-/// For how long messages are gathered before queries and pages are looked at again.
+/// The debounce window of notifications before queries and pages are polled.
 const GATHER: Duration = Duration::from_millis(100);
 
-/// How long the first look may take before the watch begins without it.
+/// The time-out of the first poll; after it the watch begins without a baseline.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How many rows are remembered of what was heard.
+/// The most notified rows that are remembered.
 const MANY: usize = 10_000;
 
-/// How long the resources that one client follows are looked at before those of the next are, at least one of them. The
-/// rest of them wait for the next look.
+/// The time for the resources of one client in a poll, at least one of them. The
+/// rest wait for the next poll.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// The longest pause between two attempts to reach a database that is away.
+/// The longest back-off while the database is unavailable.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Changes from now on.
 pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
-    inner.followed.begin();
     let poll = inner.config.poll.unwrap_or(match inner.driver.dialect() {
         Dialect::Sqlite => Duration::from_millis(250),
         Dialect::Postgres | Dialect::Mysql => Duration::from_secs(5),
     });
     let channel = inner.driver.listen(&inner.config.channel);
-    let mut watch = Watch {
+    let mut watch = DatabaseWatch {
+        watching: inner.followed.watch(),
         inner,
         poll,
         pause: poll,
         next: Instant::now() + poll,
         channel,
-        heard: Heard::default(),
+        heard: PendingMessages::default(),
         listening: false,
         version: None,
         schema: None,
@@ -62,8 +63,8 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         away: false,
         changes: VecDeque::new(),
     };
-    // What is found now is where changes begin. Others wait to be watched too, so a database that does not
-    // answer is looked at later, and then taken for changed.
+    // The first poll is the baseline. Other sources wait for it, so a database that does not
+    // respond is polled later, and then counts as changed.
     if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -71,61 +72,55 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
     stream::unfold(watch, async |mut watch| Some((watch.next().await, watch))).boxed()
 }
 
-struct Watch {
+struct DatabaseWatch {
     inner: Arc<Inner>,
+    watching: FollowedWatch<Known>,
     poll: Duration,
-    /// How long to wait before the next look.
+    /// The time until the next poll.
     pause: Duration,
     next: Instant,
-    channel: Option<Box<dyn Listen>>,
+    channel: Option<Box<dyn NotificationListener>>,
     listening: bool,
-    heard: Heard,
-    /// What the database last said of its version, and of that of its catalog.
+    heard: PendingMessages,
+    /// The versions of the data and of the catalog at the last poll.
     version: Option<String>,
     schema: Option<String>,
-    /// The tables as they were last seen.
-    tables: Option<BTreeMap<Name, Table>>,
-    /// What is left to be looked at for clients whose share of the last look was used up.
+    /// The tables at the last poll.
+    tables: Option<BTreeMap<TableName, TableInfo>>,
+    /// The resources that the last poll did not reach, by client.
     unfinished: BTreeMap<Client, HashSet<Uri>>,
     away: bool,
-    /// What was seen and is still to be told.
+    /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
 
-/// What was heard on the channel and not looked at yet.
+/// Notifications that are not processed yet.
 #[derive(Default)]
-struct Heard {
+struct PendingMessages {
     due: Option<Instant>,
     rows: HashSet<Uri>,
-    /// Whether something changed of which no row is known.
+    /// Whether a notification named no row.
     vague: bool,
 }
 
-/// What triggers say.
+/// The payload of a notification.
 #[derive(Deserialize)]
-struct Message {
+struct TriggerMessage {
     schema: String,
     table: String,
     #[serde(default)]
     key: Option<Vec<Option<String>>>,
 }
 
-/// What made a look stop: the database is away.
-struct Away;
+/// A poll failed: the database is unavailable.
+struct Unreachable;
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.inner.followed.end();
-    }
-}
-
-impl Watch {
+impl DatabaseWatch {
     async fn next(&mut self) -> Change {
         loop {
             if let Some(change) = self.changes.pop_front() {
                 return change;
             }
-            let inner = Arc::clone(&self.inner);
             let due = self.heard.due;
             let hear = async {
                 match &mut self.channel {
@@ -137,38 +132,41 @@ impl Watch {
                 heard = hear => match heard {
                     Ok(message) => self.heed(&message).await,
                     Err(problem) => {
-                        tracing::debug!(?problem, "a channel was lost");
+                        tracing::debug!(?problem, "lost the notification channel");
                         self.listening = false;
                         self.next = Instant::now();
                     }
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let heard = std::mem::take(&mut self.heard);
-                    let _ = self.look_at_followed(Which::Heard(&heard)).await;
+                    let _ = self.look_at_followed(PollScope::Heard(&heard)).await;
                 }
-                () = inner.followed.new.notified() => self.take_in().await,
+                () = self.watching.added() => self.take_in().await,
                 () = sleep_until(self.next) => self.look().await,
             }
         }
     }
 
-    /// Looks whether anything has changed, and at what. While the database is away that is tried ever
-    /// less often.
+    /// Polls the database. While it is unavailable, the interval grows
+    /// exponentially.
     async fn look(&mut self) {
         let begun = Instant::now();
         let was_away = self.away;
         match self.examine().await {
             Ok(()) => {
                 if was_away {
-                    tracing::info!(database = self.inner.name, "the database is back");
+                    tracing::info!(database = self.inner.name, "the database is available again");
                 }
                 self.away = false;
-                // However much there is to look at, most of the time is the database's own.
+                // Polling takes at most a fifth of the time.
                 self.pause = self.poll.max(begun.elapsed() * 4);
             }
-            Err(Away) => {
+            Err(Unreachable) => {
                 if !was_away {
-                    tracing::warn!(database = self.inner.name, "the database cannot be watched now");
+                    tracing::warn!(
+                        database = self.inner.name,
+                        "the database is unavailable: polling with back-off"
+                    );
                 }
                 self.pause = if was_away { (self.pause * 2).min(LONGEST.max(self.poll)) } else { self.poll };
                 self.away = true;
@@ -177,8 +175,8 @@ impl Watch {
         self.next = Instant::now() + self.pause;
     }
 
-    async fn examine(&mut self) -> Result<(), Away> {
-        let version = self.inner.driver.version().await.map_err(|_| Away)?;
+    async fn examine(&mut self) -> Result<(), Unreachable> {
+        let version = self.inner.driver.version().await.map_err(|_| Unreachable)?;
         let mut missed = self.away;
         if let Some(channel) = &mut self.channel
             && !self.listening
@@ -188,29 +186,29 @@ impl Watch {
                     self.listening = true;
                     missed = true;
                 }
-                // A pooler may not let us listen; asking still works.
-                Err(problem) => tracing::debug!(?problem, "nobody listens to the channel"),
+                // A connection pooler may not support `LISTEN`; polling still works.
+                Err(problem) => tracing::debug!(?problem, "could not listen for notifications"),
             }
         }
         if !missed && version.is_some() && version == self.version {
-            return self.look_at_followed(Which::Unfinished).await;
+            return self.look_at_followed(PollScope::Unfinished).await;
         }
         self.compare_tables().await?;
-        if self.inner.followed.overflowed() {
+        if self.watching.overflowed() {
             self.changes.push_back(Change::Lost);
         }
-        self.look_at_followed(Which::All).await?;
+        self.look_at_followed(PollScope::All).await?;
         self.version = version;
         Ok(())
     }
 
-    /// Tells which tables came, went or changed.
-    async fn compare_tables(&mut self) -> Result<(), Away> {
+    /// Reports added, removed and changed tables.
+    async fn compare_tables(&mut self) -> Result<(), Unreachable> {
         let schema = match self.inner.driver.dialect() {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
-                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Away)?;
-                // Another file may have the same number.
+                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Unreachable)?;
+                // Another file may have the same schema version.
                 let file = self.version.as_deref().and_then(|version| version.split_once(' '));
                 rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
             }
@@ -219,13 +217,13 @@ impl Watch {
         if schema.is_some() && schema == self.schema && self.tables.is_some() {
             return Ok(());
         }
-        let tables = self.inner.tables().await.map_err(|_| Away)?;
+        let tables = self.inner.tables().await.map_err(|_| Unreachable)?;
         let tables: BTreeMap<_, _> =
             tables.iter().map(|table| (table.name().clone(), table.clone())).collect();
-        let default = self.inner.default_schema().await.map_err(|_| Away)?.to_owned();
+        let default = self.inner.default_schema().await.map_err(|_| Unreachable)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {
-            // It was away when the watch began, and nobody knows what it was like then.
+            // It was unavailable when the watch began, so there is no baseline.
             None => self.changes.push_back(Change::Lost),
             Some(before) => self.tell_tables(&before, &default),
         }
@@ -233,10 +231,10 @@ impl Watch {
         Ok(())
     }
 
-    fn tell_tables(&mut self, before: &BTreeMap<Name, Table>, default: &str) {
+    fn tell_tables(&mut self, before: &BTreeMap<TableName, TableInfo>, default: &str) {
         let Some(now) = &self.tables else { return };
         let mut told = Vec::new();
-        let uris = |name: &Name| {
+        let uris = |name: &TableName| {
             let folder = Uri::parse(&self.inner.folder(name, default)).ok()?;
             Some((folder.below("schema").ok()?, folder))
         };
@@ -264,20 +262,20 @@ impl Watch {
         self.changes.extend(told);
     }
 
-    /// Takes note of what is followed from now on. Where the database cannot prove that nothing changed
-    /// since somebody subscribed, that is told as a change.
+    /// Takes the baseline of newly followed resources. If the database cannot prove that nothing changed
+    /// since the subscription, they are reported as changed.
     async fn take_in(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
-        for followed in inner.followed.by_client().into_values() {
+        for followed in by_client(&inner.followed).into_values() {
             let begun = Instant::now();
             for (uri, _) in followed.into_iter().filter(|(_, digest)| digest.is_none()) {
                 if begun.elapsed() > SHARE {
-                    inner.followed.new.notify_one();
+                    self.watching.wake();
                     break;
                 }
                 if let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) {
-                    inner.followed.set(&uri, digest);
+                    inner.followed.with(&uri, |known| known.digest = Some(digest));
                     new.push(uri);
                 }
             }
@@ -288,9 +286,9 @@ impl Watch {
         }
     }
 
-    /// Looks again at what is followed, in the time of each client that follows it.
-    async fn look_at_followed(&mut self, which: Which<'_>) -> Result<(), Away> {
-        let clients = self.inner.followed.by_client();
+    /// Polls the followed resources, each client within its share of the time.
+    async fn look_at_followed(&mut self, which: PollScope<'_>) -> Result<(), Unreachable> {
+        let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
         for (client, followed) in clients {
             self.look_at_those_of(client, followed, which).await?;
@@ -298,20 +296,20 @@ impl Watch {
         Ok(())
     }
 
-    /// The same for what one client follows, until its share of the time is used up.
+    /// Polls the resources of one client, until its share of the time is used up.
     async fn look_at_those_of(
         &mut self,
         client: Client,
         followed: Digests,
-        which: Which<'_>,
-    ) -> Result<(), Away> {
+        which: PollScope<'_>,
+    ) -> Result<(), Unreachable> {
         let inner = Arc::clone(&self.inner);
         let unfinished = self.unfinished.remove(&client).unwrap_or_default();
-        let heard = |uri: &Uri| matches!(which, Which::Heard(heard) if heard.rows.contains(uri));
+        let heard = |uri: &Uri| matches!(which, PollScope::Heard(heard) if heard.rows.contains(uri));
         let is_concerned = |uri: &Uri| match which {
-            Which::All | Which::Heard(Heard { vague: true, .. }) => true,
-            Which::Heard(_) => heard(uri) || inner.place(uri) != Some(Place::Row),
-            Which::Unfinished => false,
+            PollScope::All | PollScope::Heard(PendingMessages { vague: true, .. }) => true,
+            PollScope::Heard(_) => heard(uri) || inner.place(uri) != Some(UriKind::Row),
+            PollScope::Unfinished => false,
         };
         let (first, rest): (Digests, Digests) =
             followed.into_iter().partition(|(uri, _)| unfinished.contains(uri));
@@ -322,16 +320,16 @@ impl Watch {
             let told = heard(&uri);
             let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
-                    return Err(Away);
+                    return Err(Unreachable);
                 }
-                // It would keep the others waiting each time.
-                tracing::warn!(%uri, "takes too long to be looked at, and is not followed any more");
-                inner.followed.forget(&uri);
+                // It would delay the others at every poll.
+                tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
+                inner.followed.remove(&uri);
                 continue;
             };
             if before != Some(digest) {
-                inner.followed.set(&uri, digest);
-                // Of rows that triggers named, it was told at once.
+                inner.followed.with(&uri, |known| known.digest = Some(digest));
+                // Changes of notified rows were reported immediately.
                 if !told {
                     self.changes.push_back(Change::Updated(uri));
                 }
@@ -344,15 +342,15 @@ impl Watch {
         Ok(())
     }
 
-    /// What was said on the channel.
+    /// Processes a notification.
     async fn heed(&mut self, message: &str) {
         self.heard.due.get_or_insert_with(|| Instant::now() + GATHER);
-        let Ok(Message { schema, table, key }) = serde_json::from_str(message) else {
-            // Somebody else's words still mean that something happened.
+        let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
+            // An unknown payload still means that something changed.
             self.heard.vague = true;
             return;
         };
-        let name = Name { schema, table };
+        let name = TableName { schema, table };
         let parts: Option<Vec<_>> = key.and_then(|key| key.into_iter().collect());
         let row = match (parts, self.inner.default_schema().await) {
             (Some(parts), Ok(default)) if self.inner.shows(&name, default) && !parts.is_empty() => {
@@ -362,7 +360,7 @@ impl Watch {
             _ => None,
         };
         match row {
-            // Of very many, it is not remembered which were told already.
+            // Beyond the limit, duplicates are reported.
             Some(row) if self.heard.rows.len() >= MANY => {
                 self.heard.vague = true;
                 self.changes.push_back(Change::Updated(row));
@@ -377,44 +375,48 @@ impl Watch {
     }
 }
 
-/// Which of the followed resources are looked at, beside those that are left from the last look.
+/// Which followed resources are polled, besides those that the last poll did not reach.
 #[derive(Clone, Copy)]
-enum Which<'a> {
+enum PollScope<'a> {
     All,
-    /// Those that may have to do with what was heard.
-    Heard(&'a Heard),
+    /// Those that notifications may concern.
+    Heard(&'a PendingMessages),
     /// No others.
     Unfinished,
 }
 
 impl Inner {
-    fn place(&self, uri: &Uri) -> Option<Place> {
+    fn place(&self, uri: &Uri) -> Option<UriKind> {
         self.places.closest(uri).map(|(_, place, _)| *place)
     }
 
-    /// The URI whose changes are told for this one.
+    /// The URI whose changes are reported for this one.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
         match place {
-            Place::Schema | Place::TableSchema => uri.without_query(),
-            // However it is encoded and whatever its format, it is the same row.
-            Place::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
+            UriKind::Schema | UriKind::TableSchema => uri.without_query(),
+            // The encoding of the key and the format do not matter.
+            UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
-            Place::Folder | Place::TableFolder | Place::Rows | Place::Query(_) => uri.clone(),
+            UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) => uri.clone(),
         }
     }
 
-    /// Looks at this one too when there is reason to. Schemas are looked at anyway.
+    /// Follows a resource. Schemas are always compared.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
-        if !matches!(self.place(subject), None | Some(Place::Schema | Place::TableSchema | Place::Folder)) {
-            self.followed.add(subject, client);
+        if !matches!(
+            self.place(subject),
+            None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder)
+        ) {
+            let known = Known { digest: None, client };
+            self.followed.add(subject, known, |known, again| known.client = again.client);
         }
     }
 }
 
-/// Whether a table is the same but for the number of its rows.
-fn same(one: &Table, other: &Table) -> bool {
+/// Whether two descriptions of a table differ at most in the number of rows.
+fn same(one: &TableInfo, other: &TableInfo) -> bool {
     one.columns == other.columns
         && one.key == other.key
         && one.indexes == other.indexes
@@ -423,7 +425,7 @@ fn same(one: &Table, other: &Table) -> bool {
         && one.summary.view == other.summary.view
 }
 
-/// A digest of what was read; `None` if it could not be.
+/// A digest of contents; `None` if they are unavailable.
 fn digest_of(read: Result<Contents>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     match read {
@@ -436,7 +438,7 @@ fn digest_of(read: Result<Contents>) -> Option<u64> {
             }
         }
         Err(Error::Unavailable(_)) => return None,
-        // What it says when nothing is there is also an answer.
+        // An error such as "not found" is a state too.
         Err(other) => other.to_string().hash(&mut hasher),
     }
     Some(hasher.finish())

@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn concurrent_callers_share_a_read() {
         let folder = folder(20_000);
-        let polled = Options { watch: super::super::Watching::Poll, ..Options::default() };
+        let polled = Options { watch: super::super::ChangeDetection::Poll, ..Options::default() };
         let tree = tree(folder.path(), &polled);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();

@@ -46,8 +46,8 @@ pub(crate) use cache::LruCache;
 pub(crate) use cancellation::{CancelOnDrop, Cancellation, is_cancelled};
 pub(crate) use metadata::Metadata;
 pub(crate) use name_list::{NameList, case_folded};
+pub use options::ChangeDetection;
 pub(crate) use options::Options;
-pub use options::Watching;
 pub(crate) use proof::ProofBuilder;
 pub(crate) use root::{DirectoryHandle, Root, is_missing};
 pub(crate) use stamp::StatStamp;
@@ -98,7 +98,7 @@ pub(crate) struct Tree {
     open_folders: Arc<OpenFolders>,
     pub(crate) prover: Prover,
     /// How the watcher detects changes, and how often it polls.
-    watching: Watching,
+    watching: ChangeDetection,
     poll: Duration,
     warned: Mutex<HashSet<String>>,
 }
@@ -203,7 +203,7 @@ impl Tree {
             stamp_tables: LruCache::new(MAX_CACHED_NAMES),
             open_folders: Arc::new(OpenFolders::new(MAX_OPEN_FOLDERS)),
             // The target of a symbolic link can change without an event in any directory on the path of the link.
-            prover: if options.symlinks || options.watch == Watching::Poll {
+            prover: if options.symlinks || options.watch == ChangeDetection::Poll {
                 Prover::disabled()
             } else {
                 Prover::new()

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// Whether symbolic links to targets within the tree are followed.
     pub(crate) symlinks: bool,
     /// How changes are detected.
-    pub(crate) watch: Watching,
+    pub(crate) watch: ChangeDetection,
     /// The interval of polling.
     pub(crate) poll: Duration,
 }
@@ -31,7 +31,7 @@ impl Default for Options {
             hidden: false,
             gitignore: true,
             symlinks: false,
-            watch: Watching::Auto,
+            watch: ChangeDetection::Auto,
             poll: Duration::from_secs(5),
         }
     }
@@ -40,7 +40,7 @@ impl Default for Options {
 /// How changes are detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Watching {
+pub enum ChangeDetection {
     /// By file system events where the operating system reports them, otherwise by polling.
     #[default]
     Auto,

@@ -23,7 +23,7 @@ fn mistakes_are_explained() {
     assert_snapshot!(of("run = [\"no-such-program\"]"), @"the command `a://{b}{?c}`: there is no program `no-such-program`");
     assert_snapshot!(of("run = [\"./missing\"]"), @"the command `a://{b}{?c}`: there is no program `./missing`");
     assert_snapshot!(of("run = [\"echo\", \"{{d}}\"]"), @"the command `a://{b}{?c}`: it has no variable `d`, only `b`, `c`");
-    assert_snapshot!(of("run = [\"echo\", \"{{b}}\"]"), @"the command `a://{b}{?c}`: its variable `c` stands nowhere in `run`");
+    assert_snapshot!(of("run = [\"echo\", \"{{b}}\"]"), @"the command `a://{b}{?c}`: its variable `c` does not occur in `run`");
     assert_snapshot!(of("run = [\"echo\", \"{{b}}{{c}}\"]"), @"the command `a://{b}{?c}`: its variable `c` may be left out and so needs a `default`");
     let whole = "run = [\"echo\", \"{{b}}{{c}}\"]\ndefault = { c = \"1\" }\n";
     let with = |rest: &str| of(&format!("{whole}{rest}"));
@@ -32,17 +32,17 @@ fn mistakes_are_explained() {
     assert_snapshot!(with("complete = { b = [\"-x\"] }"), @"the command `a://{b}{?c}`: `-x` may not be the value of its variable `b`");
     assert_snapshot!(with("complete = { b = { run = [\"echo\", \"{{c}}\"] } }"), @"the command `a://{b}{?c}`: the command that completes cannot use `{{c}}`");
     assert_snapshot!(with("complete = { b = 7 }"), @"expected a list of values, or a command as in `{ run = [\"ls\"] }`");
-    assert_snapshot!(with("folder = \"nowhere\""), @"the command `a://{b}{?c}`: its folder `nowhere` is not there");
-    assert_snapshot!(with("inherit = [\"A=B\"]"), @"the command `a://{b}{?c}`: `A=B` is no name for a variable of the environment");
-    assert_snapshot!(with("timeout = \"0s\""), @"the command `a://{b}{?c}`: its `timeout` must be longer than nothing");
-    assert_snapshot!(with("concurrent = 0"), @"`0` is out of bounds; hint: say a number from 1 to 256");
+    assert_snapshot!(with("folder = \"nowhere\""), @"the command `a://{b}{?c}`: its folder `nowhere` does not exist");
+    assert_snapshot!(with("inherit = [\"A=B\"]"), @"the command `a://{b}{?c}`: `A=B` is not a valid name of an environment variable");
+    assert_snapshot!(with("timeout = \"0s\""), @"the command `a://{b}{?c}`: its `timeout` must be longer than 0");
+    assert_snapshot!(with("concurrent = 0"), @"`0` is out of range; hint: use a number from 1 to 256");
     assert_snapshot!(with("poll = \"5ms\""), @"the command `a://{b}{?c}`: its `poll` must be at least `1s`");
     assert_snapshot!(with("exit = { 256 = \"ok\" }"), @"`256` is not an exit code: they go from 0 to 255");
     assert_snapshot!(with("exit = { 1 = \"fine\" }"), @"unknown variant `fine`, expected one of `ok`, `not-found`, `denied`, `invalid`, `unavailable`");
-    assert_snapshot!(with("priority = 2.0"), @"the command `a://{b}{?c}`: its priority `2` is not between 0 and 1");
+    assert_snapshot!(with("priority = 2.0"), @"the command `a://{b}{?c}`: its `priority` must be from 0 to 1, not `2`");
     assert_snapshot!(said("[[command]]\nuri = \"a://{b*}\"\nrun = [\"echo\", \"{{b}}\"]"), @"the command `a://{b*}`: its variables must not have `*`: each is one value");
     assert_snapshot!(said("[[command]]\nuri = \"a://b{?lines}\"\nrun = [\"echo\"]\npattern = { lines = \"1\" }"), @"the command `a://b{?lines}`: its `lines` asks for a part of the output and has no pattern");
     assert_snapshot!(said("[[command]]\nuri = \"a://b{?lines}\"\nrun = [\"echo\"]\ndefault = { lines = \"0\" }"), @"the command `a://b{?lines}`: its `default`: `lines=0` begins too early: lines count from 1");
-    assert_snapshot!(said("[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]\n[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]"), @"the command `a://b`: it is there twice");
+    assert_snapshot!(said("[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]\n[[command]]\nuri = \"a://b\"\nrun = [\"echo\"]"), @"the command `a://b`: it is declared twice");
     assert_snapshot!(said("[[command]]\nuri = \"a://b\"\nrun = \"echo hi\""), @"invalid type: string \"echo hi\", expected a sequence");
 }

@@ -92,8 +92,8 @@ async fn exit_codes_mean_what_was_said() {
     0 printed
     1 not found: no resource at `exit://1`
     2 denied: access to `exit://2` is denied
-    3 invalid: `exit://3` is not what its command can give
-    4 unavailable: `exit://4` cannot be had now
+    3 invalid: `exit://3` is rejected by its command as invalid
+    4 unavailable: `exit://4` is unavailable now
     5 printed
     6 failed: could not run the command
     signal failed: could not run the command

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use libris_core::{Change, Context, Error, Partial, Result, Source, Uri};
 use libris_sources::Files;
-use libris_sources::files::{Config, Watching};
+use libris_sources::files::{ChangeDetection, Config};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -247,7 +247,7 @@ async fn excludes_of_a_repository_elsewhere_do_not_apply() {
 
 #[tokio::test]
 async fn an_ignore_file_that_becomes_readable_again_is_noticed() {
-    for watch in [Watching::Auto, Watching::Poll] {
+    for watch in [ChangeDetection::Auto, ChangeDetection::Poll] {
         let sandbox =
             Sandbox::with(&[("sub/.gitignore", "secret\n"), ("sub/secret", "x"), ("sub/shown", "x")]);
         let mut watched = WatchedFolder::new(sandbox, watch).await;

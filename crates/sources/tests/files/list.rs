@@ -240,7 +240,7 @@ fn configuration_errors() {
       |
     1 | ttl = '5 apples'
       |       ^^^^^^^^^^
-    `5 apples` is not a duration such as `5m`: unknown time unit "apples", supported units: ns, us/µs, ms, sec, min, hours, days, weeks, months, years (and few variations)
+    `5 apples` is not a duration such as `30s` or `5m`: unknown time unit "apples", supported units: ns, us/µs, ms, sec, min, hours, days, weeks, months, years (and few variations)
     "#);
     let unknown = parse("hiden = true").unwrap_err();
     let (what, expected) = unknown.message().split_once(", expected one of ").unwrap();

@@ -8,12 +8,12 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use libris_core::{Change, Source};
 use libris_sources::Files;
-use libris_sources::files::{Config, Watching};
+use libris_sources::files::{ChangeDetection, Config};
 
 use crate::sandbox::{Sandbox, listed, read, uri};
 
 /// Both ways of detecting changes.
-pub(crate) const MODES: [Watching; 2] = [Watching::Auto, Watching::Poll];
+pub(crate) const MODES: [ChangeDetection; 2] = [ChangeDetection::Auto, ChangeDetection::Poll];
 
 /// A watched folder and the changes that were reported.
 pub(crate) struct WatchedFolder {
@@ -34,11 +34,11 @@ pub(crate) struct ReportedChanges {
 }
 
 impl WatchedFolder {
-    pub(crate) async fn new(sandbox: Sandbox, watch: Watching) -> Self {
+    pub(crate) async fn new(sandbox: Sandbox, watch: ChangeDetection) -> Self {
         Self::with(sandbox, watch, |_| ()).await
     }
 
-    async fn with(sandbox: Sandbox, watch: Watching, change: impl FnOnce(&mut Config)) -> Self {
+    async fn with(sandbox: Sandbox, watch: ChangeDetection, change: impl FnOnce(&mut Config)) -> Self {
         fs::create_dir_all(sandbox.path("~")).unwrap();
         let files = sandbox.files_with(|config| {
             config.watch = watch;
@@ -139,7 +139,7 @@ impl WatchedFolder {
     }
 }
 
-async fn watched(files: &[&str], watch: Watching) -> WatchedFolder {
+async fn watched(files: &[&str], watch: ChangeDetection) -> WatchedFolder {
     let files: Vec<_> = files.iter().map(|path| (*path, *path)).collect();
     WatchedFolder::new(Sandbox::with(&files), watch).await
 }
@@ -425,7 +425,7 @@ async fn only_visible_directories_are_watched_and_only_while_subscribed() {
         ("excluded/x", ""),
     ]);
     let exclude = |config: &mut Config| config.exclude = vec!["excluded/".into()];
-    let mut watched = WatchedFolder::with(sandbox, Watching::Auto, exclude).await;
+    let mut watched = WatchedFolder::with(sandbox, ChangeDetection::Auto, exclude).await;
     let paths = |names: &[&str]| names.iter().map(|name| watched.sandbox.path(name)).collect::<Vec<_>>();
     let shown = paths(&["", "a", "a/b"]);
     let hidden = paths(&["target", "target/debug", ".hidden", "excluded"]);

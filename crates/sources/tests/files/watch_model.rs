@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use libris_sources::files::Watching;
+use libris_sources::files::ChangeDetection;
 
 use crate::sandbox::Sandbox;
 use crate::watch::{MODES, WatchedFolder};
@@ -158,7 +158,7 @@ impl DiskModel {
 }
 
 /// Makes random changes and checks that exactly those are reported.
-async fn run(seed: u64, mode: Watching) {
+async fn run(seed: u64, mode: ChangeDetection) {
     let sandbox = Sandbox::with(&[("one", "1"), ("a/two", "2"), ("a/b/three", "3")]);
     let (root, outside) = (sandbox.path(""), sandbox.outside().join("outside"));
     fs::create_dir(&outside).unwrap();
@@ -210,7 +210,7 @@ async fn a_queue_overflow_loses_no_change() {
     for folder in 0..20 {
         sandbox.write(format!("{folder}/last"), "before");
     }
-    let mut watched = WatchedFolder::new(sandbox, Watching::Auto).await;
+    let mut watched = WatchedFolder::new(sandbox, ChangeDetection::Auto).await;
     let root = watched.sandbox.path("");
     let burst = tokio::task::spawn_blocking(move || {
         // Each iteration causes at least three events.

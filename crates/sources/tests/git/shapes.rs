@@ -156,7 +156,7 @@ async fn a_partial_clone_lists_what_it_does_not_hold() {
 async fn what_is_no_repository_is_explained() {
     let folder = tempfile::tempdir().unwrap();
     let said = |path: &str| Git::open(config(&folder.path().join(path))).err().unwrap().to_string();
-    assert!(said("").contains("it is no git repository; hint: "), "{}", said(""));
+    assert!(said("").contains("it is not a git repository; hint: "), "{}", said(""));
     assert!(said("nothing").contains("there is no such folder"));
     assert!(Git::open(libris_sources::git::Config::default()).is_err());
 }

@@ -50,7 +50,7 @@ async fn redirects_stay_where_they_are() {
     for target in ["metadata", "port", "name", "scheme", "nowhere", "loop"] {
         let uri = format!("a://{target}");
         let expected = format!(
-            "unavailable: the service behind `{uri}` redirects to another place, which is not followed"
+            "unavailable: the service behind `{uri}` redirects to another origin, which is not followed"
         );
         assert_eq!(refusal(&source, &uri).await, expected);
     }
@@ -71,11 +71,11 @@ async fn errors_say_what_helps_and_nothing_else() {
         (404, "no resource at `a://404`"),
         (410, "no resource at `a://410`"),
         (403, "access to `a://403` is denied"),
-        (400, "the service behind `a://400` does not accept these values"),
-        (422, "the service behind `a://422` does not accept these values"),
+        (400, "the service behind `a://400` rejects these values"),
+        (422, "the service behind `a://422` rejects these values"),
         (
             401,
-            "unavailable: the service behind `a://401` does not accept the credentials of this server; tell whoever runs it",
+            "unavailable: the service behind `a://401` rejects the credentials of this server; tell its administrator",
         ),
         (429, "unavailable: the service behind `a://429` asks to wait; try again later"),
         (500, "unavailable: the service behind `a://500` failed; try again later"),
@@ -109,7 +109,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{c}\"",
-            "`a://{b}`: its URL has the variable `c`, which its URI has not",
+            "`a://{b}`: its URL has the variable `c`, which its URI does not have",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://{b}/\"",
@@ -125,7 +125,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\nlist = { from = \"a:\", values = { b = \"\" } }",
-            "a list is `from` `a:`, which is not a resource here",
+            "a list is `from` `a:`, which is not a resource of this source",
         ),
         (
             "[[template]]\nuri = \"a://{b}\"\nurl = \"https://x.example/{b}\"\ncomplete = { c = [\"x\"] }",
@@ -133,7 +133,7 @@ async fn configurations_that_cannot_work_are_refused() {
         ),
         ("[[link]]\nuri = \"file:///x\"", "`file:///x`: a link is an `https://` URI"),
         ("", "it has no `resource`, no `template` and no `link`"),
-        ("poll = \"0s\"", "`poll` must be more than nothing"),
+        ("poll = \"0s\"", "`poll` must be greater than 0"),
     ] {
         assert_eq!(Http::new(config(text)).err().unwrap().to_string(), expected);
     }

@@ -68,7 +68,7 @@ async fn each_failure_is_its_own() {
     let of = |uri: &str, why: &str| format!("unavailable: the service behind `{uri}` {why}");
     for (uri, expected) in [
         ("json://large", "`json://large` has 10737418240 bytes, more than the limit of 1048576".to_owned()),
-        ("json://malformed", of("json://malformed", "sent JSON that is malformed")),
+        ("json://malformed", of("json://malformed", "sent malformed JSON")),
         ("json://html", of("json://html", "sent `text/html` where `application/json` was expected")),
         ("any://other-packing", of("any://other-packing", "failed; try again later")),
         ("any://truncated", of("any://truncated", "failed; try again later")),

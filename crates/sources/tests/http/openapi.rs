@@ -6,7 +6,7 @@ use std::path::Path;
 use libris_core::{Context, Partial, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
-use libris_sources::http::{Choice, Choices, Text};
+use libris_sources::http::{Choice, Choices, TextOrSecret};
 use serde_json::json;
 
 use crate::server::{Answer, Server};
@@ -90,16 +90,19 @@ fn documents_that_cannot_be_served_say_why() {
         ("a: [", "cannot be read"),
         ("swagger: '2.0'", "convert it to OpenAPI 3"),
         ("openapi: 4.0.0", "and 3 is understood"),
-        ("openapi: 3.0.0\npaths: {}", "nothing that can be got"),
-        ("openapi: 3.0.0\npaths: { /a: { post: {} } }", "nothing that can be got"),
+        ("openapi: 3.0.0\npaths: {}", "no GET operation that can be served"),
+        ("openapi: 3.0.0\npaths: { /a: { post: {} } }", "no GET operation that can be served"),
         // Something to be filled in that a caller cannot give.
         (
             "openapi: 3.0.0\npaths: { /a: { get: { parameters: [{ name: x, in: header, required: true }] } } }",
-            "nothing that can be got",
+            "no GET operation that can be served",
         ),
         // References in a circle, and out of the document.
-        ("openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }", "nothing that can be got"),
-        ("openapi: 3.0.0\npaths: { /a: { $ref: 'file:///etc/passwd' } }", "nothing that can be got"),
+        ("openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }", "no GET operation that can be served"),
+        (
+            "openapi: 3.0.0\npaths: { /a: { $ref: 'file:///etc/passwd' } }",
+            "no GET operation that can be served",
+        ),
     ] {
         let error = derived(document).unwrap_err();
         assert!(error.contains(expected), "{document}: {error}");
@@ -226,7 +229,7 @@ paths:
   '/twice/{a.b}': { get: { operationId: second } }
   /up/../there: { get: {} }
   '/a?key=1': { get: {} }";
-    let config = Config { query: [("key".into(), Text::Plain("2".into()))].into(), ..config() };
+    let config = Config { query: [("key".into(), TextOrSecret::Plain("2".into()))].into(), ..config() };
     let http = openapi::derive(&config, document).unwrap();
     let resources: Vec<_> = http.resources.iter().map(|entry| entry.uri.as_str()).collect();
     let templates: Vec<_> = http.templates.iter().map(|entry| entry.name.as_deref().unwrap()).collect();

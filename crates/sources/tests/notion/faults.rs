@@ -166,7 +166,7 @@ async fn each_fault_is_told() {
     // How much had come when it was enough differs.
     insta::with_settings!({ filters => [(r"has \d+ bytes", "has [some] bytes")] }, {
         insta::assert_snapshot!(said, @r#"
-        401: Notion does not let this server in
+        401: Notion rejects the token of this server; tell its administrator
         403: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
         404: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
         400: could not ask Notion
@@ -227,7 +227,7 @@ fn the_token_is_not_sent_in_the_clear() {
     }
     let config = notion::Config { token_env: "LIBRIS_TEST_NO_SUCH_TOKEN".into(), ..Default::default() };
     let error = Notion::new(config).err().unwrap().to_string();
-    assert_eq!(error, "the environment has no token of Notion: set `LIBRIS_TEST_NO_SUCH_TOKEN`");
+    assert_eq!(error, "the environment variable `LIBRIS_TEST_NO_SUCH_TOKEN` has no Notion token: set it");
 }
 
 #[tokio::test]

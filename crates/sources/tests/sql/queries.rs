@@ -122,7 +122,7 @@ fn mistakes_are_explained() {
     insta::assert_snapshot!(said.join("\n"), @r"
     a database needs either `url` or `url_env`
     there is no file `…/gone.db`
-    a database is at `sqlite:…`, `postgres://…` or `mysql://…`, and its URL is not
+    the URL of a database must begin with `sqlite:`, `postgres://` or `mysql://`
     the URL of the database is malformed: write `postgres://user@host:port/database`
     the environment variable `LIBRIS_TEST_UNSET` is not set
     `max_rows` must be from 1 to 1000000, not `0`

@@ -11,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
-    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, Content, Contents, Context, DIRECTORY, Error, Freshness, Page, Partial,
+    Proof, Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
 };
 
 /// A flaw of a source.
@@ -61,8 +61,6 @@ pub(super) enum Flaw {
     /// Not a flaw: `Lost` is always a correct report.
     OnlyLost,
 }
-
-const DIRECTORY: &str = "inode/directory";
 
 /// Directories and files in memory. A directory has no data.
 pub(super) struct MemorySource {

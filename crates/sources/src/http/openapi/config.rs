@@ -1,4 +1,4 @@
-//! What can be said about an API that an OpenAPI document describes.
+//! The configuration of an HTTP API with an OpenAPI document.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::http::config::{Caching, Limits, Text};
+use crate::http::config::{Caching, RequestLimits, TextOrSecret};
 
-/// An API that an OpenAPI document describes.
+/// An HTTP API whose operations an OpenAPI document describes.
 ///
 /// ```toml
 /// [[openapi]]
@@ -18,23 +18,22 @@ use crate::http::config::{Caching, Limits, Text};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The document: a path, taken from the folder of the configuration, or a URL.
+    /// The document: a path relative to the configuration file, or a URL.
     pub document: String,
-    /// What its URIs begin with. Made of the title of the document where it is not said.
+    /// The scheme of its URIs. Default: derived from the title of the document.
     pub name: Option<String>,
-    /// The URL that its paths are relative to. Where it is not said, that is the first server of the operation, of
-    /// its path, or of the document.
+    /// The base URL of its paths. Default: the first server of the operation, of its path, or of the document.
     pub base: Option<String>,
     /// Headers of every request.
-    pub headers: BTreeMap<String, Text>,
+    pub headers: BTreeMap<String, TextOrSecret>,
     /// Query parameters of every request.
-    pub query: BTreeMap<String, Text>,
-    /// How often what somebody waits for is asked for again.
-    #[serde(deserialize_with = "crate::duration::parse")]
+    pub query: BTreeMap<String, TextOrSecret>,
+    /// The polling interval of resources with subscriptions.
+    #[serde(deserialize_with = "crate::settings::duration")]
     pub poll: Duration,
-    /// What a request may do and cost.
-    pub limits: Limits,
-    /// What is kept.
+    /// Limits on requests.
+    pub limits: RequestLimits,
+    /// The response cache.
     pub cache: Caching,
 }
 
@@ -55,7 +54,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The document at this path or URL. A host that is named here may be asked, also on this machine.
+    /// The default configuration for a document at a path or URL. If its host is a non-public address, requests to it are
+    /// allowed.
     pub fn new(document: impl Into<String>) -> Self {
         let mut config = Self { document: document.into(), ..Self::default() };
         let named = url::Url::parse(&config.document).ok();

@@ -6,7 +6,7 @@ use libris_core::{Error, Result, Uri};
 use serde_json::Value;
 use url::Url;
 
-use super::operation::Operation;
+use super::operation::OpenApiOperation;
 use crate::http::list;
 
 /// How many references lead from one to the next at most.
@@ -16,9 +16,9 @@ const DEPTH: usize = 16;
 const OPERATIONS: usize = 1_000;
 
 /// An OpenAPI document.
-pub(super) struct Document(Value);
+pub(super) struct OpenApiDocument(Value);
 
-impl Document {
+impl OpenApiDocument {
     /// Parses JSON or YAML.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| Error::invalid(format!("the OpenAPI document cannot be read: {cause}"));
@@ -69,7 +69,7 @@ impl Document {
     }
 
     /// What can be got.
-    pub(super) fn operations(&self) -> Vec<Operation<'_>> {
+    pub(super) fn operations(&self) -> Vec<OpenApiOperation<'_>> {
         let paths = self.0["paths"].as_object().into_iter().flatten();
         let mut operations = Vec::new();
         for (path, item) in paths {
@@ -92,7 +92,7 @@ impl Document {
             }
             // The nearest counts.
             let server = [get, item].into_iter().find_map(|of| of["servers"].get(0));
-            operations.push(Operation { document: self, path, get, server, parameters });
+            operations.push(OpenApiOperation { document: self, path, get, server, parameters });
         }
         operations
     }

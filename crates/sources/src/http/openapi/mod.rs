@@ -1,6 +1,7 @@
 //! APIs that are described by an OpenAPI document: what can be got becomes resources and templates.
 
 mod config;
+mod definition;
 mod document;
 mod operation;
 
@@ -12,13 +13,13 @@ use libris_core::{Error, Result, Uri};
 
 pub use config::Config;
 
-use super::client::Client;
-use super::config::{Config as Http, Entry, Method};
-use super::endpoint::{Endpoint, Written};
-use super::guard::Guard;
-use super::open::{Opening, wrong};
+use super::client::ApiClient;
+use super::config::{Config as Http, EndpointConfig, Method};
+use super::endpoint::{ApiEndpoint, EndpointSpec};
+use super::guard::AddressGuard;
+use super::open::{EndpointBuilder, wrong};
 use crate::regular_file;
-use document::Document;
+use document::OpenApiDocument;
 
 /// The most bytes that a document may have.
 const LIMIT: u64 = 16 * 1024 * 1024;
@@ -41,7 +42,7 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
 
 /// What a document says that can be got, as a configuration.
 pub fn derive(config: &Config, document: &str) -> Result<Http> {
-    let document = Document::parse(document)?;
+    let document = OpenApiDocument::parse(document)?;
     let name = config.name.clone().unwrap_or_else(|| document.name());
     let scheme = Uri::parse(&format!("{name}://x")).is_ok_and(|uri| uri.scheme() == name);
     if !scheme {
@@ -64,8 +65,8 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
         cache: config.cache.clone(),
         ..Http::default()
     };
-    let guard = Guard::new(&config.limits);
-    let mut opening = Opening::new(&http, &guard);
+    let guard = AddressGuard::new(&config.limits);
+    let mut opening = EndpointBuilder::new(&http, &guard);
     let mut left_out = Vec::new();
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
     for operation in operations {
@@ -80,7 +81,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
         }
     }
     if resources.is_empty() && templates.is_empty() {
-        let nothing = || Error::invalid("the OpenAPI document has nothing that can be got");
+        let nothing = || Error::invalid("the OpenAPI document has no GET operation that can be served");
         return Err(left_out.into_iter().next().unwrap_or_else(nothing));
     }
     for error in left_out {
@@ -92,14 +93,14 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
 
 /// Keeps an entry, or says why it cannot be.
 fn keep<U: Display + PartialEq>(
-    entries: &mut Vec<Entry<U>>,
-    entry: Entry<U>,
+    entries: &mut Vec<EndpointConfig<U>>,
+    entry: EndpointConfig<U>,
     opened: Result<(), String>,
 ) -> Option<Error> {
     match opened {
         Err(why) => Some(wrong(&entry.uri, why)),
         Ok(()) if entries.iter().any(|other| other.uri == entry.uri) => {
-            Some(wrong(&entry.uri, "it is there twice".into()))
+            Some(wrong(&entry.uri, "it is declared twice".into()))
         }
         Ok(()) => {
             entries.push(entry);
@@ -112,9 +113,9 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let http = Http { headers: config.headers.clone(), query: config.query.clone(), ..Http::default() };
     let mut limits = config.limits.clone();
     limits.max_size = LIMIT;
-    let guard = Guard::new(&limits);
+    let guard = AddressGuard::new(&limits);
     let nothing = Default::default();
-    let written = Written {
+    let written = EndpointSpec {
         url: &config.document,
         method: Method::GET,
         headers: &nothing,
@@ -124,16 +125,16 @@ async fn fetch(config: &Config) -> Result<Vec<u8>> {
         renamed: &Default::default(),
         variables: Vec::new(),
     };
-    let endpoint = Endpoint::new(written, 0, &http, &guard).map_err(Error::invalid)?;
+    let endpoint = ApiEndpoint::new(written, 0, &http, &guard).map_err(Error::invalid)?;
     let secure = endpoint.origin().starts_with("https:");
     let uri = Uri::parse(&config.document)?;
     let url = endpoint.url(Variables::new()).map_err(|fault| fault.of(&uri))?;
-    let reply = Client::new(&limits, guard, secure)?
+    let reply = ApiClient::new(&limits, guard, secure)?
         .ask(&endpoint, &url, &Default::default(), libris_core::Client::default())
         .await;
     Ok(reply.map_err(|fault| fault.of(&uri))?.data)
 }
 
 fn too_large(size: u64) -> Error {
-    Error::invalid(format!("the OpenAPI document has {size} bytes, more than the {LIMIT} that are read"))
+    Error::invalid(format!("the OpenAPI document has {size} bytes, more than the limit of {LIMIT}"))
 }

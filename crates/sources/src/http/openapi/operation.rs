@@ -6,16 +6,16 @@ use libris_core::{Uri, UriTemplate};
 use serde_json::Value;
 
 use super::Config;
-use super::document::{self, Document};
-use crate::http::config::{Choice, Choices, Entry};
+use super::document::{self, OpenApiDocument};
+use crate::http::config::{Choice, Choices, EndpointConfig};
 use crate::http::list;
 
 /// How much of a description is shown.
 const SHOWN: usize = 1_000;
 
 /// An operation.
-pub(super) struct Operation<'a> {
-    pub(super) document: &'a Document,
+pub(super) struct OpenApiOperation<'a> {
+    pub(super) document: &'a OpenApiDocument,
     pub(super) path: &'a str,
     pub(super) get: &'a Value,
     /// Where it is asked for, if elsewhere than the rest.
@@ -26,12 +26,12 @@ pub(super) struct Operation<'a> {
 
 /// What an operation becomes: a resource where nothing must be filled in, a template where anything can.
 pub(super) struct Entries {
-    pub(super) resource: Option<Entry<Uri>>,
-    pub(super) template: Option<Entry<UriTemplate>>,
+    pub(super) resource: Option<EndpointConfig<Uri>>,
+    pub(super) template: Option<EndpointConfig<UriTemplate>>,
 }
 
 /// A parameter that callers fill in.
-struct Parameter {
+struct OperationParameter {
     /// What it is called here, which is not always what the API calls it.
     name: String,
     upstream: String,
@@ -40,7 +40,7 @@ struct Parameter {
     choices: Vec<Choice>,
 }
 
-impl Operation<'_> {
+impl OpenApiOperation<'_> {
     /// `None` where it cannot be asked without more than callers can say.
     pub(super) fn entries(&self, scheme: &str, config: &Config) -> Option<Entries> {
         let skipped = |why: &str| {
@@ -71,10 +71,10 @@ impl Operation<'_> {
             return skipped("its path cannot be a part of a URI");
         };
         let path_in_url = distinguish(&mut in_path, &mut in_query, &path);
-        let queried = |name: fn(&Parameter) -> &str| match &*in_query {
+        let queried = |name: fn(&OperationParameter) -> &str| match &*in_query {
             [] => String::new(),
             all => {
-                let star = |parameter: &Parameter| if parameter.list { "*" } else { "" };
+                let star = |parameter: &OperationParameter| if parameter.list { "*" } else { "" };
                 let names: Vec<_> =
                     all.iter().map(|parameter| format!("{}{}", name(parameter), star(parameter))).collect();
                 format!("{{?{}}}", names.join(","))
@@ -117,15 +117,15 @@ impl Operation<'_> {
         Some(Entries { resource, template })
     }
 
-    fn entry<U>(&self, uri: U, url: String) -> Entry<U> {
+    fn entry<U>(&self, uri: U, url: String) -> EndpointConfig<U> {
         let text =
             |key: &str| self.get[key].as_str().map(|text| text.chars().take(SHOWN).collect::<String>());
-        Entry {
+        EndpointConfig {
             name: Some(text("operationId").unwrap_or_else(|| self.path.to_owned())),
             title: text("summary"),
             description: text("description"),
             mime: self.mime(),
-            ..Entry::new(uri, url)
+            ..EndpointConfig::new(uri, url)
         }
     }
 
@@ -146,7 +146,7 @@ impl Operation<'_> {
         styled && parameter.get("content").is_none() && !is_of_type(schema, "object")
     }
 
-    fn parameter(&self, name: &str, said: &Value) -> Parameter {
+    fn parameter(&self, name: &str, said: &Value) -> OperationParameter {
         let schema = self.document.schema(&said["schema"]);
         let is_list = is_of_type(schema, "array");
         let of = if is_list { self.document.schema(&schema["items"]) } else { schema };
@@ -161,7 +161,7 @@ impl Operation<'_> {
             _ if is_of_type(of, "boolean") => ["true", "false"].map(|text| Choice::Plain(text.into())).into(),
             _ => of.get("const").and_then(choice).into_iter().collect(),
         };
-        Parameter {
+        OperationParameter {
             name: variable(name),
             upstream: escaped_variable(name),
             required: said["required"].as_bool().unwrap_or(false) || said["in"] == "path",
@@ -172,7 +172,7 @@ impl Operation<'_> {
 
     /// The path with the names of its variables as they are here. Those of the document that do not stand in it
     /// are dropped, and those that do without being described are added.
-    fn path_template(&self, parameters: &mut Vec<Parameter>) -> Option<String> {
+    fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();
         // By what the document calls them.
@@ -198,7 +198,13 @@ impl Operation<'_> {
                 Some(parameter) => parameter.name = name,
                 None => {
                     let choices = Vec::new();
-                    parameters.push(Parameter { name, upstream, required: true, list: false, choices });
+                    parameters.push(OperationParameter {
+                        name,
+                        upstream,
+                        required: true,
+                        list: false,
+                        choices,
+                    });
                 }
             }
         }
@@ -208,7 +214,11 @@ impl Operation<'_> {
 
 /// Gives parameters that the document tells apart different names here too, and gives back the path as it stands
 /// in the URL: there a name in the query must be the one that the API knows, and one in the path need not.
-fn distinguish(in_path: &mut [Parameter], in_query: &mut [Parameter], path: &str) -> String {
+fn distinguish(
+    in_path: &mut [OperationParameter],
+    in_query: &mut [OperationParameter],
+    path: &str,
+) -> String {
     let names: BTreeSet<String> = in_path.iter().map(|parameter| parameter.name.clone()).collect();
     let mut known: BTreeSet<String> = in_query.iter().map(|parameter| parameter.upstream.clone()).collect();
     let mut path = path.to_owned();

@@ -1,8 +1,8 @@
-//! What a database says about its tables.
+//! Reads the catalog of a database: tables, columns, indexes, foreign keys.
 //!
-//! Every database is asked four questions whose answers have the same columns, so that one piece of code
-//! puts them together. Names that come from a URI are bound to them as values; what statements are made
-//! of later are the names that came back.
+//! Each database has four queries with the same result columns, so that one piece of code
+//! combines them. Names from a URI are bound as values; later statements contain only
+//! names from the result.
 
 mod mysql;
 mod postgres;
@@ -11,50 +11,50 @@ mod sqlite;
 use std::collections::BTreeMap;
 
 use super::dialect::Dialect;
-use super::driver::{Driver, Problem, Statement, collect};
-use super::value::{Bind, Cell, Kind};
+use super::driver::{Driver, DriverError, Statement, collect};
+use super::value::{Bind, Cell, ValueType};
 
 /// A table or view, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Name {
+pub(super) struct TableName {
     pub(super) schema: String,
     pub(super) table: String,
 }
 
-/// What the list says of a table.
+/// The summary of a table in a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Summary {
-    pub(super) name: Name,
+    pub(super) name: TableName,
     pub(super) view: bool,
     pub(super) comment: Option<String>,
-    /// About how many rows it has, where the database knows.
+    /// The estimated number of rows, if the database has one.
     pub(super) rows: Option<u64>,
 }
 
-/// All that is known about a table.
+/// The full description of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Table {
+pub(super) struct TableInfo {
     pub(super) summary: Summary,
     pub(super) columns: Vec<Column>,
-    /// The columns that tell its rows apart: the primary key, or else a unique index without nulls.
+    /// The columns that identify a row: the primary key, or else a unique index without nulls.
     pub(super) key: Vec<Column>,
     /// Whether `key` was declared as the primary key.
     pub(super) primary: bool,
     pub(super) indexes: Vec<Index>,
-    pub(super) references: Vec<Reference>,
+    pub(super) references: Vec<ForeignKey>,
 }
 
 /// A column.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// The type as people write it.
+    /// The declared type.
     pub(super) declared: String,
-    /// The type as the database names it to itself.
+    /// The internal name of the type.
     pub(super) base: String,
-    /// The type as a cast takes it.
+    /// The type in a cast.
     pub(super) cast: String,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueType,
     pub(super) nullable: bool,
     pub(super) default: Option<String>,
     pub(super) comment: Option<String>,
@@ -71,14 +71,14 @@ pub(super) struct Index {
 
 /// A foreign key.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reference {
+pub(super) struct ForeignKey {
     pub(super) columns: Vec<String>,
-    pub(super) target: Name,
-    /// The columns that are referred to; none where it is the primary key.
+    pub(super) target: TableName,
+    /// The referenced columns; empty for the primary key.
     pub(super) target_columns: Vec<String>,
 }
 
-/// The questions, each of which may be narrowed to one table.
+/// The catalog queries, each of which may be restricted to one table.
 struct Questions {
     /// Schema, table, whether it is a view, comment, estimate of rows.
     tables: String,
@@ -98,24 +98,24 @@ fn questions(dialect: Dialect, schemas: &[String]) -> Questions {
     }
 }
 
-/// The tables and views that there are, without their columns.
-pub(super) async fn summaries(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<Summary>, Problem> {
+/// All tables and views, without their columns.
+pub(super) async fn summaries(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<Summary>, DriverError> {
     let tables = ask(driver, questions(driver.dialect(), schemas).tables, None).await?;
     Ok(tables.iter().map(|row| summary(row)).collect())
 }
 
-/// All about one table, if there is one of this name.
+/// The description of one table, if it exists.
 pub(super) async fn table(
     driver: &dyn Driver,
     schemas: &[String],
-    name: &Name,
-) -> Result<Option<Table>, Problem> {
-    // MySQL also finds names that are only like it.
+    name: &TableName,
+) -> Result<Option<TableInfo>, DriverError> {
+    // MySQL compares names by a collation, which may equate different spellings.
     Ok(describe(driver, schemas, Some(name)).await?.into_iter().find(|table| table.name() == name))
 }
 
-/// All about all tables.
-pub(super) async fn tables(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<Table>, Problem> {
+/// The descriptions of all tables.
+pub(super) async fn tables(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<TableInfo>, DriverError> {
     match driver.dialect() {
         Dialect::Sqlite => sqlite::tables(driver).await,
         Dialect::Postgres | Dialect::Mysql => describe(driver, schemas, None).await,
@@ -125,21 +125,21 @@ pub(super) async fn tables(driver: &dyn Driver, schemas: &[String]) -> Result<Ve
 async fn describe(
     driver: &dyn Driver,
     schemas: &[String],
-    only: Option<&Name>,
-) -> Result<Vec<Table>, Problem> {
+    only: Option<&TableName>,
+) -> Result<Vec<TableInfo>, DriverError> {
     let asked = questions(driver.dialect(), schemas);
-    let mut tables: BTreeMap<Name, Table> = BTreeMap::new();
+    let mut tables: BTreeMap<TableName, TableInfo> = BTreeMap::new();
     for row in ask(driver, asked.tables, only).await? {
         let summary = summary(&row);
-        tables.insert(summary.name.clone(), Table::new(summary));
+        tables.insert(summary.name.clone(), TableInfo::new(summary));
     }
     if tables.is_empty() {
         return Ok(Vec::new());
     }
-    // A view of something that is gone has no columns, but is still there.
+    // A view of a dropped table has no columns, but exists.
     let broken = driver.dialect() == Dialect::Sqlite && tables.values().all(|table| table.summary.view);
-    let known = |answer: Result<Vec<_>, Problem>| match answer {
-        Err(Problem::Missing(_) | Problem::Failed(_)) if broken => Ok(Vec::new()),
+    let known = |answer: Result<Vec<_>, DriverError>| match answer {
+        Err(DriverError::Missing(_) | DriverError::Failed(_)) if broken => Ok(Vec::new()),
         answer => answer,
     };
     for row in known(ask(driver, asked.columns, only).await)? {
@@ -166,11 +166,15 @@ async fn describe(
     Ok(tables)
 }
 
-/// Asks a question; `only` narrows it by its first two values.
-async fn ask(driver: &dyn Driver, sql: String, only: Option<&Name>) -> Result<Vec<Vec<Cell>>, Problem> {
+/// Runs a catalog query; `only` restricts it to one table.
+async fn ask(
+    driver: &dyn Driver,
+    sql: String,
+    only: Option<&TableName>,
+) -> Result<Vec<Vec<Cell>>, DriverError> {
     let value = |text: Option<&String>| text.cloned().map_or(Bind::Null, Bind::Text);
     let (schema, table) = (value(only.map(|name| &name.schema)), value(only.map(|name| &name.table)));
-    // Where places have no numbers, each value is bound as often as it is used.
+    // Without numbered placeholders, each value is bound as often as it is used.
     let binds = match driver.dialect() {
         Dialect::Postgres => vec![schema, table],
         Dialect::Sqlite => vec![table],
@@ -179,8 +183,8 @@ async fn ask(driver: &dyn Driver, sql: String, only: Option<&Name>) -> Result<Ve
     collect(driver, &Statement::new(sql, binds)).await
 }
 
-fn name(row: &[Cell]) -> Name {
-    Name { schema: row[0].name(), table: row[1].name() }
+fn name(row: &[Cell]) -> TableName {
+    TableName { schema: row[0].name(), table: row[1].name() }
 }
 
 fn said(cell: &Cell) -> Option<String> {
@@ -210,7 +214,7 @@ fn column(dialect: Dialect, row: &[Cell]) -> Column {
     }
 }
 
-impl Table {
+impl TableInfo {
     fn new(summary: Summary) -> Self {
         Self {
             summary,
@@ -222,7 +226,7 @@ impl Table {
         }
     }
 
-    pub(super) fn name(&self) -> &Name {
+    pub(super) fn name(&self) -> &TableName {
         &self.summary.name
     }
 
@@ -240,10 +244,10 @@ impl Table {
     fn add_reference(&mut self, row: &[Cell]) {
         // Those of one constraint come one after the other, which its name alone does not tell.
         let column = row[3].name();
-        let target = Name { schema: row[4].name(), table: row[5].name() };
+        let target = TableName { schema: row[4].name(), table: row[5].name() };
         let first = row[7].name() == "1";
         if first || self.references.is_empty() {
-            self.references.push(Reference { columns: Vec::new(), target, target_columns: Vec::new() });
+            self.references.push(ForeignKey { columns: Vec::new(), target, target_columns: Vec::new() });
         }
         if let Some(reference) = self.references.last_mut() {
             reference.columns.push(column);

@@ -1,4 +1,4 @@
-//! What MySQL and MariaDB say about their tables.
+//! The catalog queries of MySQL and MariaDB.
 
 use super::Questions;
 use crate::sql::dialect::Dialect;

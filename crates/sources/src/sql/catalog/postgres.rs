@@ -1,4 +1,4 @@
-//! What PostgreSQL says about its tables. All answers are text.
+//! The catalog queries of PostgreSQL. All result columns are text.
 
 use super::Questions;
 

@@ -1,9 +1,9 @@
-//! What SQLite says about its tables.
+//! The catalog queries of SQLite.
 
-use super::{Column, Name, Questions, Table, summaries, table};
+use super::{Column, Questions, TableInfo, TableName, summaries, table};
 use crate::sql::dialect::Dialect;
-use crate::sql::driver::{Driver, Problem, Statement, collect};
-use crate::sql::value::Kind;
+use crate::sql::driver::{Driver, DriverError, Statement, collect};
+use crate::sql::value::ValueType;
 
 /// Up to how many rows are counted; beyond, their number is estimated.
 const COUNTED: u64 = 10_000;
@@ -43,7 +43,7 @@ pub(super) fn questions() -> Questions {
 }
 
 /// All about all tables, one by one: whatever is wrong with one must not hide the others.
-pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<Table>, Problem> {
+pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, DriverError> {
     let mut tables = Vec::new();
     for summary in summaries(driver, &[]).await? {
         tables.extend(table(driver, &[], &summary.name).await?);
@@ -53,16 +53,16 @@ pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<Table>, Problem> {
 
 /// Adds what the questions do not tell: the row's number where there is no other key, and how many rows
 /// there are.
-pub(super) async fn complete(driver: &dyn Driver, table: &mut Table) -> Result<(), Problem> {
+pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Result<(), DriverError> {
     if table.summary.view {
         return Ok(());
     }
-    let Name { table: name, .. } = table.name();
+    let TableName { table: name, .. } = table.name();
     let quoted = Dialect::Sqlite.quote(name);
     let ask = async |sql: String| match collect(driver, &Statement::new(sql, Vec::new())).await {
         Ok(rows) => Ok(rows.first().and_then(|row| row[0].name().parse::<u64>().ok())),
         // Tables made `WITHOUT ROWID` have no such number, and modules of others may be missing.
-        Err(Problem::Failed(_) | Problem::Missing(_)) => Ok(None),
+        Err(DriverError::Failed(_) | DriverError::Missing(_)) => Ok(None),
         Err(problem) => Err(problem),
     };
     let count = ask(format!("SELECT count(*) FROM (SELECT 1 FROM {quoted} LIMIT {})", COUNTED + 1)).await?;
@@ -81,7 +81,7 @@ pub(super) async fn complete(driver: &dyn Driver, table: &mut Table) -> Result<(
             declared: "INTEGER".to_owned(),
             base: "integer".to_owned(),
             cast: String::new(),
-            kind: Kind::Integer,
+            kind: ValueType::Integer,
             nullable: false,
             default: None,
             comment: None,

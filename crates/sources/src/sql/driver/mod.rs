@@ -1,10 +1,12 @@
-//! Asking a database: connections, time-outs, and what can go wrong.
+//! Runs statements: connections, time-outs, cancellation and errors.
 //!
 //! A statement runs in a task that owns its connection and one of `connections` permits. A caller who
-//! leaves, a time-out or a sink that has enough asks the task to stop: it cancels the statement in the
+//! disconnects, a time-out or a sink that has enough stops the task: it cancels the statement in the
 //! database and waits until that has ended. Only then are the connection and the permit free again, so the
-//! database never has more to do for a source than `connections` statements.
+//! database never runs more than `connections` statements of a source.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod canceller;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod output;
@@ -25,32 +27,32 @@ use libris_core::Context;
 
 use super::address::Address;
 use super::dialect::Dialect;
-use super::value::{Bind, Cell, Kind};
+use super::value::{Bind, Cell, ValueType};
 
-use output::Output;
+use output::SinkOutput;
 use pool::{Backend, Pool};
 use stop::Stop;
 
 tokio::task_local! {
     /// The request that statements are run for. A statement holds a clone until it has ended, and with that the permit
-    /// of the catalog, also if nobody waits for it any more.
+    /// of the catalog, even if the caller is gone.
     pub(super) static REQUEST: Context;
 }
 
-/// A statement with the values for its places.
+/// A statement with the values of its placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) binds: Vec<Bind>,
-    /// The kinds of what is selected, where that is known better than the database would tell.
-    pub(super) kinds: Option<Arc<[Kind]>>,
+    /// The types of the selected values, if they are more specific than those of the result.
+    pub(super) kinds: Option<Arc<[ValueType]>>,
     /// The text of a configured query, which is to be wrapped with its bounds.
     pub(super) foreign: Option<Bounds>,
     /// Sizes that the statement itself selects, where it does not read values that are too large.
     pub(super) sizes: Option<Sizes>,
 }
 
-/// How much of a configured query is wanted.
+/// The limits of a configured query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) rows: u64,
@@ -60,8 +62,8 @@ pub(super) struct Bounds {
     pub(super) ordered: bool,
 }
 
-/// Columns at the end of each row that hold how many bytes its values have. Where their sum is more than
-/// `bytes`, values that are too large are null.
+/// Columns at the end of each row with the sizes of its values. If their sum exceeds
+/// `bytes`, large values are null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) columns: usize,
@@ -75,9 +77,9 @@ impl Statement {
     }
 }
 
-/// Who takes the rows as they come.
+/// A consumer of rows.
 pub(super) trait Sink: Any + Send {
-    /// What the columns of a configured query are called. Comes first.
+    /// The names of the columns of a configured query. Called first.
     fn columns(&mut self, names: Vec<String>);
     /// One row; a break ends the statement.
     fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()>;
@@ -85,65 +87,65 @@ pub(super) trait Sink: Any + Send {
     fn oversized(&mut self, size: u64);
 }
 
-/// Why a database did not answer.
+/// Why a statement failed.
 #[derive(Clone, Debug)]
-pub(super) enum Problem {
-    /// It cannot be reached; the text says why and may be shown.
+pub(super) enum DriverError {
+    /// The database is unavailable; the reason may be shown to callers.
     Away(&'static str),
-    /// It took too long.
+    /// The time-out expired.
     Slow,
-    /// A value is not what it should be.
+    /// A value has the wrong type.
     Value,
-    /// The database has more tables and columns than are read; the number is the limit in bytes.
+    /// The catalog exceeds this limit in bytes.
     Catalog(u64),
-    /// A table or column is not there, or not any more.
-    Missing(Cause),
+    /// A table or column does not exist.
+    Missing(SharedCause),
     /// Anything else, which is logged.
-    Failed(Cause),
+    Failed(SharedCause),
 }
 
-/// What a database said, shared by all who wait for the same answer.
-pub(super) type Cause = Arc<dyn std::error::Error + Send + Sync>;
+/// An error of the database, shared by all callers of a load.
+pub(super) type SharedCause = Arc<dyn std::error::Error + Send + Sync>;
 
-/// A database that can be asked.
+/// A connection pool of one database.
 #[async_trait]
 pub(super) trait Driver: Send + Sync {
     fn dialect(&self) -> Dialect;
 
-    /// Runs a statement, in a transaction that only reads, and gives the sink back. If the future is
+    /// Runs a statement in a read-only transaction and returns the sink. If the future is
     /// dropped, the statement is cancelled.
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem>;
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError>;
 
-    /// Something that changes when any data in the database does; `None` where there is no such thing.
-    async fn version(&self) -> Result<Option<String>, Problem>;
+    /// A version that changes with any data in the database; `None` if there is none.
+    async fn version(&self) -> Result<Option<String>, DriverError>;
 
-    /// What is told on a channel, by a connection of its own; `None` where there are no channels.
-    fn listen(&self, _channel: &str) -> Option<Box<dyn Listen>> {
+    /// The notifications of a channel, on a separate connection; `None` if the database has none.
+    fn listen(&self, _channel: &str) -> Option<Box<dyn NotificationListener>> {
         None
     }
 }
 
-/// A channel that tells of changes.
+/// A notification channel.
 #[async_trait]
-pub(super) trait Listen: Send {
-    /// Begins to listen. Once this returns, nothing is missed until `hear` fails.
-    async fn begin(&mut self) -> Result<(), Problem>;
-    /// What is said next; an error means that something may have been missed.
-    async fn hear(&mut self) -> Result<String, Problem>;
+pub(super) trait NotificationListener: Send {
+    /// Begins to listen. After this returns, no notification is missed until `hear` fails.
+    async fn begin(&mut self) -> Result<(), DriverError>;
+    /// The next notification; after an error, notifications may have been missed.
+    async fn hear(&mut self) -> Result<String, DriverError>;
 }
 
-/// How a database is asked.
+/// The settings of a connection pool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) connections: usize,
     pub(super) timeout: Duration,
-    /// The most bytes that one read gives.
+    /// The most bytes in a response.
     pub(super) max_bytes: u64,
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 impl Settings {
-    /// The time-out as servers take it: no time means no time-out to them, and there is a longest.
+    /// The time-out in milliseconds for the server, where 0 would mean none and there is a maximum.
     fn millis(self) -> u128 {
         self.timeout.as_millis().clamp(1, i32::MAX as u128)
     }
@@ -162,22 +164,29 @@ pub(super) fn open(address: &Address, settings: Settings) -> Arc<dyn Driver> {
 }
 
 /// Runs a statement into a sink.
-pub(super) async fn run<S: Sink>(driver: &dyn Driver, statement: &Statement, sink: S) -> Result<S, Problem> {
+pub(super) async fn run<S: Sink>(
+    driver: &dyn Driver,
+    statement: &Statement,
+    sink: S,
+) -> Result<S, DriverError> {
     let sink: Box<dyn Any> = driver.run(statement, Box::new(sink)).await?;
     // It is the one that went in.
-    sink.downcast().map(|sink| *sink).map_err(|_| Problem::Away(LOST))
+    sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Away(LOST))
 }
 
 /// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
 const COLLECTED: u64 = 32 * 1024 * 1024;
 
-/// All rows of a statement that is known to give few.
-pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Result<Vec<Vec<Cell>>, Problem> {
-    struct All {
+/// Collects the rows of a statement with a small result.
+pub(super) async fn collect(
+    driver: &dyn Driver,
+    statement: &Statement,
+) -> Result<Vec<Vec<Cell>>, DriverError> {
+    struct AllRows {
         rows: Vec<Vec<Cell>>,
         bytes: u64,
     }
-    impl Sink for All {
+    impl Sink for AllRows {
         fn columns(&mut self, _names: Vec<String>) {}
         fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
             self.bytes += row.iter().map(Cell::size).sum::<u64>();
@@ -191,45 +200,45 @@ pub(super) async fn collect(driver: &dyn Driver, statement: &Statement) -> Resul
             self.bytes += size;
         }
     }
-    let all = run(driver, statement, All { rows: Vec::new(), bytes: 0 }).await?;
+    let all = run(driver, statement, AllRows { rows: Vec::new(), bytes: 0 }).await?;
     match all.bytes > COLLECTED {
-        true => Err(Problem::Catalog(COLLECTED)),
+        true => Err(DriverError::Catalog(COLLECTED)),
         false => Ok(all.rows),
     }
 }
 
-/// How much longer than the database itself we wait before we give it up.
+/// How much longer than the server's own time-out we wait before we close the connection.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is said of a connection that ended.
+/// The reason for a closed connection.
 const LOST: &str = "the connection was lost";
 
-/// What an error means that does not come from the database itself.
+/// Classifies an error that is not from the database itself.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn explain(error: sqlx::Error) -> Problem {
+fn explain(error: sqlx::Error) -> DriverError {
     use std::io::ErrorKind;
     match error {
-        sqlx::Error::Io(cause) => Problem::Away(match cause.kind() {
+        sqlx::Error::Io(cause) => DriverError::Away(match cause.kind() {
             ErrorKind::ConnectionRefused => "nothing listens at its address",
             ErrorKind::NotFound => "its address is not known",
             ErrorKind::TimedOut => "it does not answer",
             _ => LOST,
         }),
-        sqlx::Error::Tls(_) => Problem::Away("there is no secure connection to it"),
-        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => Problem::Away(LOST),
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => Problem::Away("it does not answer"),
-        other => Problem::Failed(Arc::new(other)),
+        sqlx::Error::Tls(_) => DriverError::Away("there is no secure connection to it"),
+        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DriverError::Away(LOST),
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => DriverError::Away("it does not answer"),
+        other => DriverError::Failed(Arc::new(other)),
     }
 }
 
-/// Whatever keeps us from connecting, the database is away.
+/// Classifies an error while connecting: the database is unavailable.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> Problem) -> Problem {
+fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> DriverError) -> DriverError {
     tracing::debug!(%error, "a database cannot be reached");
     let lost = matches!(error, sqlx::Error::Io(_));
     match explain(error) {
-        Problem::Away(LOST) if lost => Problem::Away("its host cannot be reached"),
-        away @ Problem::Away(_) => away,
-        _ => Problem::Away("it refuses the connection"),
+        DriverError::Away(LOST) if lost => DriverError::Away("its host cannot be reached"),
+        away @ DriverError::Away(_) => away,
+        _ => DriverError::Away("it refuses the connection"),
     }
 }

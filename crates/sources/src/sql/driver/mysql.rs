@@ -10,51 +10,52 @@ use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Decode, Executor as _, Row as _, Statement as _,
     TypeInfo as _, ValueRef as _,
 };
-use tokio::sync::Mutex;
 
+use super::canceller::Canceller;
 use super::{
-    Backend, Bounds, Driver, GRACE, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
+    Backend, Bounds, Driver, DriverError, GRACE, Pool, Settings, Sink, SinkOutput, Sizes, Statement, explain,
+    refused,
 };
 use crate::sql::dialect::{Dialect, bounded};
-use crate::sql::value::{Bind, Cell, Kind};
+use crate::sql::value::{Bind, Cell, ValueType};
 
 pub(super) fn driver(options: MySqlConnectOptions, settings: Settings) -> impl Driver {
     let options = options.disable_statement_logging();
-    Pool::new(Server { options, settings, canceller: Mutex::default() }, settings)
+    let canceller = Canceller::new(options.clone());
+    Pool::new(MysqlServer { options, settings, canceller }, settings)
 }
 
-struct Server {
+struct MysqlServer {
     options: MySqlConnectOptions,
     settings: Settings,
-    /// The connection that cancels what others run, once one was needed.
-    canceller: Mutex<Option<MySqlConnection>>,
+    canceller: Canceller<MySqlConnection>,
 }
 
 /// A connection and the server's number of it.
-struct Session {
+struct MysqlSession {
     connection: MySqlConnection,
     number: u64,
 }
 
 #[async_trait]
-impl Driver for Pool<Server> {
+impl Driver for Pool<MysqlServer> {
     fn dialect(&self) -> Dialect {
         Dialect::Mysql
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
         Pool::run(self, statement, sink).await
     }
 
-    async fn version(&self) -> Result<Option<String>, Problem> {
+    async fn version(&self) -> Result<Option<String>, DriverError> {
         // There is no such number, but whether anybody is there should show.
         super::collect(self, &Statement::new("SELECT 1".to_owned(), Vec::new())).await?;
         Ok(None)
     }
 }
 
-impl Server {
-    async fn session(&self) -> sqlx::Result<Session> {
+impl MysqlServer {
+    async fn session(&self) -> sqlx::Result<MysqlSession> {
         let mut connection = self.options.connect().await?;
         // How strings are written must not depend on how the server is set up: queries are read that way.
         connection.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'").await?;
@@ -67,26 +68,26 @@ impl Server {
             false => format!("SET SESSION max_execution_time = {}", self.settings.millis()),
         };
         connection.execute(&*limit).await?;
-        Ok(Session { connection, number })
+        Ok(MysqlSession { connection, number })
     }
 }
 
 #[async_trait]
-impl Backend for Server {
-    type Connection = Session;
+impl Backend for MysqlServer {
+    type Connection = MysqlSession;
 
     const REMOTE: bool = true;
 
-    async fn connect(&self) -> Result<Session, Problem> {
+    async fn connect(&self) -> Result<MysqlSession, DriverError> {
         self.session().await.map_err(|error| refused(error, understand))
     }
 
     async fn run(
         &self,
-        session: &mut Session,
+        session: &mut MysqlSession,
         statement: &Statement,
-        output: &mut Output,
-    ) -> Result<(), Problem> {
+        output: &mut SinkOutput,
+    ) -> Result<(), DriverError> {
         let connection = &mut session.connection;
         connection.execute("START TRANSACTION READ ONLY").await.map_err(understand)?;
         output.stop().runs_in(session.number);
@@ -94,57 +95,44 @@ impl Backend for Server {
     }
 
     async fn cancel(&self, number: u64) -> bool {
-        let cancel = async {
-            let mut canceller = self.canceller.lock().await;
-            // If it fails or takes too long it is not put back.
-            let mut connection = match canceller.take() {
-                Some(connection) => connection,
-                None => self.options.connect().await?,
-            };
-            connection.execute(&*format!("KILL QUERY {number}")).await?;
-            *canceller = Some(connection);
-            Ok::<_, sqlx::Error>(())
-        };
-        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a statement cannot be cancelled");
-                false
-            }
-            Err(_) => false,
-        }
+        let statement = format!("KILL QUERY {number}");
+        let timeout = self.settings.timeout + GRACE;
+        let run = self.canceller.cancel(timeout, move |connection| {
+            Box::pin(async move { connection.execute(&*statement).await.map(drop) })
+        });
+        run.await
     }
 
-    async fn recover(&self, session: &mut Session) -> bool {
+    async fn recover(&self, session: &mut MysqlSession) -> bool {
         // A request to cancel that came after the statement had ended hits the first of these.
         let first = session.connection.execute("ROLLBACK").await;
         first.is_ok() || session.connection.execute("ROLLBACK").await.is_ok()
     }
 }
 
-fn understand(error: sqlx::Error) -> Problem {
+fn understand(error: sqlx::Error) -> DriverError {
     use sqlx::mysql::MySqlDatabaseError;
     let known = error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
     let Some(known) = known else { return explain(error) };
     match (known.number(), known.code().unwrap_or_default()) {
-        (1317 | 1969 | 3024, _) => Problem::Slow,
-        (1044 | 1045 | 1698, _) => Problem::Away("it refuses the user or the password"),
-        (1049, _) => Problem::Away("it has no database of this name"),
-        (1040 | 1203 | 1226, _) => Problem::Away("it has too many connections"),
-        (1053 | 1077 | 1079 | 1927, _) => Problem::Away("it is stopping or starting"),
-        (1146 | 1054 | 1356, _) => Problem::Missing(Arc::new(error)),
+        (1317 | 1969 | 3024, _) => DriverError::Slow,
+        (1044 | 1045 | 1698, _) => DriverError::Away("it refuses the user or the password"),
+        (1049, _) => DriverError::Away("it has no database of this name"),
+        (1040 | 1203 | 1226, _) => DriverError::Away("it has too many connections"),
+        (1053 | 1077 | 1079 | 1927, _) => DriverError::Away("it is stopping or starting"),
+        (1146 | 1054 | 1356, _) => DriverError::Missing(Arc::new(error)),
         // Text that a column's character set cannot hold matches nothing in it.
-        (1267 | 1366 | 1525 | 3854, _) => Problem::Value,
-        (_, code) if code.starts_with("22") => Problem::Value,
-        (_, code) if code.starts_with("08") => Problem::Away("the connection was lost"),
-        _ => Problem::Failed(Arc::new(error)),
+        (1267 | 1366 | 1525 | 3854, _) => DriverError::Value,
+        (_, code) if code.starts_with("22") => DriverError::Value,
+        (_, code) if code.starts_with("08") => DriverError::Away("the connection was lost"),
+        _ => DriverError::Failed(Arc::new(error)),
     }
 }
 
 async fn query(
     connection: &mut MySqlConnection,
     statement: &Statement,
-    output: &mut Output,
+    output: &mut SinkOutput,
 ) -> sqlx::Result<()> {
     let mut sql = statement.sql.clone();
     let mut sizes = statement.sizes;
@@ -226,7 +214,7 @@ fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize
     (format!("{with}SELECT {selected} FROM {from} LIMIT {}", bounds.rows), sizes)
 }
 
-fn cells(row: &MySqlRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
+fn cells(row: &MySqlRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<Cell>> {
     let cell = |at| {
         let kind = kinds.and_then(|kinds| kinds.get(at)).copied();
         cell(row.try_get_raw(at)?, kind).map_err(sqlx::Error::Decode)
@@ -234,7 +222,7 @@ fn cells(row: &MySqlRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<
     (0..values).map(cell).collect()
 }
 
-fn cell(value: MySqlValueRef<'_>, kind: Option<Kind>) -> Result<Cell, sqlx::error::BoxDynError> {
+fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<Cell, sqlx::error::BoxDynError> {
     if value.is_null() {
         return Ok(Cell::Null);
     }
@@ -269,14 +257,16 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<Kind>) -> Result<Cell, sqlx::erro
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" | "GEOMETRY" => {
             match kind {
                 // What was cut or converted is text even if it does not say so.
-                Some(Kind::Text | Kind::Json | Kind::Uuid | Kind::Other) if text().is_some() => {
+                Some(ValueType::Text | ValueType::Json | ValueType::Uuid | ValueType::Other)
+                    if text().is_some() =>
+                {
                     Cell::of_text(kind.unwrap_or_default(), text().unwrap_or_default())
                 }
                 _ => Cell::Bytes(bytes.to_vec()),
             }
         }
         _ => match text() {
-            Some(text) if kind == Some(Kind::Json) => Cell::Json(text),
+            Some(text) if kind == Some(ValueType::Json) => Cell::Json(text),
             Some(text) => Cell::Text(text),
             None => Cell::Bytes(bytes.to_vec()),
         },

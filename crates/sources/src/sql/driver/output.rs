@@ -1,27 +1,27 @@
-//! Handing rows to a sink, and large ones off the threads that serve others.
+//! Passes rows to a sink; large rows are decoded on blocking threads.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{LOST, Problem, Sink, Stop};
+use super::{DriverError, LOST, Sink, Stop};
 use crate::sql::value::Cell;
 
 /// Rows of at least this many bytes are decoded and written on a thread for blocking work.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 const LARGE: u64 = 64 * 1024;
 
-/// A sink, and what became of it.
-pub(super) struct Output {
+/// A sink with its state.
+pub(super) struct SinkOutput {
     /// Absent only while a row is written on another thread.
     sink: Option<Box<dyn Sink>>,
     stop: Arc<Stop>,
-    /// Whether it has been given anything.
+    /// Whether it has received a row.
     pub(super) begun: bool,
-    /// Whether it wants no more.
+    /// Whether it accepts no more rows.
     pub(super) enough: bool,
 }
 
-impl Output {
+impl SinkOutput {
     pub(super) fn new(sink: Box<dyn Sink>, stop: Arc<Stop>) -> Self {
         Self { sink: Some(sink), stop, begun: false, enough: false }
     }
@@ -42,7 +42,7 @@ impl Output {
         }
     }
 
-    /// Hands on a row, unless the sink has enough.
+    /// Passes on a row, unless the sink has enough.
     pub(super) fn row(&mut self, row: Vec<Cell>) {
         self.begun = true;
         if let Some(sink) = &mut self.sink
@@ -53,7 +53,7 @@ impl Output {
         }
     }
 
-    /// Hands on a row of `size` bytes that is still to be decoded.
+    /// Decodes and passes on a row of `size` bytes.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) async fn decoded(
         &mut self,
@@ -97,8 +97,8 @@ impl Output {
         self.stop.request();
     }
 
-    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, Problem> {
-        self.sink.ok_or(Problem::Away(LOST))
+    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, DriverError> {
+        self.sink.ok_or(DriverError::Away(LOST))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread::{ThreadId, current};
 
-    use super::{LARGE, Output};
+    use super::{LARGE, SinkOutput};
     use crate::sql::driver::{Sink, Stop};
     use crate::sql::value::Cell;
 
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn large_rows_are_written_on_another_thread() {
         let stop = Arc::new(Stop::default());
-        let mut output = Output::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
+        let mut output = SinkOutput::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
         for size in [LARGE - 1, LARGE, LARGE * 2, LARGE] {
             assert_eq!(stop.requested(), output.enough);
             output.decoded(size, || Ok(Vec::new())).await.unwrap();

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::stop::StopOnDrop;
-use super::{GRACE, LOST, Output, Problem, REQUEST, Settings, Sink, Statement, Stop};
+use super::{DriverError, GRACE, LOST, REQUEST, Settings, Sink, SinkOutput, Statement, Stop};
 
 /// How long to wait for a statement to end before it is cancelled once more: a server forgets a request
 /// that comes just before the statement does.
@@ -19,39 +19,39 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How much longer than its own time limit a server may run a statement before its connection is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// What a database does in its own way.
+/// The operations that differ between databases.
 #[async_trait]
 pub(super) trait Backend: Send + Sync + 'static {
     type Connection: Send + 'static;
 
-    /// Whether the database is elsewhere, so that a connection which does not answer is closed. What runs
-    /// in this process is always waited for.
+    /// Whether the database is a server, so that an unresponsive connection is closed. A statement
+    /// in this process is always awaited.
     const REMOTE: bool;
 
-    async fn connect(&self) -> Result<Self::Connection, Problem>;
+    async fn connect(&self) -> Result<Self::Connection, DriverError>;
 
     /// Runs a statement to its end. Once a stop is requested it only has to be waited for.
     async fn run(
         &self,
         connection: &mut Self::Connection,
         statement: &Statement,
-        output: &mut Output,
-    ) -> Result<(), Problem>;
+        output: &mut SinkOutput,
+    ) -> Result<(), DriverError>;
 
     /// Cancels what a connection of the server runs; `false` if the server was not reached.
     async fn cancel(&self, session: u64) -> bool;
 
-    /// Makes a connection fit for the next statement; `false` if it cannot be.
+    /// Resets a connection for the next statement; `false` if that fails.
     async fn recover(&self, connection: &mut Self::Connection) -> bool;
 }
 
 /// Connections to one database.
 pub(super) struct Pool<B: Backend> {
-    connections: Arc<Connections<B>>,
+    connections: Arc<ConnectionPool<B>>,
 }
 
 /// Connections that are open and idle, and permits for those that may be open at once.
-struct Connections<B: Backend> {
+struct ConnectionPool<B: Backend> {
     backend: B,
     settings: Settings,
     idle: Mutex<Vec<B::Connection>>,
@@ -61,7 +61,7 @@ struct Connections<B: Backend> {
 impl<B: Backend> Pool<B> {
     pub(super) fn new(backend: B, settings: Settings) -> Self {
         let permits = Arc::new(Semaphore::new(settings.connections));
-        Self { connections: Arc::new(Connections { backend, settings, idle: Mutex::default(), permits }) }
+        Self { connections: Arc::new(ConnectionPool { backend, settings, idle: Mutex::default(), permits }) }
     }
 
     pub(super) fn backend(&self) -> &B {
@@ -78,32 +78,32 @@ impl<B: Backend> Pool<B> {
         &self,
         statement: &Statement,
         sink: Box<dyn Sink>,
-    ) -> Result<Box<dyn Sink>, Problem> {
+    ) -> Result<Box<dyn Sink>, DriverError> {
         let stop = Arc::new(Stop::default());
         let _leaving = StopOnDrop(Arc::clone(&stop));
-        let output = Output::new(sink, stop);
+        let output = SinkOutput::new(sink, stop);
         let ask = async {
             let permits = Arc::clone(&self.connections.permits);
-            let Ok(permit) = permits.acquire_owned().await else { return Err(Problem::Slow) };
+            let Ok(permit) = permits.acquire_owned().await else { return Err(DriverError::Slow) };
             let request = REQUEST.try_with(Context::clone).unwrap_or_default();
             let task = Arc::clone(&self.connections).attempt(statement.clone(), output, (permit, request));
-            tokio::spawn(task).await.unwrap_or(Err(Problem::Away(LOST)))
+            tokio::spawn(task).await.unwrap_or(Err(DriverError::Away(LOST)))
         };
         let patience = self.connections.settings.timeout + GRACE;
-        timeout(patience, ask).await.unwrap_or(Err(Problem::Slow))
+        timeout(patience, ask).await.unwrap_or(Err(DriverError::Slow))
     }
 }
 
 /// How a statement ended.
 struct Ended {
-    outcome: Result<(), Problem>,
+    outcome: Result<(), DriverError>,
     /// Whether the connection answers, and nothing is on its way to it.
     sound: bool,
 }
 
-impl<B: Backend> Connections<B> {
+impl<B: Backend> ConnectionPool<B> {
     fn idle(&self) -> MutexGuard<'_, Vec<B::Connection>> {
-        // A push or a pop leaves it whole.
+        // A push or a pop leaves the list consistent.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,12 +111,12 @@ impl<B: Backend> Connections<B> {
     async fn attempt(
         self: Arc<Self>,
         statement: Statement,
-        mut output: Output,
+        mut output: SinkOutput,
         _permits: (OwnedSemaphorePermit, Context),
-    ) -> Result<Box<dyn Sink>, Problem> {
+    ) -> Result<Box<dyn Sink>, DriverError> {
         // What runs in this process must also end when the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
-        // A connection that was idle may have died meanwhile, which is no reason to fail.
+        // An idle connection may have been closed meanwhile: try once more with a new one.
         let mut rested = self.idle().pop();
         loop {
             let was_idle = rested.is_some();
@@ -126,7 +126,7 @@ impl<B: Backend> Connections<B> {
             };
             if output.stop().requested() {
                 self.idle().push(connection);
-                return Err(Problem::Slow);
+                return Err(DriverError::Slow);
             }
             let Ended { outcome, sound } = self.supervise(&mut connection, &statement, &mut output).await;
             if sound && self.recover(&mut connection).await {
@@ -135,18 +135,18 @@ impl<B: Backend> Connections<B> {
             match outcome {
                 Ok(()) => return output.into_sink(),
                 Err(_) if output.enough => return output.into_sink(),
-                Err(_) if output.stop().requested() => return Err(Problem::Slow),
-                Err(Problem::Away(_)) if was_idle && !output.begun => self.idle().clear(),
+                Err(_) if output.stop().requested() => return Err(DriverError::Slow),
+                Err(DriverError::Away(_)) if was_idle && !output.begun => self.idle().clear(),
                 Err(problem) => return Err(problem),
             }
         }
     }
 
-    async fn connect(&self) -> Result<B::Connection, Problem> {
+    async fn connect(&self) -> Result<B::Connection, DriverError> {
         match B::REMOTE {
             true => {
                 let connected = timeout(self.settings.timeout + GRACE, self.backend.connect()).await;
-                connected.unwrap_or(Err(Problem::Slow))
+                connected.unwrap_or(Err(DriverError::Slow))
             }
             false => self.backend.connect().await,
         }
@@ -161,14 +161,14 @@ impl<B: Backend> Connections<B> {
         &self,
         connection: &mut B::Connection,
         statement: &Statement,
-        output: &mut Output,
+        output: &mut SinkOutput,
     ) -> Ended {
         let late = Instant::now() + self.settings.timeout + GRACE;
         let stop = Arc::clone(output.stop());
         let mut run = pin!(self.backend.run(connection, statement, output));
         tokio::select! {
             outcome = &mut run => {
-                let sound = !matches!(outcome, Err(Problem::Away(_)));
+                let sound = !matches!(outcome, Err(DriverError::Away(_)));
                 return Ended { outcome, sound };
             }
             () = stop.wait() => {}
@@ -189,12 +189,12 @@ impl<B: Backend> Connections<B> {
             let (outcome, cancelled) = tokio::join!(timeout(AGAIN, &mut run), cancel);
             sound &= cancelled;
             if let Ok(outcome) = outcome {
-                sound &= !matches!(outcome, Err(Problem::Away(_)));
+                sound &= !matches!(outcome, Err(DriverError::Away(_)));
                 return Ended { outcome, sound };
             }
             if Instant::now() > late + ENDING {
                 tracing::warn!("a statement does not end, and its connection is closed");
-                return Ended { outcome: Err(Problem::Slow), sound: false };
+                return Ended { outcome: Err(DriverError::Slow), sound: false };
             }
             // A server that cannot be reached ends it by its own time limit.
             if !cancelled && let Ok(outcome) = timeout_at(late + ENDING, &mut run).await {
@@ -216,7 +216,7 @@ mod tests {
     use tokio::time::{Instant, sleep, timeout};
 
     use super::{Backend, Pool, REQUEST};
-    use crate::sql::driver::{Output, Problem, Settings, Sink, Statement};
+    use crate::sql::driver::{DriverError, Settings, Sink, SinkOutput, Statement};
     use crate::sql::value::Cell;
 
     /// A database whose statements run until they are released. The second request to cancel does that.
@@ -234,11 +234,11 @@ mod tests {
 
         const REMOTE: bool = REMOTE;
 
-        async fn connect(&self) -> Result<(), Problem> {
+        async fn connect(&self) -> Result<(), DriverError> {
             Ok(())
         }
 
-        async fn run(&self, (): &mut (), _: &Statement, output: &mut Output) -> Result<(), Problem> {
+        async fn run(&self, (): &mut (), _: &Statement, output: &mut SinkOutput) -> Result<(), DriverError> {
             output.stop().runs_in(7);
             self.running.fetch_add(1, Ordering::SeqCst);
             self.release.notified().await;

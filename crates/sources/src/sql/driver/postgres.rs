@@ -9,13 +9,14 @@ use sqlx::postgres::{PgTypeInfo, PgTypeKind, Postgres};
 use sqlx::{
     Arguments as _, Column as _, ConnectOptions as _, Executor as _, Row as _, Statement as _, TypeInfo as _,
 };
-use tokio::sync::Mutex;
 
+use super::canceller::Canceller;
 use super::{
-    Backend, Driver, GRACE, Listen, Output, Pool, Problem, Settings, Sink, Sizes, Statement, explain, refused,
+    Backend, Driver, DriverError, GRACE, NotificationListener, Pool, Settings, Sink, SinkOutput, Sizes,
+    Statement, explain, refused,
 };
 use crate::sql::dialect::{Dialect, Selected, postgres_bounded, postgres_kind};
-use crate::sql::value::{Bind, Cell, Kind};
+use crate::sql::value::{Bind, Cell, ValueType};
 
 pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driver {
     let begin = format!(
@@ -25,38 +26,38 @@ pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driv
         settings.millis()
     );
     let options = options.application_name("libris").disable_statement_logging();
-    Pool::new(Server { options, begin, settings, canceller: Mutex::default() }, settings)
+    let canceller = Canceller::new(options.clone());
+    Pool::new(PostgresServer { options, begin, settings, canceller }, settings)
 }
 
-struct Server {
+struct PostgresServer {
     options: PgConnectOptions,
     /// Begins a transaction and tells which process of the server runs it. A pooler in between may choose
     /// another for each transaction.
     begin: String,
     settings: Settings,
-    /// The connection that cancels what others run, once one was needed.
-    canceller: Mutex<Option<PgConnection>>,
+    canceller: Canceller<PgConnection>,
 }
 
 #[async_trait]
-impl Driver for Pool<Server> {
+impl Driver for Pool<PostgresServer> {
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
         Pool::run(self, statement, sink).await
     }
 
-    async fn version(&self) -> Result<Option<String>, Problem> {
+    async fn version(&self) -> Result<Option<String>, DriverError> {
         // It moves on with every transaction that writes, and also tells on a replica.
         let statement = Statement::new("SELECT txid_current_snapshot()::text".to_owned(), Vec::new());
         let rows = super::collect(self, &statement).await?;
         Ok(rows.first().map(|row| row[0].name()))
     }
 
-    fn listen(&self, channel: &str) -> Option<Box<dyn Listen>> {
-        let Server { options, settings, .. } = self.backend();
+    fn listen(&self, channel: &str) -> Option<Box<dyn NotificationListener>> {
+        let PostgresServer { options, settings, .. } = self.backend();
         Some(Box::new(Channel {
             options: options.clone(),
             settings: *settings,
@@ -67,12 +68,12 @@ impl Driver for Pool<Server> {
 }
 
 #[async_trait]
-impl Backend for Server {
+impl Backend for PostgresServer {
     type Connection = PgConnection;
 
     const REMOTE: bool = true;
 
-    async fn connect(&self) -> Result<PgConnection, Problem> {
+    async fn connect(&self) -> Result<PgConnection, DriverError> {
         self.options.connect().await.map_err(|error| refused(error, understand))
     }
 
@@ -80,8 +81,8 @@ impl Backend for Server {
         &self,
         connection: &mut PgConnection,
         statement: &Statement,
-        output: &mut Output,
-    ) -> Result<(), Problem> {
+        output: &mut SinkOutput,
+    ) -> Result<(), DriverError> {
         let process = async {
             let begun = (&mut *connection).fetch_all(&*self.begin).await?;
             begun.first().ok_or(sqlx::Error::RowNotFound)?.try_get::<i32, _>(0)
@@ -92,25 +93,12 @@ impl Backend for Server {
     }
 
     async fn cancel(&self, process: u64) -> bool {
-        let cancel = async {
-            let mut canceller = self.canceller.lock().await;
-            // If it fails or takes too long it is not put back.
-            let mut connection = match canceller.take() {
-                Some(connection) => connection,
-                None => self.options.connect().await?,
-            };
-            connection.execute(&*format!("SELECT pg_catalog.pg_cancel_backend({process})")).await?;
-            *canceller = Some(connection);
-            Ok::<_, sqlx::Error>(())
-        };
-        match tokio::time::timeout(self.settings.timeout + GRACE, cancel).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "a statement cannot be cancelled");
-                false
-            }
-            Err(_) => false,
-        }
+        let statement = format!("SELECT pg_catalog.pg_cancel_backend({process})");
+        let timeout = self.settings.timeout + GRACE;
+        let run = self.canceller.cancel(timeout, move |connection| {
+            Box::pin(async move { connection.execute(&*statement).await.map(drop) })
+        });
+        run.await
     }
 
     async fn recover(&self, connection: &mut PgConnection) -> bool {
@@ -118,29 +106,29 @@ impl Backend for Server {
     }
 }
 
-fn understand(error: sqlx::Error) -> Problem {
+fn understand(error: sqlx::Error) -> DriverError {
     let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
         return explain(error);
     };
     match &*code {
-        "57014" => Problem::Slow,
-        "28000" | "28P01" => Problem::Away("it refuses the user or the password"),
-        "3D000" => Problem::Away("it has no database of this name"),
-        "53300" => Problem::Away("it has too many connections"),
-        "42P01" | "42703" | "3F000" => Problem::Missing(Arc::new(error)),
+        "57014" => DriverError::Slow,
+        "28000" | "28P01" => DriverError::Away("it refuses the user or the password"),
+        "3D000" => DriverError::Away("it has no database of this name"),
+        "53300" => DriverError::Away("it has too many connections"),
+        "42P01" | "42703" | "3F000" => DriverError::Missing(Arc::new(error)),
         // Shutting down, starting up, or crashed.
         code if code.starts_with("57P") || code.starts_with("08") => {
-            Problem::Away("it is stopping or starting")
+            DriverError::Away("it is stopping or starting")
         }
-        code if code.starts_with("22") => Problem::Value,
-        _ => Problem::Failed(Arc::new(error)),
+        code if code.starts_with("22") => DriverError::Value,
+        _ => DriverError::Failed(Arc::new(error)),
     }
 }
 
 async fn query(
     connection: &mut PgConnection,
     statement: &Statement,
-    output: &mut Output,
+    output: &mut SinkOutput,
 ) -> sqlx::Result<()> {
     let mut sql = statement.sql.clone();
     let mut kinds = statement.kinds.clone();
@@ -188,9 +176,9 @@ async fn query(
     Ok(())
 }
 
-fn cells(row: &PgRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<Vec<Cell>> {
+fn cells(row: &PgRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<Cell>> {
     let cell = |at| {
-        let kind = kinds.and_then(|kinds| kinds.get(at)).copied().unwrap_or(Kind::Text);
+        let kind = kinds.and_then(|kinds| kinds.get(at)).copied().unwrap_or(ValueType::Text);
         Ok(match row.try_get_unchecked::<Option<String>, _>(at)? {
             Some(text) => Cell::of_text(kind, text),
             None => Cell::Null,
@@ -200,7 +188,7 @@ fn cells(row: &PgRow, values: usize, kinds: Option<&[Kind]>) -> sqlx::Result<Vec
 }
 
 /// The kind of a type, and its name in the catalog.
-fn described(info: &PgTypeInfo) -> (Kind, String) {
+fn described(info: &PgTypeInfo) -> (ValueType, String) {
     let base = match info.kind() {
         PgTypeKind::Array(_) => "array".to_owned(),
         PgTypeKind::Composite(_) => "composite".to_owned(),
@@ -232,8 +220,8 @@ struct Channel {
 }
 
 #[async_trait]
-impl Listen for Channel {
-    async fn begin(&mut self) -> Result<(), Problem> {
+impl NotificationListener for Channel {
+    async fn begin(&mut self) -> Result<(), DriverError> {
         self.listener = None;
         let begin = async {
             let pool = PgPoolOptions::new()
@@ -251,17 +239,17 @@ impl Listen for Channel {
                 Ok(())
             }
             Ok(Err(error)) => Err(explain(error)),
-            Err(_) => Err(Problem::Slow),
+            Err(_) => Err(DriverError::Slow),
         }
     }
 
-    async fn hear(&mut self) -> Result<String, Problem> {
+    async fn hear(&mut self) -> Result<String, DriverError> {
         let Some(listener) = &mut self.listener else {
-            return Err(Problem::Away("nobody listens"));
+            return Err(DriverError::Away("nobody listens"));
         };
         match listener.try_recv().await {
             Ok(Some(notification)) => Ok(notification.payload().to_owned()),
-            Ok(None) => Err(Problem::Away("the connection was lost")),
+            Ok(None) => Err(DriverError::Away("the connection was lost")),
             Err(error) => Err(explain(error)),
         }
     }

@@ -12,9 +12,9 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
-use super::{Backend, Driver, LOST, Output, Pool, Problem, Settings, Sink, Statement, Stop};
+use super::{Backend, Driver, DriverError, LOST, Pool, Settings, Sink, SinkOutput, Statement, Stop};
 use crate::sql::dialect::Dialect;
-use crate::sql::value::{Bind, Cell, Kind};
+use crate::sql::value::{Bind, Cell, ValueType};
 
 /// The largest value that SQLite handles for us, even if the result has less: 32 MiB, or `max_bytes` where
 /// that is more.
@@ -43,7 +43,7 @@ pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
 struct File {
     path: PathBuf,
     /// Which file the idle connections have open.
-    known: Mutex<Option<Identity>>,
+    known: Mutex<Option<FileIdentity>>,
     settings: Settings,
     witness: Arc<tokio::sync::Mutex<Option<Witness>>>,
     /// Held while a connection is opened, so that a schema that is too large is in memory once.
@@ -51,29 +51,29 @@ struct File {
 }
 
 /// What tells a file from the one that was put in its place.
-type Identity = (u64, u64);
+type FileIdentity = (u64, u64);
 
 /// A connection that only tells whether others have changed anything since it was last asked.
 struct Witness {
     connection: Connection,
-    identity: Identity,
+    identity: FileIdentity,
     since: Instant,
 }
 
 impl File {
     #[cfg(unix)]
-    fn identity(&self) -> Option<Identity> {
+    fn identity(&self) -> Option<FileIdentity> {
         use std::os::unix::fs::MetadataExt as _;
         let metadata = std::fs::metadata(&self.path).ok()?;
         Some((metadata.dev(), metadata.ino()))
     }
 
     #[cfg(not(unix))]
-    fn identity(&self) -> Option<Identity> {
+    fn identity(&self) -> Option<FileIdentity> {
         std::fs::metadata(&self.path).ok().map(|_| (0, 0))
     }
 
-    async fn testify(&self, identity: Identity) -> Result<String, Problem> {
+    async fn testify(&self, identity: FileIdentity) -> Result<String, DriverError> {
         // The guard goes along, so that a caller who leaves does not make room for a second thread.
         let mut witness = Arc::clone(&self.witness).lock_owned().await;
         let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
@@ -84,7 +84,7 @@ impl File {
                 let connection = open(&path, settings, &opening)?;
                 *witness = Some(Witness { connection, identity, since: Instant::now() });
             }
-            let Some(kept) = witness.as_ref() else { return Err(Problem::Away(LOST)) };
+            let Some(kept) = witness.as_ref() else { return Err(DriverError::Away(LOST)) };
             let number = patiently(settings, &stop, || {
                 kept.connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0))
             });
@@ -96,14 +96,14 @@ impl File {
 
 impl Pool<File> {
     /// Lets go of connections to a file that another has taken the place of.
-    fn check(&self) -> Result<Identity, Problem> {
+    fn check(&self) -> Result<FileIdentity, DriverError> {
         let now = self.backend().identity();
         let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
         if *known != now {
             self.clear();
             *known = now;
         }
-        now.ok_or(Problem::Away("its file is not there"))
+        now.ok_or(DriverError::Away("its file is not there"))
     }
 }
 
@@ -113,12 +113,12 @@ impl Driver for Pool<File> {
         Dialect::Sqlite
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, Problem> {
+    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
         self.check()?;
         Pool::run(self, statement, sink).await
     }
 
-    async fn version(&self) -> Result<Option<String>, Problem> {
+    async fn version(&self) -> Result<Option<String>, DriverError> {
         let identity = self.check()?;
         self.backend().testify(identity).await.map(Some)
     }
@@ -130,7 +130,7 @@ impl Backend for File {
 
     const REMOTE: bool = false;
 
-    async fn connect(&self) -> Result<Self::Connection, Problem> {
+    async fn connect(&self) -> Result<Self::Connection, DriverError> {
         let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
         let opened = blocking(move || open(&path, settings, &opening)).await?;
         Ok(Arc::new(Mutex::new(opened)))
@@ -140,8 +140,8 @@ impl Backend for File {
         &self,
         connection: &mut Self::Connection,
         statement: &Statement,
-        output: &mut Output,
-    ) -> Result<(), Problem> {
+        output: &mut SinkOutput,
+    ) -> Result<(), DriverError> {
         let stop = Arc::clone(output.stop());
         let mut moved = output.lend();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
@@ -179,9 +179,9 @@ impl Backend for File {
 
 /// Runs what blocks on a thread that may.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Problem::Away(LOST)))
+    work: impl FnOnce() -> Result<T, DriverError> + Send + 'static,
+) -> Result<T, DriverError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(DriverError::Away(LOST)))
 }
 
 fn largest(settings: Settings) -> u64 {
@@ -189,13 +189,13 @@ fn largest(settings: Settings) -> u64 {
     LARGEST.max(settings.max_bytes + 1)
 }
 
-fn open(path: &Path, settings: Settings, opening: &Mutex<()>) -> Result<Connection, Problem> {
+fn open(path: &Path, settings: Settings, opening: &Mutex<()>) -> Result<Connection, DriverError> {
     let _opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
     let connection = configured(path, settings).map_err(explain)?;
     // A database that cannot be read now says so when it is asked.
     let sum = "SELECT coalesce(sum(length(CAST(sql AS BLOB))), 0) FROM sqlite_schema";
     match connection.query_row(sum, [], |row| row.get::<_, u64>(0)) {
-        Ok(size) if size > SCHEMA => Err(Problem::Catalog(SCHEMA)),
+        Ok(size) if size > SCHEMA => Err(DriverError::Catalog(SCHEMA)),
         _ => Ok(connection),
     }
 }
@@ -234,12 +234,14 @@ fn patiently<T>(
     }
 }
 
-fn query(connection: &Connection, statement: &Statement, output: &mut Output) -> rusqlite::Result<()> {
+fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput) -> rusqlite::Result<()> {
     let mut prepared = connection.prepare_cached(&statement.sql)?;
     let columns = prepared.columns();
     let declared = |column: &rusqlite::Column<'_>| match column.decl_type() {
-        Some(name) if ["bool", "boolean"].iter().any(|bool| name.eq_ignore_ascii_case(bool)) => Kind::Boolean,
-        _ => Kind::Other,
+        Some(name) if ["bool", "boolean"].iter().any(|bool| name.eq_ignore_ascii_case(bool)) => {
+            ValueType::Boolean
+        }
+        _ => ValueType::Other,
     };
     let kinds: Vec<_> = match &statement.kinds {
         Some(kinds) => kinds.to_vec(),
@@ -292,17 +294,17 @@ fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result
 }
 
 /// What a value is does not depend on what its column says.
-fn cell(value: ValueRef<'_>, kind: Kind) -> Cell {
+fn cell(value: ValueRef<'_>, kind: ValueType) -> Cell {
     match value {
         ValueRef::Null => Cell::Null,
         ValueRef::Integer(number) => match (kind, number) {
-            (Kind::Boolean, 0 | 1) => Cell::Boolean(number == 1),
+            (ValueType::Boolean, 0 | 1) => Cell::Boolean(number == 1),
             _ => Cell::Integer(number),
         },
         ValueRef::Real(number) if number.is_finite() => Cell::Number(number),
         ValueRef::Real(number) => Cell::Text(number.to_string()),
         ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) if kind == Kind::Json => Cell::Json(text.to_owned()),
+            Ok(text) if kind == ValueType::Json => Cell::Json(text.to_owned()),
             Ok(text) => Cell::Text(text.to_owned()),
             Err(_) => Cell::Bytes(bytes.to_vec()),
         },
@@ -310,23 +312,23 @@ fn cell(value: ValueRef<'_>, kind: Kind) -> Cell {
     }
 }
 
-fn explain(error: rusqlite::Error) -> Problem {
+fn explain(error: rusqlite::Error) -> DriverError {
     let (code, message) = match &error {
         rusqlite::Error::SqliteFailure(code, message) => (*code, message.as_deref().unwrap_or_default()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),
-        _ => return Problem::Failed(Arc::new(error)),
+        _ => return DriverError::Failed(Arc::new(error)),
     };
     // What is above the lowest byte says more of the same.
     let missing = ["no such table", "no such column"];
     match code.extended_code & 0xff {
-        9 => Problem::Slow,
-        5 | 6 => Problem::Away("it is locked"),
+        9 => DriverError::Slow,
+        5 | 6 => DriverError::Away("it is locked"),
         // On its own, 8 is an attempt to write.
-        8 if code.extended_code == 8 => Problem::Failed(Arc::new(error)),
-        8 | 10 | 14 => Problem::Away("its file cannot be opened"),
-        11 | 26 => Problem::Away("its file is not a sound SQLite database"),
-        18 | 20 => Problem::Value,
-        1 if missing.iter().any(|text| message.starts_with(text)) => Problem::Missing(Arc::new(error)),
-        _ => Problem::Failed(Arc::new(error)),
+        8 if code.extended_code == 8 => DriverError::Failed(Arc::new(error)),
+        8 | 10 | 14 => DriverError::Away("its file cannot be opened"),
+        11 | 26 => DriverError::Away("its file is not a sound SQLite database"),
+        18 | 20 => DriverError::Value,
+        1 if missing.iter().any(|text| message.starts_with(text)) => DriverError::Missing(Arc::new(error)),
+        _ => DriverError::Failed(Arc::new(error)),
     }
 }

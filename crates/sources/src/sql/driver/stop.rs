@@ -1,4 +1,4 @@
-//! Asking a statement that runs to stop.
+//! Cancellation of a running statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 use super::super::open_folders::RULES_PER_FOLDER;
 use super::super::root::{Root, is_missing};
 use super::super::walk::{Blocking, TreeWalk};
-use super::super::{MAX_OPEN_FOLDERS, OpenFolder, Options, TreePath, Watching};
+use super::super::{ChangeDetection, MAX_OPEN_FOLDERS, OpenFolder, Options, TreePath};
 use super::{Arc, MAX_CACHED, MAX_FILE_SIZE, MAX_ON_PATH, MAX_PATTERNS, Path, Tree, hides_folder};
 use std::fs;
 use std::sync::Barrier;
@@ -121,7 +121,7 @@ fn ignore_files_on_one_path_are_bounded_together() {
         for depth in 1..=60 {
             fs::write(folder.path().join("d/".repeat(depth)).join(".gitignore"), file(depth)).unwrap();
         }
-        let tree = open(folder.path(), &Options { watch: Watching::Poll, ..Options::default() });
+        let tree = open(folder.path(), &Options { watch: ChangeDetection::Poll, ..Options::default() });
         let keys = walk(&tree);
         let hidden = format!("{}.gitignore", "d/".repeat(keys.len()));
         assert_eq!(tree.warned.lock().unwrap().contains(&hidden), keys.len() < 61);

@@ -30,7 +30,7 @@ use snapshot::SnapshotDirectory;
 use libris_core::Uri;
 
 use super::symlink::Symlinks;
-use super::{Tree, Watching};
+use super::{ChangeDetection, Tree};
 
 /// The debounce time: a file that is written in several steps, or under a temporary name, is scanned once.
 const DEBOUNCE: Duration = Duration::from_millis(10);
@@ -95,8 +95,8 @@ impl TreeWatcher {
         wake_handle: WakeHandle,
     ) -> Self {
         let events = match tree.watching {
-            Watching::Auto => EventSource::open(wake_handle, &tree, mount),
-            Watching::Poll => EventSource::polling(wake_handle),
+            ChangeDetection::Auto => EventSource::open(wake_handle, &tree, mount),
+            ChangeDetection::Poll => EventSource::polling(wake_handle),
         };
         let began = Instant::now();
         let now = SystemTime::now();

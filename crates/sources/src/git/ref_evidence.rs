@@ -1,4 +1,4 @@
-//! Evidence that a name still stands for the same commit: the files that say so are the same.
+//! Evidence that a name still resolves to the same commit: the files of its refs are unchanged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use libris_core::Proof;
 
 use super::ref_store::LOOSE;
-use super::regular::{self, Stamp, Unreadable};
+use super::regular::{self, RefFileStamp, Unreadable};
 use super::repo::Objects;
 use super::rev::candidates;
 
-/// How many refs may lead from one to the next.
+/// The most symbolic refs in a chain.
 const LINKS: usize = 5;
 
-/// The files that say what a name stands for, as they were before it was looked up.
-pub(super) struct Seen {
-    /// Each with what it held; `None` if it was not there.
+/// The files that a name resolves through, as they were before it was resolved.
+pub(super) struct RefEvidence {
+    /// Each with its contents; `None` if it did not exist.
     refs: Vec<(PathBuf, Option<Vec<u8>>)>,
     packed: PathBuf,
-    stamp: Option<Stamp>,
-    /// Whether nothing can be proven: a file could not be read, or others may write unseen.
+    stamp: Option<RefFileStamp>,
+    /// Whether nothing can be proven: a file is unreadable, or the file system is remote.
     unprovable: bool,
 }
 
-impl Seen {
+impl RefEvidence {
     pub(super) fn of(objects: &Objects<'_>, name: &str) -> Self {
         let (own, common) = (objects.git_dir(), objects.common_dir());
         let packed = common.join("packed-refs");
-        let stamp = Stamp::of(&packed);
+        let stamp = RefFileStamp::of(&packed);
         let unprovable = objects.is_remote() || stamp.is_err();
         let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
@@ -53,16 +53,16 @@ impl Seen {
         self.refs.push((path, held));
     }
 
-    /// A proof that the name stands for what it stood for; `None` where that cannot be told.
+    /// A proof that the name resolves as before; `None` if that cannot be proven.
     pub(super) fn prove(self) -> Option<Proof> {
         (!self.unprovable).then(|| Proof::new(move || self.holds()))
     }
 
     fn holds(&self) -> bool {
-        // What cannot be read now proves nothing, even where nothing was there before.
+        // An unreadable file proves nothing, even if none existed before.
         let same = |(path, held): &(PathBuf, Option<Vec<u8>>)| content(path).is_ok_and(|now| now == *held);
-        let same_stamp = |now: io::Result<Option<Stamp>>| now.is_ok_and(|now| now == self.stamp);
-        self.refs.iter().all(same) && same_stamp(Stamp::of(&self.packed))
+        let same_stamp = |now: io::Result<Option<RefFileStamp>>| now.is_ok_and(|now| now == self.stamp);
+        self.refs.iter().all(same) && same_stamp(RefFileStamp::of(&self.packed))
     }
 }
 

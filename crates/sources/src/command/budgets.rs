@@ -1,0 +1,64 @@
+//! The limits on concurrent processes, waiting runs and memory that all commands share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use libris_core::{Budget, Error, Lease, Result};
+use tokio::time::timeout;
+
+/// The most concurrent processes of all commands.
+pub(super) const PROCESSES: usize = 256;
+
+/// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program
+/// starts with the process.
+const QUEUE: usize = 1024;
+const QUEUED: Duration = Duration::from_secs(60);
+
+/// The memory for the output of completion programs, in bytes.
+const VALUES: usize = 16 << 20;
+
+/// The budgets that all commands of a configuration share; each client has a share of them.
+pub(super) struct CommandBudgets {
+    pub(super) processes: Arc<Budget>,
+    pub(super) values: Arc<Budget>,
+    pub(super) queue: Arc<Budget>,
+}
+
+impl Default for CommandBudgets {
+    fn default() -> Self {
+        Self { processes: Budget::new(PROCESSES), values: Budget::new(VALUES), queue: Budget::new(QUEUE) }
+    }
+}
+
+/// The permits of a run, held until all its processes have ended: one of the command, and one of all commands.
+pub(super) type RunPermits = [Lease; 2];
+
+pub(super) fn busy() -> Error {
+    Error::Unavailable("the command is busy: try again later".into())
+}
+
+/// Waits for a permit, up to the time-out.
+pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
+    timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
+}
+
+/// The expected size of an output, by the last ones. A run reserves that much memory before it starts; one
+/// that needs more fails if there is none.
+#[derive(Default)]
+pub(super) struct ExpectedSize(AtomicU64);
+
+impl ExpectedSize {
+    /// The smallest reservation. Most outputs are smaller.
+    const LEAST: u64 = 256 << 10;
+
+    pub(super) fn bytes(&self, limit: u64) -> u64 {
+        self.0.load(Ordering::Relaxed).max(Self::LEAST).min(limit)
+    }
+
+    /// Records the size of an output. It grows immediately and decays slowly.
+    pub(super) fn update(&self, needed: u64) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(needed.max(before - before / 8), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,88 @@
+//! Validation of the configuration of a command, beyond the types of its values.
+
+use libris_core::UriTemplate;
+use libris_core::uri_template::Variables;
+
+use super::Config;
+use super::budgets::PROCESSES;
+use super::complete::Offer;
+use super::entry::{OFTEN, PARTS, RunnableCommand};
+use super::line::Invocation;
+
+impl RunnableCommand {
+    /// Checks that the configured defaults and completions are allowed values.
+    pub(super) fn check_values(&self, template: Option<&UriTemplate>) -> Result<(), String> {
+        for (name, rule) in &self.rules {
+            if self.is_part(name) {
+                if self.config.pattern.contains_key(name) {
+                    return Err(format!("its `{name}` asks for a part of the output and has no pattern"));
+                }
+                continue;
+            }
+            let default = self.config.default.get(name);
+            if default.is_none() && template.is_some_and(|template| template.is_optional(name)) {
+                return Err(format!("its variable `{name}` may be left out and so needs a `default`"));
+            }
+            let offered = match self.offers.get(name) {
+                Some(Offer::Fixed(values)) => &values[..],
+                _ => &[],
+            };
+            if let Some(value) = default.into_iter().chain(offered).find(|value| !rule.allows(value)) {
+                return Err(format!("`{value}` may not be the value of its variable `{name}`"));
+            }
+        }
+        let parts = PARTS.iter().filter(|name| self.config.default.contains_key(**name));
+        if parts.clone().any(|name| self.is_part(name)) {
+            self.part(&Variables::new()).map_err(|error| format!("its `default`: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn check_numbers(config: &Config) -> Result<(), String> {
+    if config.timeout.is_zero() {
+        return Err("its `timeout` must be longer than 0".into());
+    }
+    if config.concurrent == 0 || config.concurrent > PROCESSES {
+        return Err(format!("its `concurrent` must be from 1 to {PROCESSES}"));
+    }
+    if config.poll.is_some_and(|poll| poll < OFTEN) {
+        return Err("its `poll` must be at least `1s`".into());
+    }
+    config.check_descriptive_keys()
+}
+
+pub(super) fn check_environment(config: &Config) -> Result<(), String> {
+    let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
+    match config.env.keys().chain(&config.inherit).find(|name| !is_name(name)) {
+        Some(name) => Err(format!("`{name}` is not a valid name of an environment variable")),
+        None if config.env.values().any(|value| value.contains('\0')) => {
+            Err("its `env` contains a zero byte".into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Checks the names of variables: a misspelt one would otherwise fail only at run time.
+pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) -> Result<(), String> {
+    let said = config.pattern.keys().chain(config.default.keys()).chain(config.complete.keys());
+    let said = said.map(String::as_str).chain(line.variables());
+    if let Some(unknown) = said.into_iter().find(|name| !names.contains(name)) {
+        let known: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        return Err(match known.is_empty() {
+            true => format!("it has no variable `{unknown}`"),
+            false => format!("it has no variable `{unknown}`, only {}", known.join(", ")),
+        });
+    }
+    let used = |name: &str| line.variables().any(|used| used == name) || PARTS.contains(&name);
+    match names.iter().find(|name| !used(name)) {
+        Some(name) => Err(format!("its variable `{name}` does not occur in `run`")),
+        None => Ok(()),
+    }
+}
+
+/// Whether a variable of the template can have several values.
+pub(super) fn takes_lists(template: &UriTemplate) -> bool {
+    let expressions = template.as_str().split('{').skip(1);
+    expressions.filter_map(|rest| rest.split_once('}')).any(|(inside, _)| inside.contains('*'))
+}

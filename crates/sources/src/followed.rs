@@ -1,0 +1,187 @@
+//! The resources that clients subscribe to, for sources that detect changes by polling.
+//!
+//! A database or an API does not report which of its resources changed, and nobody reads them all. So a watch reads
+//! again only those that are followed, and compares them with what is known of each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libris_core::Uri;
+use tokio::sync::watch;
+
+/// How many resources are followed. If there are more, the watch reports lost changes instead, and clients read again.
+pub(crate) const MOST: usize = 1000;
+
+/// The resources that are followed while there is a watch, each with what the source knows of it.
+pub(crate) struct Followed<T> {
+    state: Mutex<FollowedState<T>>,
+    /// Wakes the watches when a resource is added.
+    added: watch::Sender<()>,
+}
+
+struct FollowedState<T> {
+    /// How many watches there are. Nothing is followed while there is none.
+    watches: usize,
+    resources: BTreeMap<Uri, T>,
+    /// Whether a resource was refused because there are [`MOST`].
+    full: bool,
+    /// How often the set overflowed and was cleared.
+    overflows: u64,
+}
+
+impl<T> Default for Followed<T> {
+    fn default() -> Self {
+        let state = FollowedState { watches: 0, resources: BTreeMap::new(), full: false, overflows: 0 };
+        Self { state: Mutex::new(state), added: watch::Sender::default() }
+    }
+}
+
+impl<T> Followed<T> {
+    fn lock(&self) -> MutexGuard<'_, FollowedState<T>> {
+        // Every statement leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a watch. The set is cleared when the last one is dropped.
+    pub(crate) fn watch(self: &Arc<Self>) -> FollowedWatch<T> {
+        let mut state = self.lock();
+        state.watches += 1;
+        let overflows = state.overflows;
+        drop(state);
+        FollowedWatch { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
+    }
+
+    /// Follows a resource if there is a watch. `known` is stored unless the resource is followed already; then
+    /// `again` may update what is known.
+    pub(crate) fn add(&self, uri: &Uri, known: T, again: impl FnOnce(&mut T, T)) {
+        let mut state = self.lock();
+        if state.watches == 0 {
+            return;
+        }
+        if let Some(before) = state.resources.get_mut(uri) {
+            again(before, known);
+            return;
+        }
+        if state.resources.len() >= MOST {
+            state.full = true;
+            return;
+        }
+        state.resources.insert(uri.clone(), known);
+        drop(state);
+        self.added.send_replace(());
+    }
+
+    /// Stops following a resource.
+    pub(crate) fn remove(&self, uri: &Uri) {
+        self.lock().resources.remove(uri);
+    }
+
+    /// Accesses what is known of a resource, if it is followed.
+    pub(crate) fn with<R>(&self, uri: &Uri, access: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.lock().resources.get_mut(uri).map(access)
+    }
+
+    /// Collects from all resources, in the order of their URIs.
+    pub(crate) fn collect<C: FromIterator<R>, R>(&self, item: impl FnMut((&Uri, &T)) -> Option<R>) -> C {
+        self.lock().resources.iter().filter_map(item).collect()
+    }
+}
+
+/// A watch of a set of followed resources.
+pub(crate) struct FollowedWatch<T> {
+    followed: Arc<Followed<T>>,
+    added: watch::Receiver<()>,
+    /// The overflows that this watch has reported.
+    overflows: u64,
+}
+
+impl<T> FollowedWatch<T> {
+    /// Waits until a resource is added.
+    pub(crate) async fn added(&mut self) {
+        if self.added.changed().await.is_err() {
+            // The sender lives as long as this watch.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Makes [`added`](Self::added) return once more, for resources that are still to be examined.
+    pub(crate) fn wake(&mut self) {
+        self.added.mark_changed();
+    }
+
+    /// Whether the set overflowed since the last call. It is cleared then: the clients that are told of lost changes
+    /// follow again what they still need.
+    pub(crate) fn overflowed(&mut self) -> bool {
+        let mut state = self.followed.lock();
+        if std::mem::take(&mut state.full) {
+            state.resources.clear();
+            state.overflows += 1;
+        }
+        std::mem::replace(&mut self.overflows, state.overflows) != state.overflows
+    }
+}
+
+impl<T> Drop for FollowedWatch<T> {
+    fn drop(&mut self) {
+        let mut state = self.followed.lock();
+        state.watches -= 1;
+        if state.watches == 0 {
+            state.resources.clear();
+            state.full = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt as _;
+    use libris_core::Uri;
+
+    use super::{Followed, MOST};
+
+    fn uri(number: usize) -> Uri {
+        Uri::parse(&format!("a:{number}")).unwrap()
+    }
+
+    #[test]
+    fn a_set_that_overflows_is_cleared_and_reported_to_every_watch() {
+        let followed = Arc::new(Followed::default());
+        let add = |number: usize| followed.add(&uri(number), number, |_, _| {});
+        let count = || followed.collect::<Vec<_>, _>(|_| Some(())).len();
+        add(0);
+        assert_eq!(count(), 0, "there is no watch");
+        let (mut one, mut other) = (followed.watch(), followed.watch());
+        (0..MOST).for_each(add);
+        assert!(!one.overflowed());
+        add(0);
+        assert!(!one.overflowed(), "it is followed already");
+        add(MOST);
+        assert!(one.overflowed() && !one.overflowed());
+        assert_eq!(count(), 0);
+        assert!(other.overflowed() && !other.overflowed());
+        assert!(!followed.watch().overflowed(), "it began later");
+        add(7);
+        drop(one);
+        assert_eq!(count(), 1);
+        drop(other);
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn every_watch_is_woken_once_for_what_is_added() {
+        let followed = Arc::new(Followed::default());
+        let mut watches = [followed.watch(), followed.watch()];
+        followed.add(&uri(1), 1, |_, _| {});
+        followed.add(&uri(2), 2, |_, _| {});
+        followed.add(&uri(2), 3, |known, again| *known += again);
+        assert_eq!(followed.with(&uri(2), |known| *known), Some(5));
+        for watch in &mut watches {
+            assert!(watch.added().now_or_never().is_some());
+            assert!(watch.added().now_or_never().is_none());
+            watch.wake();
+            assert!(watch.added().now_or_never().is_some());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Running work on the blocking threads: with a limit of concurrent tasks, a bounded queue and a deadline.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libris_core::{Context, Error, Result, Uri};
+use tokio::time::timeout_at;
+
+use super::repo::{Deadline, Objects, Task};
+use super::{Git, Inner};
+
+/// The concurrent tasks of one repository. Each may have a large file in memory.
+pub(super) const AT_ONCE: usize = 4;
+
+/// The most tasks that wait for a permit.
+pub(super) const QUEUE: usize = 256;
+
+/// How long after the deadline a caller waits for the task to end. A task that does not end is
+/// blocked in a system call.
+const OVERTIME: Duration = Duration::from_secs(1);
+
+impl Git {
+    /// Runs work for a request of `uri`. Dropping the future cancels it.
+    pub(super) async fn blocking<T: Send + 'static>(
+        &self,
+        uri: &Uri,
+        context: &Context,
+        work: impl FnOnce(&Inner, &Objects<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let waiting = CancelOnDrop::default();
+        let patience = self.inner.patience(Arc::clone(&waiting.gone));
+        self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), patience }, work).await
+    }
+}
+
+/// Cancels a task when the future of its caller is dropped.
+#[derive(Default)]
+struct CancelOnDrop {
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    /// The deadline of a request that begins now; `gone` is set when the caller is gone.
+    pub(super) fn patience(&self, gone: Arc<AtomicBool>) -> Deadline {
+        Deadline::new(Instant::now(), self.config.timeout, gone)
+    }
+
+    /// A task of the source itself, without a request.
+    pub(super) fn own_task(&self) -> Task {
+        let patience = self.patience(Arc::default());
+        Task { uri: self.space.root.clone(), context: Context::default(), patience }
+    }
+
+    /// Does work that waits for a disk, with few others at once, within `timeout` from now: the wait for the others
+    /// counts. Work that the system blocks keeps its place until it ends, so that there are never more threads than
+    /// places, and its caller does not wait for it.
+    pub(super) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        task: Task,
+        work: impl FnOnce(&Self, &Objects<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let until = task.patience.until();
+        let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
+        let permit = match Arc::clone(&self.at_once).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let _queued = self.queue.try_acquire().map_err(|_| busy())?;
+                let permit = timeout_at(until.into(), Arc::clone(&self.at_once).acquire_owned());
+                permit
+                    .await
+                    .map_err(|_| busy())?
+                    .map_err(|cause| Error::failed("wait for the repository", cause))?
+            }
+        };
+        let until = until + OVERTIME;
+        let inner = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            inner.repo.check(&inner.name)?;
+            work(&inner, &inner.repo.objects(task))
+        });
+        match timeout_at(until.into(), work).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(cause)) => Err(Error::failed("finish reading the repository", cause)),
+            Err(_) => {
+                tracing::warn!(name = self.name, "a read of the repository is blocked by the system");
+                Err(Error::Unavailable(format!("the repository `{}` does not answer", self.name)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::time::Duration;
+
+    use libris_core::{Context, Error, Result};
+
+    use super::{AT_ONCE, Git, QUEUE};
+    use crate::git::Config;
+
+    /// The repository that git makes, without the program.
+    fn repository(timeout: Duration) -> (tempfile::TempDir, Git) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["objects", "refs"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let git = Git::open(Config { timeout, name: Some("repo".into()), ..Config::new(folder.path()) });
+        (folder, git.unwrap())
+    }
+
+    async fn work<T: Send + 'static>(
+        git: &Git,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        git.blocking(git.root(), &Context::default(), |_, _| work()).await
+    }
+
+    fn is_unavailable<T>(result: &Result<T>, why: &str) -> bool {
+        matches!(result, Err(Error::Unavailable(said)) if said.contains(why))
+    }
+
+    #[tokio::test]
+    async fn work_that_is_blocked_keeps_its_place_and_holds_up_nobody() {
+        let (_folder, git) = repository(Duration::from_millis(200));
+        let git = Arc::new(git);
+        let mut release = Vec::new();
+        let mut blocked = Vec::new();
+        for _ in 0..AT_ONCE {
+            let (send, receive) = mpsc::channel::<()>();
+            release.push(send);
+            let git = Arc::clone(&git);
+            blocked.push(tokio::spawn(async move {
+                work(&git, move || Ok(receive.recv_timeout(Duration::from_secs(60)))).await
+            }));
+        }
+        while git.inner.at_once.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let queued = (0..QUEUE + 10).map(|_| work(&git, || Ok(())));
+        let queued = futures_util::future::join_all(queued).await;
+        assert!(queued.iter().all(|result| is_unavailable(result, "busy")));
+        for task in blocked {
+            assert!(is_unavailable(&task.await.unwrap(), "does not answer"));
+        }
+        // Nobody waits for them any more, but their threads are still there.
+        assert_eq!(git.inner.at_once.available_permits(), 0);
+        drop(release);
+        while git.inner.at_once.available_permits() < AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+        assert!(work(&git, || Ok(())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_than_there_is_room_for() {
+        let (_folder, git) = repository(Duration::from_secs(60));
+        let git = Arc::new(git);
+        let all = Arc::clone(&git.inner.at_once).acquire_many_owned(AT_ONCE as u32).await.unwrap();
+        let mut queued = tokio::task::JoinSet::new();
+        for _ in 0..QUEUE {
+            let git = Arc::clone(&git);
+            queued.spawn(async move { work(&git, || Ok(())).await });
+        }
+        while git.inner.queue.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let refused = tokio::time::timeout(Duration::from_secs(20), work(&git, || Ok(()))).await;
+        assert!(is_unavailable(&refused.expect("it waits"), "busy"));
+        drop(all);
+        assert!(queued.join_all().await.iter().all(Result::is_ok));
+    }
+}

@@ -1,0 +1,22 @@
+//! An HTTP API in the configuration file.
+
+use libris_core::Result;
+
+use super::{Config, Http};
+use crate::registry::{ConfigFile, Declared, Definition, Opened};
+
+impl Declared for Config {
+    fn definition(self, _file: &ConfigFile) -> Box<dyn Definition> {
+        Box::new(self)
+    }
+}
+
+impl Definition for Config {
+    fn label(&self) -> String {
+        self.name.clone().or(self.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
+    }
+
+    fn open(&self) -> Result<Opened> {
+        Ok(Opened::new(Http::new(self.clone())?))
+    }
+}

@@ -1,0 +1,214 @@
+//! The table of sources, and what each source brings for the command line and the configuration file.
+//!
+//! To add a source, implement [`Declared`] for its configuration and [`Definition`] for what can be opened, and add a
+//! line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
+
+use std::any::Any;
+use std::ffi::OsStr;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use libris_core::{Result, Source, Uri};
+use serde::de::{DeserializeOwned, Error as _, MapAccess};
+
+/// A source that is configured, and not open yet.
+#[async_trait]
+pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
+    /// The name of the source in messages, without secrets.
+    fn label(&self) -> String;
+
+    /// Loads what the definition refers to, such as an API description, so that a change of it makes another definition.
+    async fn load(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Opens the source.
+    fn open(&self) -> Result<Opened>;
+}
+
+/// Equality of definitions of any type: an unchanged definition needs no new source when the configuration is reloaded.
+pub trait DynamicEq {
+    /// Whether the other value has the same type and is equal.
+    fn equals(&self, other: &dyn Any) -> bool;
+}
+
+impl<T: Any + PartialEq> DynamicEq for T {
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref().is_some_and(|other| self == other)
+    }
+}
+
+/// A source that is open.
+#[derive(Clone)]
+pub struct Opened {
+    /// The source.
+    pub source: Arc<dyn Source>,
+    /// The root of its URIs, if it has one of its own.
+    pub root: Option<SourceRoot>,
+}
+
+/// The URI that the resources of one source begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceRoot {
+    /// The URI. No other source may have the same one.
+    pub uri: Uri,
+    /// The key of the configuration that changes it.
+    pub key: &'static str,
+}
+
+impl Opened {
+    /// A source without a root of its own.
+    pub fn new(source: impl Source) -> Self {
+        Self { source: Arc::new(source), root: None }
+    }
+
+    /// A source whose URIs begin with a root, which `key` of its configuration changes.
+    pub fn with_root(source: impl Source, uri: Uri, key: &'static str) -> Self {
+        Self { source: Arc::new(source), root: Some(SourceRoot { uri, key }) }
+    }
+}
+
+/// The configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigFile {
+    /// Its path; empty if there is none.
+    pub path: PathBuf,
+}
+
+impl ConfigFile {
+    /// The folder that relative paths in it start from.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Resolves a path in the file. An empty one, which is an error of the user, stays empty.
+    pub fn resolve(&self, path: PathBuf) -> PathBuf {
+        if path.as_os_str().is_empty() { path } else { self.folder().join(path) }
+    }
+}
+
+/// How a source is named by an argument of the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandLine {
+    /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source takes.
+    pub prefixes: &'static [&'static str],
+    /// The form of its arguments as part of a list, such as "a git repository as `git:PATH`".
+    pub form: &'static str,
+    /// An example for the help text: an argument, and what it serves.
+    pub example: (&'static str, &'static str),
+    /// The source that an argument with one of the prefixes names.
+    pub define: fn(&OsStr) -> Box<dyn Definition>,
+}
+
+/// The configuration of one source, of which a file may have several.
+pub trait Declared: DeserializeOwned {
+    /// How it is named on the command line. Default: not at all.
+    const COMMAND_LINE: Option<CommandLine> = None;
+
+    /// The source that it defines.
+    fn definition(self, file: &ConfigFile) -> Box<dyn Definition>;
+}
+
+/// The value of a key of the configuration file: all sources of one kind.
+///
+/// `Vec<C>` is an array of tables (`[[git]]`), and `Option<C>` is at most one table (`[notion]`).
+pub trait Section: Default + DeserializeOwned {
+    /// How a source is named on the command line.
+    const COMMAND_LINE: Option<CommandLine> = None;
+
+    /// The sources that it defines.
+    fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>>;
+}
+
+impl<C: Declared> Section for Vec<C> {
+    const COMMAND_LINE: Option<CommandLine> = C::COMMAND_LINE;
+
+    fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
+        self.into_iter().map(|config| config.definition(file)).collect()
+    }
+}
+
+impl<C: Declared> Section for Option<C> {
+    const COMMAND_LINE: Option<CommandLine> = C::COMMAND_LINE;
+
+    fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
+        self.into_iter().map(|config| config.definition(file)).collect()
+    }
+}
+
+/// The sources that an argument of the command line can name.
+pub fn command_lines() -> impl Iterator<Item = &'static CommandLine> {
+    COMMAND_LINES.iter().flatten()
+}
+
+/// The source that an argument of the command line names; `None` if no source takes it.
+pub fn define(argument: &OsStr) -> Option<Box<dyn Definition>> {
+    let text = argument.to_str().unwrap_or_default();
+    let has_prefix = |line: &&CommandLine| line.prefixes.iter().any(|prefix| text.starts_with(prefix));
+    // A path may contain `://`, but a URL with an unknown scheme is more likely a typing error.
+    let is_path = !text.contains("://") || Path::new(argument).exists();
+    let takes_paths = |line: &&CommandLine| line.prefixes.is_empty() && is_path;
+    let line = command_lines().find(has_prefix).or_else(|| command_lines().find(takes_paths))?;
+    Some((line.define)(argument))
+}
+
+macro_rules! sources {
+    ($($(#[$condition:meta])* $key:ident: $section:ty,)*) => {
+        /// The keys of the configuration file that define sources.
+        pub const KEYS: &[&str] = &[$($(#[$condition])* stringify!($key),)*];
+
+        const COMMAND_LINES: &[Option<CommandLine>] =
+            &[$($(#[$condition])* <$section as Section>::COMMAND_LINE,)*];
+
+        /// The part of a configuration file that defines sources.
+        #[derive(Default)]
+        pub struct Sections {
+            $($(#[$condition])* $key: $section,)*
+        }
+
+        #[allow(unused_variables, unused_mut, reason = "without any source, nothing is left of them")]
+        impl Sections {
+            /// Deserializes the value of one of the [`KEYS`].
+            pub fn deserialize<'de, A: MapAccess<'de>>(
+                &mut self,
+                key: &str,
+                map: &mut A,
+            ) -> std::result::Result<(), A::Error> {
+                match key {
+                    $($(#[$condition])* _ if key == stringify!($key) => self.$key = map.next_value()?,)*
+                    _ => return Err(A::Error::unknown_field(key, KEYS)),
+                }
+                Ok(())
+            }
+
+            /// The sources, in the order of the table.
+            pub fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
+                let mut definitions = Vec::new();
+                $($(#[$condition])* definitions.extend(self.$key.definitions(file));)*
+                definitions
+            }
+        }
+    };
+}
+
+// The key in the configuration file, and the type of its value.
+sources! {
+    #[cfg(feature = "files")]
+    files: Vec<crate::files::Config>,
+    #[cfg(feature = "database")]
+    sql: Vec<crate::sql::Config>,
+    #[cfg(feature = "git")]
+    git: Vec<crate::git::Config>,
+    #[cfg(feature = "http")]
+    http: Vec<crate::http::Config>,
+    #[cfg(feature = "http")]
+    openapi: Vec<crate::http::openapi::Config>,
+    #[cfg(feature = "inline")]
+    inline: crate::inline::Config,
+    #[cfg(all(feature = "command", unix))]
+    command: Vec<crate::command::Config>,
+    #[cfg(feature = "notion")]
+    notion: Option<crate::notion::Config>,
+}

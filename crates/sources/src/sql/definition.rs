@@ -1,0 +1,50 @@
+//! A database in the configuration file and on the command line.
+
+use std::path::PathBuf;
+
+use libris_core::Result;
+
+use super::{Config, Sql};
+use crate::registry::{CommandLine, ConfigFile, Declared, Definition, Opened};
+
+/// A database, and the folder that a relative path of a SQLite file starts from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    config: Config,
+    folder: PathBuf,
+}
+
+impl Database {
+    /// Opens the database. It is not connected to until it is needed.
+    pub fn open(&self) -> Result<Sql> {
+        Sql::open(self.config.clone(), &self.folder)
+    }
+}
+
+impl Declared for Config {
+    const COMMAND_LINE: Option<CommandLine> = Some(CommandLine {
+        prefixes: &["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"],
+        form: "a database as `sqlite:FILE`, `postgres://…` or `mysql://…`",
+        example: ("sqlite:shop.db", "a database"),
+        define: |argument| {
+            let config = Self::new(argument.to_string_lossy());
+            Box::new(Database { config, folder: PathBuf::new() })
+        },
+    });
+
+    fn definition(self, file: &ConfigFile) -> Box<dyn Definition> {
+        Box::new(Database { config: self, folder: file.folder().to_owned() })
+    }
+}
+
+impl Definition for Database {
+    fn label(&self) -> String {
+        self.config.label()
+    }
+
+    fn open(&self) -> Result<Opened> {
+        let sql = self.open()?;
+        let root = sql.root().clone();
+        Ok(Opened::with_root(sql, root, "name"))
+    }
+}
