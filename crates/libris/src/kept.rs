@@ -256,6 +256,23 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_for_its_own_question() {
+        let kept = Kept::new(1 << 20);
+        let _ = kept.keep(0, NOW, Question::Read("a?lines=1"), reply(1), Some(Proof::always()));
+        assert!(find(&kept, NOW, Question::Read("a?lines=1")).is_some());
+        assert!(find(&kept, NOW, Question::Read("a")).is_none());
+    }
+
+    #[test]
+    fn a_question_from_before_the_cache_needs_a_proof() {
+        let before = Instant::now();
+        let kept = Kept::new(1 << 20);
+        let a = Question::Read("a");
+        let _ = kept.keep(0, NOW, a, reply(1), Some(Proof::new(|| false)));
+        assert!(kept.find(0, NOW, a, before).is_none());
+    }
+
+    #[test]
     fn questions_that_arrived_together_need_one_proof() {
         let kept = Kept::new(1 << 20);
         let proofs = Arc::new(AtomicU32::new(0));
