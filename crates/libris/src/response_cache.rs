@@ -259,6 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn a_response_is_for_its_own_question() {
+        let cache = ResponseCache::new(1 << 20);
+        let _ = cache.insert(0, NOW, Question::Read("a?lines=1"), reply(1), Some(Proof::always()));
+        assert!(find(&cache, NOW, Question::Read("a?lines=1")).is_some());
+        assert!(find(&cache, NOW, Question::Read("a")).is_none());
+    }
+
+    #[test]
+    fn a_request_from_before_the_cache_needs_a_proof() {
+        let before = Instant::now();
+        let cache = ResponseCache::new(1 << 20);
+        let a = Question::Read("a");
+        let _ = cache.insert(0, NOW, a, reply(1), Some(Proof::new(|| false)));
+        assert!(cache.find(0, NOW, a, before).is_none());
+    }
+
+    #[test]
     fn requests_that_arrived_together_need_one_proof_check() {
         let cache = ResponseCache::new(1 << 20);
         let proofs = Arc::new(AtomicU32::new(0));
