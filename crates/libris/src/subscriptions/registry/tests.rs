@@ -136,7 +136,7 @@ proptest! {
                     }
                 }
                 ClientAction::ChangeRights => {
-                    registry.tell_changed_rights();
+                    registry.notify_changed_rights();
                 }
                 ClientAction::Leave(number) => leave(&mut registry, at(number)),
             }
