@@ -3,6 +3,8 @@
 //! A database or an API does not report which of its resources changed, and nobody reads them all. So a watch reads
 //! again only those that are followed, and compares them with what is known of each.
 
+#![allow(dead_code, reason = "each method is used by some sources, which are features")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

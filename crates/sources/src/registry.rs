@@ -168,7 +168,7 @@ macro_rules! sources {
             $($(#[$condition])* $key: $section,)*
         }
 
-        #[allow(unused_variables, unused_mut, reason = "without any source, nothing is left of them")]
+        #[allow(unreachable_code, unused_variables, unused_mut, reason = "without any source, nothing is left of them")]
         impl Sections {
             /// Deserializes the value of one of the [`KEYS`].
             pub fn deserialize<'de, A: MapAccess<'de>>(
