@@ -24,6 +24,16 @@ use crate::view::{Snapshot, View};
 /// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
 const SMALL: usize = 64 << 10;
 
+/// The member for the empty result of a list that is not declared as a capability. Some hosts request these lists from
+/// every server and disconnect on an error.
+fn undeclared_list(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/list" => Some("tools"),
+        "prompts/list" => Some("prompts"),
+        _ => None,
+    }
+}
+
 /// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
     inner: Arc<Inner>,
@@ -168,6 +178,17 @@ impl libris_wire::View for CallerView {
         let made =
             EncodedResponse { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
         Ok(self.cache(view.rights(), call, Question::Read(uri), made))
+    }
+
+    fn answers(&self, method: &str) -> bool {
+        undeclared_list(method).is_some()
+    }
+
+    async fn call(&self, _: &Call, method: &str, _: &str) -> Answer {
+        let name =
+            undeclared_list(method).ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
+        let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
+        Ok(Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() })
     }
 
     async fn complete(&self, call: &Call, completing: &Completing) -> Answer {

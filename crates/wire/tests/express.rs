@@ -38,7 +38,10 @@ impl Connection {
     }
 
     async fn to(address: SocketAddr, toy: Arc<Toy>) -> Self {
-        let stream = TcpStream::connect(address).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        // Otherwise the system may take a large response whole for a client that does not read it.
+        socket.set_recv_buffer_size(1 << 20).unwrap();
+        let stream = socket.connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream: BufReader::new(stream), toy, address }
     }

@@ -196,6 +196,10 @@ async fn who_is_not_admitted_is_told_how_to_be() {
         let read =
             server.modern(version, Some("Bearer x"), "resources/read", json!({ "uri": "toy:kept/x" })).await;
         assert_eq!((read.status, read.challenge()), (401, Some("Toy")), "{version:?}");
+        let message = modern(1, "resources/read", json!({ "uri": "toy:kept/x" }));
+        let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", "resources/read")];
+        headers.extend([("mcp-name", "toy:kept/x"), ("authorization", "as A"), ("authorization", "as B")]);
+        assert_eq!(server.post(version, &headers, &message).await.status, 400, "{version:?}");
         for who in [None, Some("as A")] {
             let read = server.modern(version, who, "resources/read", json!({ "uri": "toy:kept/x" })).await;
             assert_eq!((read.status, read.challenge()), (200, None), "{version:?} {who:?}");
