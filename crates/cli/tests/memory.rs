@@ -145,7 +145,7 @@ async fn large_files_for_clients_that_leave_without_reading() {
         client.write_all((head + &body).as_bytes()).await.unwrap();
         clients.push(client);
     }
-    while metric(&server, "libris_unsent_bytes").await < 40_000_000 {
+    while metric(&server, "libris_unsent_bytes").await < 24_000_000 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     drop(clients);
