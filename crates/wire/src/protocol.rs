@@ -49,7 +49,8 @@ pub(crate) struct Protocol {
     about: About,
     /// The member of `_meta` that identifies the server in every modern result, as JSON.
     signature: String,
-    /// What modern results end with, for no hint and for the usual one about keeping them.
+    /// The encoded ends of modern results with no `_meta` of their own: without caching hints, and with the default
+    /// ones.
     end: Bytes,
     end_kept: Bytes,
     pub(crate) limits: Limits,
