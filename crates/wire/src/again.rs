@@ -48,12 +48,13 @@ impl Again {
         Self { usable, grown: false, seen: VecDeque::new() }
     }
 
-    /// The file with these bytes, if they were written before and are shared with another cache.
+    /// The file with these bytes, if they were written before and something else, such as a response cache,
+    /// references them.
     pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
         if !self.usable || !(LARGE..=MOST_BYTES).contains(&bytes.len()) || bytes.is_unique() {
             return None;
         }
-        // A response that no other cache holds will not be written again.
+        // A response that nothing else references will not be written again.
         self.seen.retain(|seen| !seen.bytes.is_unique());
         let same = |seen: &Seen| (seen.bytes.as_ptr(), seen.bytes.len()) == (bytes.as_ptr(), bytes.len());
         let Some(at) = self.seen.iter().position(same) else {
