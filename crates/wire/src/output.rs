@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Write};
 use crate::again::Again;
 use crate::envelope::Framed;
 
-/// The buffer is written once it has this many bytes, or when no input is buffered.
+/// The buffer is written once it has this many bytes, or when the next line of input has not arrived yet.
 const GATHER: usize = 64 << 10;
 
 /// The most bytes of one write. The kernel locks a pipe during a write, and the client cannot read until it returns.

@@ -1,9 +1,9 @@
 //! The stdio transport: one message per line.
 //!
 //! One thread reads. It also writes the responses that are ready at once; other requests run on the runtime, and a
-//! second thread writes their responses. A client that does not read its input blocks the writer and soon the reader
-//! (backpressure), so the number of requests in flight bounds the memory. More requests may be queued than run, so
-//! that a client can cancel requests however many it has sent.
+//! second thread writes their responses. A client that does not read its responses blocks the writer and soon the
+//! reader (backpressure), so the number of requests in flight bounds the memory. More requests may be queued than
+//! run, so that a client can cancel requests however many it has sent.
 //!
 //! A blocking read or write cannot be interrupted. Neither thread therefore belongs to the runtime, whose shutdown
 //! would wait for it: both are detached, and end when the client sends, reads or closes its ends.

@@ -312,7 +312,7 @@ impl Reserved {
     }
 
     /// Releases the reservation and waits until the last failed one can be granted, so that the request can start
-    /// over. `false` if starting over would not help.
+    /// over. `false` if it is not granted in time, or if starting over would not help.
     pub(crate) async fn wait(&self) -> bool {
         let wanted = {
             let mut state = lock(&self.state);

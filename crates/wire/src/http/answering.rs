@@ -76,7 +76,7 @@ impl Answering {
         matches!(&self.stage, Stage::Making(_) | Stage::Sending(Sending { pace: Pace::OfEvents, .. }))
     }
 
-    /// Ready when the response is written. Once `closing` is cancelled, a new response closes the connection.
+    /// Ready when the response is written. Once `closing` is cancelled, a new response has `connection: close`.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,

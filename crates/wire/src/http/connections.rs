@@ -17,10 +17,10 @@ use super::sessions::Peer;
 use crate::lock::lock;
 use crate::unsent::Recipient as _;
 
-/// How long a new connection waits for a place.
+/// How long a new connection waits for a slot.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How many new connections may wait for a place. They use file descriptors that are reserved for sources.
+/// How many new connections may wait for a slot. They use file descriptors that are reserved for sources.
 const WAITERS: usize = 32;
 
 /// The interval at which a waiting connection evicts another one.
@@ -33,7 +33,7 @@ const MAX_EVICTION_SCAN: usize = 64;
 /// answering needs.
 const CROWD: usize = 2_048;
 
-/// The minimum number of closed connections in the queues before they are pruned.
+/// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
 const SPARE: usize = 64;
 
 /// The response to a client whose connection is over the limit.
@@ -60,7 +60,7 @@ struct State {
     used: VecDeque<(Client, Weak<Pulse>)>,
 }
 
-/// An accepted connection that may not have a place yet.
+/// An accepted connection that may not have a slot yet.
 pub(super) struct Arrival {
     pub(super) peer: Peer,
     pub(super) pulse: Arc<Pulse>,
@@ -127,7 +127,7 @@ impl Connections {
         self.most
     }
 
-    /// Takes a place for a new connection. If there is none, an idle connection is evicted.
+    /// Takes a slot for a new connection. If there is none, an idle connection is evicted.
     pub(super) fn arrive(self: &Arc<Self>, address: IpAddr) -> Arrival {
         let client = Client::at(address);
         let lease = self.budget.try_take(client, 1);
@@ -140,7 +140,7 @@ impl Connections {
         Arrival { peer, pulse: Arc::default(), connections: self.clone(), lease }
     }
 
-    /// Takes a place for a connection that already has one in another `Connections`, such as one of HTTP/2.
+    /// Takes a slot for a connection that already has one in another `Connections`, such as one of HTTP/2.
     pub(super) fn arrive_again(self: &Arc<Self>, peer: Peer, pulse: Arc<Pulse>) -> Arrival {
         let lease = self.budget.try_take(peer.client, 1);
         if lease.is_none() {
@@ -151,7 +151,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// Waits for a place, and keeps evicting: another connection may take the place that an eviction has freed.
+    /// Waits for a slot, and keeps evicting: another connection may take the slot that an eviction has freed.
     async fn wait(&self, client: Client) -> Option<Lease> {
         let mut taking = pin!(timeout(WAIT, self.budget.take(client, 1)));
         loop {
@@ -218,7 +218,7 @@ impl State {
 }
 
 impl Arrival {
-    /// Waits for a place; `None` if there is none in time, after a 503 response.
+    /// Waits for a slot; `None` if there is none in time, after a 503 response.
     pub(super) async fn admitted(self, stream: &TcpStream) -> Option<Lease> {
         let Self { peer: Peer { client, .. }, pulse, connections, lease } = self;
         let lease = match lease {
@@ -258,8 +258,8 @@ fn descriptors() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may use. The rest is for sources: one that cannot open its ignore
-/// files does not know what to hide.
+/// How many of the file descriptors connections may use. The rest is for sources: one that cannot open its files does
+/// not know what to hide.
 fn for_connections(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
@@ -406,7 +406,7 @@ mod tests {
         for (pulse, _) in &open[1..] {
             pulse.asked();
         }
-        // Other clients still have places, and all connections of this client have outstanding responses.
+        // Other clients still have slots, and all connections of this client have outstanding responses.
         let _late = connections.arrive(address(1));
         assert!(closed(&open).is_empty());
     }

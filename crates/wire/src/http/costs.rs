@@ -1,4 +1,5 @@
-//! The memory cost of each connection, session and stream, so that no limit is raised beyond the memory there is.
+//! The memory cost of each connection, session and stream, so that raising a limit without the memory for it fails a
+//! test.
 
 use super::{Config, WINDOW};
 

@@ -85,7 +85,7 @@ struct Head<'a> {
     /// A field is repeated, invalid or unknown: the request goes through hyper.
     unusual: bool,
     /// The body is not framed by `Content-Length` alone, or the request asks for more than a response (`Expect`,
-    /// `Upgrade`, `Connection: close`): hyper gets the whole connection.
+    /// `Upgrade`, a `Connection` value other than `keep-alive`): hyper gets the whole connection.
     special: bool,
 }
 

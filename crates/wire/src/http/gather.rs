@@ -1,7 +1,7 @@
 //! Gathers several pieces of a response body, so that over HTTP/1 one system call writes them.
 //!
 //! A system call for each piece would wake the client each time, which costs more than encoding the piece. Hyper
-//! gathers too, but no more than its limit for reading ahead.
+//! gathers too, but only up to its buffer limit, which also bounds how far it reads ahead.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

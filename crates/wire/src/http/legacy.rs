@@ -159,8 +159,8 @@ impl Endpoint {
         }
     }
 
-    /// The session that the headers name, if it belongs to this view's caller and the version header is consistent
-    /// with it.
+    /// The session that the headers name, if it belongs to this view's caller and the version header is absent or
+    /// names a legacy revision.
     pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
         if said
             .version

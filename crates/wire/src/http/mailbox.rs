@@ -20,7 +20,7 @@ use crate::{Failure, Listener, News};
 /// silently.
 const STREAMS: usize = 4;
 
-/// If a client resumes without `Last-Event-ID`, notifications of this period are sent again.
+/// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
 const DOUBT: Duration = Duration::from_secs(60);
 
 /// The most recorded notifications of a session, in case its listener yields more than was subscribed to.
