@@ -4,7 +4,7 @@
 //! only created for the first request that the express lane does not answer, because it takes more memory than the
 //! rest of a connection. Such a request is passed to hyper whole, and later input waits until hyper has written the
 //! response. If the lane cannot determine where a request ends, hyper gets these bytes and all that follow, and the
-//! express lane is closed for the rest of the connection.
+//! express lane is closed for the rest of the connection, unless hyper hands over an event stream.
 
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -78,7 +78,7 @@ enum State {
     Rests,
     /// Hyper is answering a request; idle again when [`Pulse::bodies_ended`] reaches this number.
     Works(u32),
-    /// Hyper gets all input, for the rest of the connection.
+    /// Hyper gets all input, for the rest of the connection or until it hands over an event stream.
     Owns,
 }
 
