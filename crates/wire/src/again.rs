@@ -1,8 +1,7 @@
-//! Large answers that are written to a pipe again and again: the pages that hold them are handed over, not
-//! copied.
+//! Zero-copy output of large responses that are written to a pipe repeatedly, with `splice` from memory files.
 //!
-//! They are in files that exist in memory only and are never written to again, so whoever reads the pipe may
-//! do with the pages what it likes. Filling such a file costs more than writing to the pipe once.
+//! The files (`memfd`) are never modified after they are filled, so the pages in the pipe stay valid. Filling a file
+//! costs more than one write to the pipe, so only repeated responses get one.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,45 +15,46 @@ use rustix::io::retry_on_intr;
 use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
 use rustix::process::{Resource, getrlimit};
 
-/// From how many bytes on it pays.
+/// The size from which on `splice` is faster than a copy.
 const LARGE: usize = 128 << 10;
 
-/// How many answers, and how many bytes of them, are in files at once.
+/// The most responses that are remembered, and the most bytes of them.
 const MOST: usize = 16;
 const MOST_BYTES: usize = 32 << 20;
 
-/// How much the pipe should hold: each page in it is one of a file, and takes no memory.
+/// The pipe capacity to request: its pages are shared with a file and take no memory of their own.
 const ROOM: usize = 1 << 20;
 
-/// Answers that were written before, the last one first.
+/// Responses written before, most recently used first (LRU).
 pub(crate) struct Again {
     /// Whether the output is a pipe.
     usable: bool,
-    /// Whether that pipe was made larger.
+    /// Whether the pipe's capacity was increased.
     grown: bool,
     seen: VecDeque<Seen>,
 }
 
 struct Seen {
-    /// Held, so that no other answer can come to stand in the same place.
+    /// Holds the allocation, so that an equal address means the same response.
     bytes: Bytes,
-    /// Once it has been written a second time.
+    /// Filled when the response is written a second time.
     file: Option<Arc<File>>,
 }
 
 impl Again {
-    /// For what is written to this output.
+    /// Creates the cache for this output.
     pub(crate) fn new(output: impl AsFd) -> Self {
         let usable = fstat(output).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
         Self { usable, grown: false, seen: VecDeque::new() }
     }
 
-    /// The file that holds these bytes, where they were written before and are kept to be written again.
+    /// The file with these bytes, if they were written before and something else, such as a response cache,
+    /// references them.
     pub(crate) fn file(&mut self, bytes: &Bytes) -> Option<Arc<File>> {
         if !self.usable || !(LARGE..=MOST_BYTES).contains(&bytes.len()) || bytes.is_unique() {
             return None;
         }
-        // What nobody else holds any more will not be written again.
+        // A response that nothing else references will not be written again.
         self.seen.retain(|seen| !seen.bytes.is_unique());
         let same = |seen: &Seen| (seen.bytes.as_ptr(), seen.bytes.len()) == (bytes.as_ptr(), bytes.len());
         let Some(at) = self.seen.iter().position(same) else {
@@ -83,10 +83,10 @@ impl Again {
         file
     }
 
-    /// Hands over what is in one of the files.
+    /// Splices the contents of a file into the pipe.
     pub(crate) fn hand_over(&mut self, file: &File, size: usize, pipe: impl AsFd) -> io::Result<()> {
         if !std::mem::replace(&mut self.grown, true) {
-            // It may be more than we are allowed.
+            // Fails if the size is above the system's limit.
             let _ = fcntl_setpipe_size(&pipe, ROOM);
         }
         let mut at = 0;
@@ -103,9 +103,9 @@ impl Again {
     }
 }
 
-/// A file in memory with these bytes.
+/// Creates a memory file with these bytes.
 fn filled(bytes: &[u8]) -> io::Result<File> {
-    // A process that writes more than that to a file is killed.
+    // Exceeding `RLIMIT_FSIZE` would kill the process (`SIGXFSZ`).
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes.len() as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }

@@ -1,4 +1,4 @@
-//! What a service may know of, and tell to, whoever sent a request.
+//! The context of a request while a service answers it: its revision, client, memory reservation and progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use crate::{Listener, Revision, View};
 /// A request being answered.
 #[derive(Clone)]
 pub struct Call {
-    /// The revision the answer must be in.
+    /// The revision of the response.
     pub revision: Revision,
-    /// What is asked.
+    /// The view that answers the request.
     pub(crate) view: Arc<dyn View>,
-    /// Whose share of what is bounded the request draws on.
+    /// The client against whose share the request counts in each budget.
     pub client: Client,
-    /// When it arrived, which is when its time limit starts.
+    /// When the request arrived, which starts its time limit.
     pub(crate) arrived: Instant,
     pub(crate) memory: Option<Arc<Reserved>>,
     progress: Option<Arc<Reporter>>,
-    /// Whoever subscribes where there is a session.
+    /// The listener that `subscribe` requests refer to, if the request belongs to a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
 }
 
@@ -41,12 +41,12 @@ impl Call {
         }
     }
 
-    /// For this client, with contents in this memory.
+    /// Sets the client, and the budget for contents.
     pub(crate) fn by(self, client: Client, unsent: &Arc<Unsent>) -> Self {
         Self { client, memory: Some(Arc::new(Reserved::new(unsent, client))), ..self }
     }
 
-    /// When its time limit started.
+    /// When its time limit started: on arrival, or when memory it waited for was granted.
     pub(crate) fn began(&self) -> Instant {
         self.memory.as_ref().and_then(|memory| memory.resumed()).unwrap_or(self.arrived)
     }
@@ -63,26 +63,27 @@ impl Call {
         Self { listener, ..self }
     }
 
-    /// Reserves memory for `bytes` more of contents, until the response is sent; call it before the contents are
-    /// loaded. `false` if there is none now: then let go of everything, wait for
-    /// [`memory_is_free`](Self::memory_is_free), and start over.
+    /// Reserves memory for `bytes` more of contents, until the response is sent; call it before loading them. `false`
+    /// if memory is short: then release everything, wait for [`memory_is_free`](Self::memory_is_free), and start
+    /// over.
     pub fn reserve(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve(bytes))
     }
 
-    /// The same for contents that are being loaded and must not be loaded twice: `false` is final.
+    /// Like [`reserve`](Self::reserve), for contents that are being loaded and must not be loaded twice: `false` is
+    /// final.
     pub fn grow(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.grow(bytes))
     }
 
-    /// Makes sure that memory is reserved for `bytes` of contents in all, which are loaded already. `false` if there is
-    /// none for those that were not reserved before.
+    /// Ensures that memory is reserved for `bytes` of contents in total, which are loaded already. `false` if memory
+    /// is short for the part that was not reserved before.
     pub fn reserve_loaded(&self, bytes: usize) -> bool {
         self.memory.as_ref().is_none_or(|memory| memory.reserve_loaded(bytes))
     }
 
-    /// Waits for the memory that [`reserve`](Self::reserve) could not have. `false` if it cannot be had in time, or
-    /// if none was missing.
+    /// Waits for the memory that [`reserve`](Self::reserve) could not get. `false` if it is not available in time, or
+    /// if no reservation failed.
     pub async fn memory_is_free(&self) -> bool {
         match &self.memory {
             Some(memory) => memory.wait().await,
@@ -90,12 +91,12 @@ impl Call {
         }
     }
 
-    /// Whether the caller wants to hear how far a long request has come.
+    /// Whether the caller asked for progress notifications.
     pub fn wants_progress(&self) -> bool {
         self.progress.is_some()
     }
 
-    /// Says how far it has come. Reports that come too fast or do not advance are dropped.
+    /// Reports progress. Reports that come too fast or do not advance are dropped.
     pub fn progress(&self, done: u64, total: Option<u64>) {
         if let Some(progress) = &self.progress {
             progress.report(done, total);
@@ -113,18 +114,18 @@ impl std::fmt::Debug for Call {
 pub(crate) struct Reporter {
     token: Box<str>,
     began: Instant,
-    /// The last value sent, and when, in milliseconds since `began`.
+    /// The last value sent, and when the next may be sent, in milliseconds since `began`.
     last: AtomicU64,
     next: AtomicU64,
-    /// Sends a message, or drops it where the caller does not keep up.
+    /// Sends a message, or drops it if the caller does not read fast enough.
     send: Box<dyn Fn(Framed) + Send + Sync>,
 }
 
 impl Reporter {
-    /// A request answered sooner than this needs no progress.
+    /// The minimum interval of reports. A request answered sooner sends none.
     const PATIENCE: Duration = Duration::from_millis(200);
 
-    /// `token` is JSON as it came.
+    /// `token` is the progress token as JSON, unchanged.
     pub(crate) fn new(token: &str, send: impl Fn(Framed) + Send + Sync + 'static) -> Self {
         Self {
             token: token.into(),

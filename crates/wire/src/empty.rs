@@ -1,4 +1,4 @@
-//! A service of nothing, for unit tests.
+//! A service without resources, for unit tests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use crate::{
     Refusal, Reply, Revision, Service, View,
 };
 
-/// Shows nothing to anybody, at once, and refuses credentials.
+/// Answers every request at once with an empty result, and refuses credentials.
 pub(crate) struct Empty;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The JSON-RPC envelope: what arrives is looked at, not copied; what leaves is framed around bytes.
+//! The JSON-RPC envelope: parses messages without copying them, and frames responses around encoded members.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use crate::json::{self, Broken, Reader, Shape, Text};
 use crate::members::{Members, Pieces};
 use crate::request::Params;
 
-/// The longest id that is echoed.
+/// The longest request id that is accepted.
 const LONGEST_ID: usize = 1024;
 
-/// A request's id, kept as it came.
+/// A request id, as the JSON that the client sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Id(Box<str>);
 
 impl Id {
-    /// The id that this JSON is, if it may be one.
+    /// The id, if this JSON is a string or a number of at most `LONGEST_ID` bytes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let first = *text.as_bytes().first()?;
         let fits = text.len() <= LONGEST_ID && (first == b'"' || first == b'-' || first.is_ascii_digit());
@@ -42,11 +42,11 @@ pub(crate) enum Message<'a> {
         method: Cow<'a, str>,
         params: Params<'a>,
     },
-    /// An answer to something we asked. We never ask, so it is dropped.
+    /// A response. The server sends no requests, so it is ignored.
     Response,
 }
 
-/// What arrived at once.
+/// The content of one line or one request body.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -57,14 +57,14 @@ pub(crate) enum Incoming<'a> {
     Batch(Vec<&'a str>),
 }
 
-/// Something that is not a message, with the id to answer to where one could be made out.
+/// Input that is not a valid message, with its id if that could be parsed.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) id: Option<Id>,
     pub(crate) error: ErrorObject,
 }
 
-/// What a message may hold, in the order it came.
+/// The members of a message, before validation.
 #[derive(Default)]
 struct Envelope<'a> {
     jsonrpc: Option<Text<'a>>,
@@ -73,7 +73,7 @@ struct Envelope<'a> {
     method: Option<Text<'a>>,
     params: Option<Shape<Params<'a>>>,
     answered: bool,
-    /// The same member was there before.
+    /// Whether a member is repeated.
     twice: bool,
 }
 
@@ -104,14 +104,14 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Puts a member in its place. Whether one was there already.
+/// Stores a member. Returns whether there was one already.
 pub(crate) fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     std::mem::replace(place, value).is_some()
 }
 
-/// Reads what arrived. Of a batch, one message more than `most` is kept, which is enough to refuse it.
+/// Parses a message or a batch. Of a batch, at most `most` + 1 messages are returned, which is enough to refuse it.
 pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed> {
-    // Checked once, rather than for each string.
+    // Validated once, rather than for each string.
     let text = std::str::from_utf8(bytes).map_err(|cause| not_text(bytes, cause.valid_up_to()))?;
     let mut reader = Reader::new(text);
     if reader.peek() != b'[' {
@@ -132,7 +132,7 @@ pub(crate) fn parse(bytes: &[u8], most: usize) -> Result<Incoming<'_>, Malformed
     Ok(Incoming::Batch(batch))
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(crate) fn message(text: &str) -> Result<Message<'_>, Malformed> {
     if Reader::new(text).peek() != b'{' {
         let mut reader = Reader::new(text);
@@ -187,7 +187,7 @@ fn not_text(bytes: &[u8], good: usize) -> Malformed {
     Malformed { id: None, error: ErrorObject::new(PARSE_ERROR, why) }
 }
 
-/// An answer: what stands around the members of the result, and these, uncopied.
+/// A framed message: the members of the result, uncopied, between a head and a tail.
 #[derive(Clone, Debug)]
 pub(crate) struct Framed {
     pub(crate) head: Bytes,
@@ -196,8 +196,8 @@ pub(crate) struct Framed {
 }
 
 impl Framed {
-    /// The answer to request `id`: a result object with these members, and `end` behind them, which begins
-    /// with a comma if it has members and closes both objects.
+    /// The response to request `id`: a result object with these members, followed by `end`, which begins with a comma
+    /// if it has members and closes both objects.
     pub(crate) fn result(id: &Id, members: Members, end: Bytes) -> Self {
         const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
         const AFTER: &[u8] = b",\"result\":{";
@@ -210,29 +210,29 @@ impl Framed {
         Self { head: head.freeze(), members, tail }
     }
 
-    /// The error for request `id`, or for a message whose id could not be made out.
+    /// The error response for request `id`, or for a message whose id could not be parsed.
     pub(crate) fn error(id: Option<&Id>, error: &ErrorObject) -> Self {
         let id = id.map_or("null", Id::as_json);
         let error = serde_json::to_string(error).unwrap_or_default();
         Self::whole(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}"))
     }
 
-    /// A message that is complete as it is.
+    /// A message that is encoded already.
     pub(crate) fn whole(message: impl Into<Bytes>) -> Self {
         Self { head: message.into(), members: Members::NONE, tail: Bytes::new() }
     }
 
-    /// The parts in the order they are written, where all of them are encoded.
+    /// Head, members and tail, if all of them are encoded.
     pub(crate) fn encoded(&self) -> Option<[&Bytes; 3]> {
         Some([&self.head, self.members.encoded()?, &self.tail])
     }
 
-    /// The same in pieces, to be encoded one by one.
+    /// An iterator that encodes the message piece by piece.
     pub(crate) fn pieces(self) -> Pieces {
         Pieces::new(self.head, self.members, self.tail)
     }
 
-    /// How many bytes of memory it takes.
+    /// The size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.head.len() + self.members.size() + self.tail.len()
     }

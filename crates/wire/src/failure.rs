@@ -1,4 +1,4 @@
-//! Why a request is not answered with a result, and the error object that says so.
+//! The errors of requests, and their JSON-RPC error objects.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,31 +16,31 @@ pub(crate) const INTERNAL_ERROR: i32 = -32603;
 pub(crate) const HEADER_MISMATCH: i32 = -32020;
 pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 
-/// After what time a client that was refused because a limit is reached may try again.
+/// The delay after which a client that was refused because of a limit may retry.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a service has no result. The messages and the data are sent to the caller.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// No resource is at this URI, or none that this caller may see.
+    /// No resource has this URI, or the caller may not see it.
     NotFound {
-        /// The URI as it was asked for.
+        /// The requested URI.
         uri: String,
     },
-    /// The parameters make no sense.
+    /// The parameters are invalid.
     Invalid {
-        /// What is wrong and how to do it right.
+        /// The problem, and how to fix it.
         message: String,
     },
-    /// A limit is reached; the same request succeeds later.
+    /// A limit is reached; the same request may succeed later.
     Busy {
-        /// Which limit.
+        /// The limit.
         message: String,
     },
-    /// It went wrong on our side.
+    /// An internal error.
     Internal {
-        /// What is sent of it.
+        /// The message to the caller, without confidential details.
         message: String,
         /// Details for programs.
         data: Option<Value>,
@@ -53,7 +53,7 @@ impl Failure {
         Self::Invalid { message: message.into() }
     }
 
-    /// The error object in the words of `revision`.
+    /// The error object in the format of `revision`.
     pub(crate) fn object(self, revision: Revision) -> ErrorObject {
         match self {
             Self::NotFound { uri } => ErrorObject {

@@ -1,28 +1,28 @@
-//! A reader of JSON that makes one pass and keeps nothing it is not asked for.
+//! A single-pass JSON reader that builds only the values it is asked for.
 //!
-//! Written by hand because a message is read for each answer, and most of an answer's work is done by then:
-//! a derived reader spends some four times as many instructions on a usual request. It takes the same texts
-//! as `serde_json` does, which the tests hold it to.
+//! Hand-written because every request is parsed, and parsing is most of the work of a cached response: a derived
+//! deserializer executes about four times as many instructions for a common request. The tests check that it accepts
+//! the same texts as `serde_json`.
 
 use std::borrow::Cow;
 
-/// How deep values may be nested.
+/// The maximum nesting depth.
 const DEPTH: u8 = 127;
 
-/// Where a text stops being JSON, in bytes.
+/// A syntax error, at this byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Broken(pub(crate) usize);
 
 type Result<T> = std::result::Result<T, Broken>;
 
-/// A text that is read.
+/// The reader of one JSON text.
 pub(crate) struct Reader<'a> {
     text: &'a str,
     at: usize,
     depth: u8,
 }
 
-/// What a value turns out to be that should be of one kind. A null is as good as nothing.
+/// A value that should have a certain type. A `null` counts as absent instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape<T> {
     Right(T),
@@ -38,7 +38,7 @@ impl<T> Shape<T> {
     }
 }
 
-/// A value that should be text.
+/// A value that should be a string.
 pub(crate) type Text<'a> = Shape<Cow<'a, str>>;
 
 impl<'a> Reader<'a> {
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0, depth: 0 }
     }
 
-    /// The first byte of the value that comes next; 0 at the end.
+    /// The first byte of the next value, after white space; 0 at the end.
     pub(crate) fn peek(&mut self) -> u8 {
         let bytes = self.text.as_bytes();
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = bytes.get(self.at) {
@@ -55,13 +55,13 @@ impl<'a> Reader<'a> {
         self.byte()
     }
 
-    /// Fails unless there is nothing left.
+    /// Fails unless only white space is left.
     pub(crate) fn end(&mut self) -> Result<()> {
         self.peek();
         if self.at == self.text.len() { Ok(()) } else { Err(self.broken()) }
     }
 
-    /// The text of the next value, whatever it is.
+    /// The JSON of the next value, of any type.
     pub(crate) fn raw(&mut self) -> Result<&'a str> {
         self.peek();
         let start = self.at;
@@ -69,18 +69,18 @@ impl<'a> Reader<'a> {
         Ok(&self.text[start..self.at])
     }
 
-    /// Where the next value begins.
+    /// The byte offset of the next value.
     pub(crate) fn position(&mut self) -> usize {
         self.peek();
         self.at
     }
 
-    /// What was read since this position.
+    /// The JSON read since this offset.
     pub(crate) fn since(&self, position: usize) -> &'a str {
         &self.text[position..self.at]
     }
 
-    /// The next value, which should be text.
+    /// Reads the next value, which should be a string; `None` for `null`.
     pub(crate) fn text(&mut self) -> Result<Option<Text<'a>>> {
         match self.peek() {
             b'"' => self.string().map(|text| Some(text.map_or(Shape::Wrong, Shape::Right))),
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next value, which should be an object for `read`.
+    /// Reads the next value, which should be an object, with `read`; `None` for `null`.
     pub(crate) fn shape<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<Shape<T>>> {
         match self.peek() {
             b'{' => read(self).map(|value| Some(Shape::Right(value))),
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the next value and drops it.
+    /// Reads the next value and discards it.
     pub(crate) fn skip(&mut self) -> Result<()> {
         match self.peek() {
             b'"' => self.span().map(drop),
@@ -151,18 +151,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The text that a string stands for; `None` where it is well-formed and stands for none.
+    /// Reads and unescapes a string; `None` if it is well-formed but contains an unpaired surrogate.
     fn string(&mut self) -> Result<Option<Cow<'a, str>>> {
         let start = self.at;
         let (inner, escaped) = self.span()?;
         if !escaped {
             return Ok(Some(Cow::Borrowed(inner)));
         }
-        // Half a pair of surrogates is no text.
+        // Fails for an unpaired surrogate.
         Ok(serde_json::from_str(&self.text[start..self.at]).ok().map(Cow::Owned))
     }
 
-    /// What is between the quotes of a string, and whether there are escapes in it.
+    /// Reads a string. Returns the JSON between its quotes, and whether it contains escapes.
     fn span(&mut self) -> Result<(&'a str, bool)> {
         self.at += 1;
         let start = self.at;
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
             }
             self.digits()?;
         }
-        // A digit after a zero is found to be no end of a value by whoever goes on.
+        // A digit after a leading zero is rejected by the caller, which expects the end of the value.
         Ok(())
     }
 
@@ -261,8 +261,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many bytes there are before a quote, a backslash or a control character: eight at a time, since most
-/// strings are short.
+/// The number of bytes before the first quote, backslash or control character. Examines eight bytes at a time, since
+/// most strings are short.
 fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -270,7 +270,7 @@ fn plain(bytes: &[u8]) -> usize {
     while let Some(&eight) = bytes[at..].first_chunk::<8>() {
         let word = u64::from_le_bytes(eight);
         let (quote, backslash) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-        // The lowest high bit that is left is that of the first byte found, whatever those above it are.
+        // The lowest remaining high bit marks the first match. Borrows may set bits above it, which do not matter.
         let found = (word.wrapping_sub(ONES * 0x20) & !word)
             | (quote.wrapping_sub(ONES) & !quote)
             | (backslash.wrapping_sub(ONES) & !backslash);
@@ -283,7 +283,7 @@ fn plain(bytes: &[u8]) -> usize {
     at + bytes[at..].iter().position(special).unwrap_or(bytes.len() - at)
 }
 
-/// Which line and column a byte of a text is in, both counted from one.
+/// The line and column of a byte offset, both counted from one.
 pub(crate) fn place(text: &[u8], at: usize) -> (usize, usize) {
     let before = &text[..at.min(text.len())];
     let line = memchr::memchr_iter(b'\n', before).count();

@@ -1,8 +1,8 @@
 //! MCP on the wire: envelope, revisions, sessions, stdio and Streamable HTTP.
 //!
-//! This crate knows the protocol and nothing of what is served. It parses what a client sends, asks a
-//! [`Service`] for the encoded `result`, and frames the bytes that come back. Every difference between
-//! protocol revisions is a fact of [`Revision`]; no other code compares versions.
+//! This crate implements the protocol and knows nothing of the resources. It parses requests, calls a [`Service`] for
+//! the encoded `result`, and frames the response. Every difference between protocol revisions is a fact of
+//! [`Revision`]; no other code compares versions.
 
 #[cfg(target_os = "linux")]
 mod again;
@@ -38,19 +38,19 @@ pub use service::{
     Service, View,
 };
 
-/// What bounds a connection, whatever the transport.
+/// Limits that apply to every transport.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// The largest message that is read, in bytes.
+    /// The largest message that is accepted, in bytes.
     pub message: usize,
-    /// How many requests of one connection or session are worked on at once.
+    /// The maximum number of concurrent requests of one connection or session.
     pub in_flight: usize,
-    /// How many messages a batch may hold.
+    /// The maximum number of messages in a batch.
     pub batch: usize,
-    /// How long one request may take, from its arrival on.
+    /// The time limit of a request, from its arrival on.
     pub time: std::time::Duration,
-    /// How many bytes of contents may be in memory, from before they are loaded until they are sent; one client may
-    /// hold three quarters of it.
+    /// The memory budget of contents, in bytes, from before they are loaded until they are sent; one client may use
+    /// three quarters of it.
     pub unsent: usize,
 }
 

@@ -1,32 +1,32 @@
-//! Lines of a byte stream, none of them longer than a bound.
+//! Splits a byte stream into lines of bounded length.
 
 use std::io::{self, Read};
 use std::time::Instant;
 
-/// How much is asked of the stream at once.
+/// The size of one read.
 const CHUNK: usize = 64 << 10;
 
-/// A line without its end.
+/// A line without its terminator.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line<'a> {
-    /// With the time at which it had arrived.
+    /// A complete line, and the time by which it had arrived.
     Whole(&'a [u8], Instant),
-    /// It had more bytes than the bound; they are gone.
+    /// A line longer than the limit; its bytes were discarded.
     TooLong,
 }
 
-/// Reads lines.
+/// A line reader.
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
-    /// Only so much of it was read, and the rest is room.
+    /// Input up to `end`; the rest is free space.
     buffer: Vec<u8>,
     end: usize,
-    /// What of it has been given out, and what of it holds no line end.
+    /// The start of the next line, and the offset before which no line end remains to be found.
     start: usize,
     searched: usize,
     skipping: bool,
-    /// When `buffer` was last filled: all of it had arrived by then.
+    /// When `buffer` was last filled: all of its content had arrived by then.
     filled: Instant,
 }
 
@@ -44,7 +44,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Whether the next line is here already, so that asking for it will not wait.
+    /// Whether the next line is buffered, so that [`next`](Self::next) will not block.
     pub(crate) fn ready(&mut self) -> bool {
         self.line_end().is_some()
     }
@@ -63,7 +63,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The next line, or `None` at the end of the stream. What follows the last line end is a line too.
+    /// The next line, or `None` at the end of the stream. Input after the last line end is a line too.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         loop {
             if let Some(end) = self.line_end() {
@@ -91,7 +91,7 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Lets go of what was read and holds no line end, memory included.
+    /// Discards the buffer, which contains no line end, and frees its memory.
     fn forget(&mut self) {
         self.buffer = Vec::new();
         self.end = 0;
@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::{Strategy as _, any, prop, proptest};
     use std::io::Read;
 
-    /// Gives its bytes in pieces of the sizes it is told.
+    /// Returns its bytes in reads of these sizes.
     struct Pieces<'a>(&'a [u8], Vec<usize>);
 
     impl Read for Pieces<'_> {

@@ -1,4 +1,4 @@
-//! Locking that outlives a panic elsewhere: everything we lock is whole between two statements.
+//! Locking that ignores poisoning: all data behind our locks is consistent between any two statements.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

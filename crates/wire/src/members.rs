@@ -1,6 +1,6 @@
-//! The members of a result: JSON in which large contents stand as they are until they are sent.
+//! The members of a result as JSON, in which large contents stay unencoded until they are sent.
 //!
-//! Encoded ahead, a large content would stand in memory twice until the last of it is sent.
+//! If they were encoded ahead, a large content would be in memory twice until the response is sent.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use bytes::Bytes;
 
 use crate::pool;
 
-/// From what size on contents are encoded as they are sent.
+/// The size from which on contents are encoded while they are sent.
 const LARGE: usize = 48 << 10;
 
-/// How much room there is at first for what is around contents, and for small ones.
+/// The initial capacity for JSON around contents, and for small contents.
 const USUAL: usize = 1 << 10;
 
-/// How much fills a buffer in Base64. A multiple of three, so that pieces have nothing but their last padded.
+/// The number of bytes whose Base64 form fills a pooled buffer: a multiple of three, so that only the last piece is
+/// padded.
 const BLOB: usize = pool::SIZE / 4 * 3;
 
-/// The members of a result object as JSON, without the braces around them.
+/// The members of a result object as JSON, without the braces.
 #[derive(Clone, Debug)]
 pub struct Members(Form);
 
 #[derive(Clone, Debug)]
 enum Form {
     Encoded(Bytes),
-    /// With large contents among them.
+    /// JSON interleaved with unencoded large contents.
     Parts(Arc<[Part]>),
 }
 
 #[derive(Debug)]
 enum Part {
     Json(Bytes),
-    /// What stands between the quotes of a string.
+    /// The content of a string, to be escaped.
     Text(String),
-    /// The same, to be written in Base64.
+    /// The content of a string, to be encoded in Base64.
     Blob(Bytes),
 }
 
@@ -42,7 +43,7 @@ impl Members {
     /// No members.
     pub const NONE: Self = Self(Form::Encoded(Bytes::new()));
 
-    /// The JSON, where all of it is encoded.
+    /// The JSON, if all of it is encoded.
     pub fn encoded(&self) -> Option<&Bytes> {
         match &self.0 {
             Form::Encoded(json) => Some(json),
@@ -50,7 +51,7 @@ impl Members {
         }
     }
 
-    /// The same with all of it encoded.
+    /// The same members with all contents encoded.
     pub fn encode(&self) -> Self {
         let Form::Parts(parts) = &self.0 else { return self.clone() };
         let mut json = Vec::with_capacity(parts.iter().map(Part::room).sum());
@@ -65,7 +66,7 @@ impl Members {
         json.into()
     }
 
-    /// How many bytes of memory they take.
+    /// The size in memory, in bytes.
     pub fn size(&self) -> usize {
         match &self.0 {
             Form::Encoded(json) => json.len(),
@@ -98,7 +99,7 @@ impl Part {
         }
     }
 
-    /// How much room to make for it; a text full of escapes needs more.
+    /// The capacity to allocate for the encoded form; a text with many escapes needs more.
     fn room(&self) -> usize {
         match self {
             Self::Json(json) => json.len(),
@@ -107,7 +108,7 @@ impl Part {
         }
     }
 
-    /// How many bytes are sent of it from `at` on, where that can be told without encoding it.
+    /// The encoded size from offset `at` on; `None` if only encoding could determine it.
     fn left(&self, at: usize) -> Option<usize> {
         match self {
             Self::Json(json) => Some(json.len() - at),
@@ -116,7 +117,7 @@ impl Part {
         }
     }
 
-    /// What is sent next from `at` on, and where to go on from.
+    /// The next encoded piece from offset `at` on, and the offset after it.
     fn piece(&self, at: usize) -> (Bytes, usize) {
         let mut end = at;
         let piece = match self {
@@ -138,27 +139,27 @@ impl Part {
     }
 }
 
-/// Writes text as a JSON string.
+/// Appends text as a JSON string.
 pub fn escape(json: &mut Vec<u8>, text: &str) {
     json.push(b'"');
     libris_escape::append(json, text);
     json.push(b'"');
 }
 
-/// Writes bytes in Base64 at the start of a buffer that is large enough. How long that is.
+/// Encodes bytes in Base64 at the start of a buffer that is large enough. Returns the encoded size.
 fn base64(bytes: &[u8], buffer: &mut [u8]) -> usize {
     STANDARD.encode_slice(bytes, buffer).expect("the buffer is large enough")
 }
 
 fn append_base64(json: &mut Vec<u8>, bytes: &[u8]) {
     let (start, size) = (json.len(), STANDARD.encoded_len(bytes.len()));
-    // With some for what follows.
+    // With capacity for the JSON that follows.
     json.reserve(size + USUAL);
     json.resize(start + size, 0);
     base64(bytes, &mut json[start..]);
 }
 
-/// Members being written.
+/// Builds [`Members`].
 #[derive(Debug)]
 pub struct Writer {
     parts: Vec<Part>,
@@ -172,12 +173,12 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Where JSON goes next.
+    /// The buffer to append JSON to.
     pub fn json(&mut self) -> &mut Vec<u8> {
         &mut self.json
     }
 
-    /// Writes a string.
+    /// Appends a string.
     pub fn text(&mut self, text: String) {
         self.json.push(b'"');
         if text.len() < LARGE {
@@ -188,7 +189,7 @@ impl Writer {
         self.json.push(b'"');
     }
 
-    /// Writes a string that is these bytes in Base64.
+    /// Appends a string with these bytes in Base64.
     pub fn blob(&mut self, bytes: Bytes) {
         self.json.push(b'"');
         if bytes.len() < LARGE {
@@ -204,7 +205,7 @@ impl Writer {
         self.parts.extend([Part::Json(before.into()), part]);
     }
 
-    /// The members that were written.
+    /// The finished members.
     pub fn finish(mut self) -> Members {
         if self.parts.is_empty() {
             return self.json.into();
@@ -214,23 +215,23 @@ impl Writer {
     }
 }
 
-/// What is left to send of an answer.
+/// The unsent rest of a response, as an iterator that encodes it piece by piece.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     head: Bytes,
     members: Members,
-    /// Which part of them is next, and from where on.
+    /// The index of the next part of the members, and the offset in it.
     next: (usize, usize),
     tail: Bytes,
 }
 
 impl Pieces {
-    /// Members with something before and behind them.
+    /// A response made of these members between `head` and `tail`.
     pub(crate) fn new(head: Bytes, members: Members, tail: Bytes) -> Self {
         Self { head, members, next: (0, 0), tail }
     }
 
-    /// Something that is complete as it is.
+    /// A response that is encoded already.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::new(bytes.into(), Members::NONE, Bytes::new())
     }
@@ -239,7 +240,7 @@ impl Pieces {
         self.head.is_empty() && self.tail.is_empty() && self.members.is_empty()
     }
 
-    /// How many bytes that is, where it can be told without encoding them.
+    /// The number of bytes left; `None` if only encoding could determine it.
     pub(crate) fn left(&self) -> Option<usize> {
         let members = match &self.members.0 {
             Form::Encoded(json) => json.len(),

@@ -1,12 +1,12 @@
-//! Parsing of large messages without holding up the other tasks of a worker thread.
+//! CPU-bound work on large messages without blocking the other tasks of a worker thread.
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Parsing this many bytes takes about a tenth of a millisecond.
 const LARGE: usize = 256 << 10;
 
-/// Does CPU-bound work on so many bytes. Where they are many, the runtime first moves the other tasks of this worker
-/// thread to another one.
+/// Does CPU-bound work on this many bytes. If they are many, the runtime first moves the other tasks of this worker
+/// thread to another thread.
 pub(crate) fn off_worker<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let has_workers =
         || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);

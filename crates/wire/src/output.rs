@@ -1,4 +1,4 @@
-//! Messages written to a stream, small ones together and large ones in pieces.
+//! Buffered output of messages: gathers small ones, and writes large ones in pieces.
 
 use std::io::{self, IoSlice, Write};
 
@@ -6,26 +6,25 @@ use std::io::{self, IoSlice, Write};
 use crate::again::Again;
 use crate::envelope::Framed;
 
-/// Output is handed to the stream once this much has gathered, or when there is nothing to read.
+/// The buffer is written once it has this many bytes, or when the next line of input has not arrived yet.
 const GATHER: usize = 64 << 10;
 
-/// How much of a large answer is written at a time. A pipe is locked while a call writes to it, and the client
-/// can take nothing until that ends.
+/// The most bytes of one write. The kernel locks a pipe during a write, and the client cannot read until it returns.
 const MOST: usize = 128 << 10;
 
-/// Where answers can be written.
+/// A stream that responses can be written to.
 #[cfg(target_os = "linux")]
 pub trait Outlet: Write + std::os::fd::AsFd + Send + 'static {}
 #[cfg(target_os = "linux")]
 impl<W: Write + std::os::fd::AsFd + Send + 'static> Outlet for W {}
 
-/// Where answers can be written.
+/// A stream that responses can be written to.
 #[cfg(not(target_os = "linux"))]
 pub trait Outlet: Write + Send + 'static {}
 #[cfg(not(target_os = "linux"))]
 impl<W: Write + Send + 'static> Outlet for W {}
 
-/// The output of a connection, with what is gathered for it.
+/// The output of a connection, with its write buffer.
 pub(crate) struct Output<W> {
     #[cfg(target_os = "linux")]
     again: Again,
@@ -70,7 +69,7 @@ impl<W: Outlet> Output<W> {
         if large { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what waits and then this, in the same call where the system takes it.
+    /// Writes the buffer and then `part`, in one vectored write if the system accepts both.
     fn write_behind(&mut self, part: &[u8]) -> io::Result<()> {
         let mut slices = [&self.gathered, part].map(IoSlice::new);
         let mut left = &mut slices[..];
@@ -87,7 +86,7 @@ impl<W: Outlet> Output<W> {
         Ok(())
     }
 
-    /// Hands over what has gathered.
+    /// Writes the buffer.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.gathered.is_empty() {
             return Ok(());

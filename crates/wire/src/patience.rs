@@ -1,12 +1,11 @@
-//! Waiting with a bound.
+//! Timeouts.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// What `work` comes to; `None` where it takes longer than `time`. No clock is started for work that is
-/// done at once.
+/// The output of `work`; `None` if it takes longer than `time`. Work that is ready at once starts no timer.
 pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Output> {
     let mut work = pin!(work);
     match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
@@ -15,7 +14,7 @@ pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Outp
     }
 }
 
-/// The same for work whose time starts at what `start` tells, which may be later and later.
+/// Like [`within`], for work whose time limit starts at `start()`, which may move forward meanwhile.
 pub(crate) async fn within_from<F: Future>(
     start: impl Fn() -> Instant,
     time: Duration,

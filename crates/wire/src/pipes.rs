@@ -1,16 +1,15 @@
-//! Standard input and output as they are, without the buffers that the standard library puts before them.
+//! Standard input and output without the buffers of the standard library.
 
 #[cfg(unix)]
 use std::fs::File;
 use std::io;
 
-/// How much a pipe should hold: with what it holds by default, each large answer would be handed over in
-/// many pieces, with a switch to the client and back for each. With far more, what is written has left the
-/// processor's caches before it is read.
+/// The pipe capacity to request. With the default, a large response would be transferred in many pieces, with context
+/// switches for each. With far more, the bytes would leave the processor's caches before they are read.
 #[cfg(target_os = "linux")]
 const ROOM: usize = 256 << 10;
 
-/// Standard input and output, with pipes that hold more where the system allows it.
+/// Standard input and output, with larger pipe buffers if the system allows it.
 #[cfg(unix)]
 pub fn standard() -> io::Result<(File, File)> {
     use std::os::fd::AsFd as _;
@@ -18,7 +17,7 @@ pub fn standard() -> io::Result<(File, File)> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     #[cfg(target_os = "linux")]
     for pipe in [&input, &output] {
-        // It may be no pipe, or more than we are allowed.
+        // Fails if it is not a pipe, or if the size is above the system's limit.
         let _ = rustix::pipe::fcntl_setpipe_size(pipe, ROOM);
     }
     Ok((input, output))

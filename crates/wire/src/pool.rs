@@ -1,4 +1,4 @@
-//! Buffers that are used again and again, while they are still in the processor's caches.
+//! A pool of buffers, reused while they are still in the processor's caches.
 
 use std::sync::Mutex;
 
@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::lock::lock;
 
-/// How large each of them is.
+/// The size of each buffer.
 pub(crate) const SIZE: usize = 64 << 10;
 
-/// How many are kept for later.
+/// The most unused buffers in the pool.
 const KEPT: usize = 64;
 
 static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
-/// What `write` puts at the start of a buffer; it tells how much that is.
+/// The bytes that `write` has put at the start of a buffer; `write` returns their number.
 pub(crate) fn fill(write: impl FnOnce(&mut [u8]) -> usize) -> Bytes {
     let free = lock(&FREE).pop();
     let mut buffer = Buffer { bytes: free.unwrap_or_else(|| vec![0; SIZE].into()), filled: 0 };
@@ -22,7 +22,7 @@ pub(crate) fn fill(write: impl FnOnce(&mut [u8]) -> usize) -> Bytes {
     Bytes::from_owner(buffer)
 }
 
-/// A buffer that goes back once nobody needs what is in it.
+/// A buffer that returns to the pool on drop.
 struct Buffer {
     bytes: Box<[u8]>,
     filled: usize,

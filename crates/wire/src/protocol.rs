@@ -1,4 +1,4 @@
-//! A service as MCP: requests in, framed answers out, whatever the transport.
+//! MCP independent of the transport: turns requests into calls of a service, and frames the responses.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -21,35 +21,36 @@ use crate::service::{About, Caller, Capabilities, Listener, News, Question, Refu
 use crate::unsent::Outgoing;
 use crate::{Call, Era, Failure, Limits, Revision};
 
-/// Why a response is not sent that there is no memory for.
+/// The error message if memory for a response is short.
 pub(crate) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
 
-/// A result with nothing in it.
+/// An empty result.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
 
-/// How many subscriptions of one request are made before others have their turn. One to a long URI may take 100 µs.
+/// How many subscriptions of one request are made before it yields to other tasks. One to a long URI may take 100 µs.
 const SUBSCRIBED_AT_ONCE: usize = 4;
 
-/// Once the answers of a batch have this many bytes, the rest of it is refused.
+/// Once the responses of a batch have this many bytes, its remaining requests are refused.
 const LARGEST_BATCH: usize = 16 << 20;
 
-/// A request as it has arrived.
+/// A parsed request.
 #[derive(Clone, Copy)]
 pub(crate) struct Arrived<'a> {
-    /// When it had arrived.
+    /// When it arrived.
     pub(crate) since: Instant,
     pub(crate) id: &'a Id,
     pub(crate) method: &'a str,
     pub(crate) params: &'a Params<'a>,
 }
 
-/// A service as MCP.
+/// The MCP implementation for one service.
 pub(crate) struct Protocol {
     service: Arc<dyn Service>,
     about: About,
-    /// What every modern result says of the server, as a JSON member of its `_meta`.
+    /// The member of `_meta` that identifies the server in every modern result, as JSON.
     signature: String,
-    /// What modern results end with, for no hint and for the usual one about keeping them.
+    /// The encoded ends of modern results with no `_meta` of their own: without caching hints, and with the default
+    /// ones.
     end: Bytes,
     end_kept: Bytes,
     pub(crate) limits: Limits,
@@ -64,7 +65,7 @@ impl Protocol {
         Self { service, about, signature, end, end_kept, limits }
     }
 
-    /// The view of a caller, where that is known without waiting.
+    /// The view of a caller, if it is known without waiting.
     pub(crate) fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
         self.service.known(caller)
     }
@@ -77,12 +78,12 @@ impl Protocol {
         }
     }
 
-    /// What the service counts.
+    /// The metrics of the service.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.service.counts()
     }
 
-    /// Answers a request, with a bound on how long that may take.
+    /// Answers a request within its time limit.
     pub(crate) async fn answer(&self, call: &Call, id: &Id, request: &Request) -> Framed {
         let reply = AssertUnwindSafe(self.reply(call, request)).catch_unwind();
         let reply = match within_from(|| call.began(), self.limits.time, reply).await {
@@ -130,7 +131,7 @@ impl Protocol {
         Framed::result(id, reply.members, self.end(revision, reply.freshness.as_ref(), &reply.meta))
     }
 
-    /// Answers the requests of a batch one after the other; `None` if it holds none.
+    /// Answers the requests of a batch one after the other; `None` if it contains none.
     pub(crate) async fn batch(&self, session: Option<&Call>, items: &[impl AsRef<str>]) -> Option<Framed> {
         let refuse = |why| Some(Framed::error(None, &ErrorObject::new(INVALID_REQUEST, why)));
         let Some(call) = session.filter(|call| call.revision.facts().batches) else {
@@ -146,7 +147,7 @@ impl Protocol {
                 answers.put_slice(b",");
             }
             framed.pieces().for_each(|piece| answers.put_slice(&piece));
-            // What is gathered stays in memory, so no further item may wait for more.
+            // The responses so far stay in memory, so the remaining requests must not wait for memory.
             if let Some(memory) = &call.memory
                 && !memory.hold(answers.len())
             {
@@ -192,7 +193,7 @@ impl Protocol {
                 listener.ok_or_else(nowhere)?.unsubscribe(uri);
                 Ok(EMPTY)
             }
-            // Transports that can keep a stream open see to it themselves.
+            // Transports that support streams handle this themselves.
             Request::Listen(_) => {
                 return Err(ErrorObject::new(INVALID_REQUEST, "this cannot be listened on"));
             }
@@ -221,8 +222,8 @@ impl Protocol {
         answer.map_err(|failure| failure.object(call.revision))
     }
 
-    /// Opens a stream of what `filter` asks for: first what of it is granted, then news as there are any,
-    /// and once `closing` is cancelled the result that says that it ended well.
+    /// Opens the stream of `subscriptions/listen`: first the acknowledgement of what is granted, then notifications,
+    /// and once `closing` is cancelled the result that ends it regularly.
     pub(crate) async fn listen(
         &self,
         call: &Call,
@@ -238,7 +239,7 @@ impl Protocol {
             granted["resourcesListChanged"] = true.into();
         }
         let mut resources = Vec::new();
-        // A URI that is there twice is one subscription, and is granted once.
+        // A repeated URI is one subscription, and is granted once.
         let mut seen = HashSet::new();
         for (number, uri) in filter.resources.iter().filter(|uri| seen.insert(*uri)).enumerate() {
             if number % SUBSCRIBED_AT_ONCE == SUBSCRIBED_AT_ONCE - 1 {
@@ -305,7 +306,7 @@ impl Protocol {
         }
     }
 
-    /// What a result of this revision ends with.
+    /// The end of a result in this revision: the members that every result has, and the closing braces.
     fn end(&self, revision: Revision, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
         if !revision.facts().hints {
             return match meta {
@@ -323,8 +324,7 @@ impl Protocol {
     }
 }
 
-/// What a result ends with that says how it may be used again, and in its `_meta` by whom it was made and what else
-/// there is.
+/// The end of a modern result: caching hints, and `_meta` with the server's identity and the members in `meta`.
 fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let hints = freshness.map(|Freshness { ttl, scope, .. }| {
         let scope = match scope {
@@ -338,7 +338,7 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
-/// The notification of these news; `meta` is a member of its parameters, or empty.
+/// The notification for these news; `meta` is a JSON member of its parameters, or empty.
 pub(crate) fn notification(news: &News, meta: &str) -> Framed {
     let (method, members) = match news {
         News::List => ("resources/list_changed", meta.to_owned()),
@@ -352,14 +352,14 @@ pub(crate) fn notification(news: &News, meta: &str) -> Framed {
     Framed::whole(format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\"{params}}}"))
 }
 
-/// Lets the listener of a session follow the list.
+/// Subscribes the listener of a session to changes of the list.
 pub(crate) async fn follow(listener: &dyn Listener) {
     if let Err(failure) = listener.follow_list().await {
         tracing::warn!(?failure, "changes of the list cannot be told");
     }
 }
 
-/// Tells the revision of a request from what it carries, or from the session it belongs to.
+/// Determines the revision of a request from its `_meta`, or from its session.
 pub(crate) fn revision(
     method: &str,
     meta: &Meta<'_>,
@@ -369,7 +369,7 @@ pub(crate) fn revision(
         return modern(named, meta);
     }
     match (method, session) {
-        // A handshake, and a sign of life, may come before anything is agreed on.
+        // A handshake or a ping may precede the agreement on a revision.
         ("initialize" | "ping", None) => Ok(Revision::negotiate("")),
         (_, Some(revision)) => Ok(revision),
         (_, None) => Err(ErrorObject::new(
@@ -379,7 +379,7 @@ pub(crate) fn revision(
     }
 }
 
-/// The modern revision of this name, once the request proves complete.
+/// The modern revision of this name, if `_meta` has all that it requires.
 pub(crate) fn modern(named: &str, meta: &Meta<'_>) -> Result<Revision, ErrorObject> {
     let revision = Revision::named(named)
         .filter(|revision| revision.facts().era == Era::Modern)
@@ -393,7 +393,7 @@ pub(crate) fn unnamed() -> ErrorObject {
     missing("_meta.io.modelcontextprotocol/protocolVersion")
 }
 
-/// Reads a request whole: its revision, then what it asks.
+/// Determines the revision of a request, and parses its parameters.
 pub(crate) fn read(
     view: &dyn View,
     method: &str,
@@ -422,7 +422,7 @@ fn capabilities(view: &dyn View, revision: Revision) -> Value {
     object
 }
 
-/// The implementation object in the shape `revision` knows.
+/// The implementation object in the format of `revision`.
 fn implementation(about: &About, revision: Revision) -> Value {
     let facts = revision.facts();
     let mut object = json!({ "name": about.name, "version": about.version });

@@ -1,4 +1,4 @@
-//! The requests we know, read from a method and its parameters.
+//! The requests of the protocol, parsed from a method and its parameters.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use crate::json::{Broken, Reader, Shape, Text};
 use crate::service::{Completing, Question, Reference};
 use crate::{Era, Revision, View};
 
-/// How many characters of what was sent an error may quote.
+/// The most characters of the input that an error quotes.
 const LONGEST_QUOTE: usize = 200;
 
-/// How many resources a client may name that listens, and how many arguments one that completes. Those that are not
-/// there are not counted as subscriptions, and yet cost something.
+/// The most resources that one `subscriptions/listen` may name, and the most arguments of a completion. Unknown
+/// resources do not count as subscriptions, but cost time all the same.
 const MOST_NAMED: usize = 4_096;
 
-/// Everything that a parameter object may hold for us, read in one pass and looked at when needed.
+/// All members of a parameter object that any method uses, parsed in one pass and validated when used.
 #[derive(Debug, Default)]
 pub(crate) struct Params<'a> {
     meta: Option<Shape<Meta<'a>>>,
@@ -33,13 +33,13 @@ pub(crate) struct Params<'a> {
     protocol_version: Option<Text<'a>>,
     notifications: Option<&'a str>,
     pub(crate) request_id: Option<&'a str>,
-    /// All of it as it came.
+    /// The whole object, as JSON.
     raw: &'a str,
-    /// One of these was there before.
+    /// Whether one of the members is repeated.
     pub(crate) twice: bool,
 }
 
-/// The metadata of a request.
+/// The `_meta` object of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Meta<'a> {
     version: Option<Text<'a>>,
@@ -90,12 +90,12 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// A value that says something: a null is as good as nothing.
+/// The value unless it is `null`, which counts as absent.
 fn given(raw: &str) -> Option<&str> {
     (raw != "null").then_some(raw)
 }
 
-/// No metadata.
+/// The metadata of a request without `_meta`.
 const BARE: Meta<'static> = Meta { version: None, capabilities: None, progress_token: None };
 
 impl<'a> Params<'a> {
@@ -107,12 +107,12 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// How many bytes of JSON it has.
+    /// The size of the JSON in bytes.
     pub(crate) fn size(&self) -> usize {
         self.raw.len()
     }
 
-    /// What `Mcp-Name` must repeat for this method: the name or the URI it is about.
+    /// The value that the `Mcp-Name` header must repeat for this method: the name or the URI.
     pub(crate) fn subject(&self, method: &str) -> Option<&str> {
         let subject = match method {
             "resources/read" => &self.uri,
@@ -122,7 +122,7 @@ impl<'a> Params<'a> {
         Some(subject.as_ref()?.right()?)
     }
 
-    /// What of it could have been answered before.
+    /// The cache key of the request; `None` if its method has no cached responses or a parameter is invalid.
     pub(crate) fn question(&self, method: &str) -> Option<Question<'_>> {
         let cursor = match &self.cursor {
             None => Some(None),
@@ -138,7 +138,7 @@ impl<'a> Params<'a> {
 }
 
 impl Meta<'_> {
-    /// The revision that the request names, as it names it.
+    /// The revision that the request names, unvalidated.
     pub(crate) fn version(&self) -> Result<Option<&str>, ErrorObject> {
         self.version
             .as_ref()
@@ -146,7 +146,7 @@ impl Meta<'_> {
             .transpose()
     }
 
-    /// Checks that the request carries what each modern one must.
+    /// Checks that `_meta` has everything that a modern request must have.
     pub(crate) fn complete(&self) -> Result<(), ErrorObject> {
         const NAME: &str = "_meta.io.modelcontextprotocol/clientCapabilities";
         match self.capabilities {
@@ -158,7 +158,7 @@ impl Meta<'_> {
         }
     }
 
-    /// The token under which the caller wants to hear of progress, as JSON.
+    /// The token for progress notifications, as JSON.
     pub(crate) fn progress_token(&self) -> Option<&str> {
         let token = self.progress_token?;
         let first = *token.as_bytes().first()?;
@@ -167,7 +167,7 @@ impl Meta<'_> {
     }
 }
 
-/// A request that we know.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Initialize {
@@ -199,18 +199,18 @@ pub(crate) enum Request {
     },
 }
 
-/// What a client that listens wants to hear of.
+/// The notifications that a `subscriptions/listen` request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Filter {
     #[serde(default, rename = "resourcesListChanged")]
     pub(crate) list: bool,
-    /// Those that a client may name, and one more if it names too many.
+    /// Truncated to one more than a client may name.
     #[serde(default, rename = "resourceSubscriptions", deserialize_with = "first_named")]
     pub(crate) resources: Vec<String>,
 }
 
-/// The first strings of a list: as many as a request may name, and one more. The others are skipped, so that a list that
-/// is refused takes little memory.
+/// The first strings of a list: as many as a request may name, and one more. The rest is skipped, so that a list that
+/// will be refused takes little memory.
 fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Error> {
     struct First;
     impl<'de> Visitor<'de> for First {
@@ -235,7 +235,7 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
 }
 
 impl Request {
-    /// Whether it is answered without asking the service, so that nothing need bound how many are in progress.
+    /// Whether it is answered without calling the service, so that no limit of requests in progress applies.
     pub(crate) fn is_free(&self) -> bool {
         match self {
             Self::Initialize { .. } | Self::Discover | Self::Ping => true,
@@ -250,7 +250,7 @@ impl Request {
         }
     }
 
-    /// Reads a request in the words of `revision`.
+    /// Parses a request according to `revision`.
     pub(crate) fn parse(
         revision: Revision,
         view: &dyn View,
@@ -338,7 +338,7 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
     Ok(Completing { reference, argument: argument.name, typed: argument.value, known: context.arguments })
 }
 
-/// Reads an object; a derived reader would take an array for one, field by field.
+/// Deserializes an object. A derived implementation would also accept an array, field by field.
 fn decode<'a, T: Deserialize<'a>>(name: &str, raw: &'a str) -> Result<T, ErrorObject> {
     if !raw.starts_with('{') {
         return Err(ErrorObject::new(INVALID_PARAMS, format!("`{name}` must be an object")));
@@ -361,9 +361,9 @@ pub(crate) fn missing(name: &str) -> ErrorObject {
 
 fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
     let cause = cause.to_string();
-    // The position is one within a part of the message, which would mislead.
+    // The position is relative to a part of the message, which would mislead.
     let what = cause.rsplit_once(" at line ").map_or(&*cause, |(what, _)| what);
-    // It quotes what was sent, which may be as large as the message.
+    // The message quotes the input, which may be as large as the request.
     let what: String = what.chars().take(LONGEST_QUOTE).collect();
     ErrorObject::new(INVALID_PARAMS, format!("`{name}`: {what}"))
 }
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(parse("server/discover", "{}").unwrap_err(), "-32601 unknown method `server/discover`");
     }
 
-    /// What is wrong with a request of the newest revision.
+    /// The error for a request of the newest revision.
     fn refused(method: &str, params: &str) -> String {
         let params = Params::read(&mut Reader::new(params)).unwrap();
         Request::parse(Revision::V2026_07_28, &Empty, method, &params).unwrap_err().message.into_owned()

@@ -1,4 +1,4 @@
-//! The protocol revisions and what each of them knows: the one place that tells them apart.
+//! The protocol revisions and their features: the only place that distinguishes them.
 
 /// A revision of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,35 +15,34 @@ pub enum Revision {
     V2026_07_28,
 }
 
-/// How a client opens.
+/// How a client and a server agree on a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
-    /// With an `initialize` handshake that begins a session.
+    /// With an `initialize` handshake that opens a session.
     Legacy,
-    /// With metadata on each request and no session.
+    /// With metadata in each request, without a session.
     Modern,
 }
 
-/// What a revision knows.
+/// The features of a revision.
 #[derive(Debug)]
 pub struct Facts {
-    /// Its name on the wire.
+    /// Its name in messages.
     pub date: &'static str,
-    /// How its clients open.
+    /// How a client and a server agree on it.
     pub era: Era,
-    /// `title` on resources, templates and implementations; `lastModified`; `_meta` on resources,
-    /// templates and contents.
+    /// `title` of resources, templates and implementations; `lastModified`; `_meta` of resources, templates and
+    /// contents.
     pub titles: bool,
     /// `icons`, and `description` and `websiteUrl` of implementations.
     pub icons: bool,
     /// The `completions` capability.
     pub completions: bool,
-    /// Arrays of messages.
+    /// Batches: arrays of messages.
     pub batches: bool,
-    /// The code of the error for a resource that is not there.
+    /// The error code for an unknown resource.
     pub not_found: i32,
-    /// `resultType` on every result, `ttlMs` and `cacheScope` on those that may be kept, and the
-    /// server's name in `_meta`.
+    /// `resultType` in every result, `ttlMs` and `cacheScope` in cacheable ones, and the server's name in `_meta`.
     pub hints: bool,
     /// The `extensions` capability.
     pub extensions: bool,
@@ -54,7 +53,7 @@ impl Revision {
     pub const ALL: [Self; 5] =
         [Self::V2026_07_28, Self::V2025_11_25, Self::V2025_06_18, Self::V2025_03_26, Self::V2024_11_05];
 
-    /// What this revision knows.
+    /// The features of this revision.
     pub const fn facts(self) -> &'static Facts {
         const FIRST: Facts = Facts {
             date: "2024-11-05",
@@ -87,13 +86,13 @@ impl Revision {
         }
     }
 
-    /// The revision with this name, if it is one of ours.
+    /// The revision with this name, if it is supported.
     pub fn named(date: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.facts().date == date)
     }
 
-    /// What `initialize` answers to a client that asks for `date`: that revision where it is one that
-    /// has the handshake, else the newest that has.
+    /// The revision that `initialize` returns to a client that asks for `date`: that one if it is supported and has
+    /// the handshake, otherwise the newest one that has.
     pub fn negotiate(date: &str) -> Self {
         let mut handshakes = Self::ALL.into_iter().filter(|revision| revision.facts().era == Era::Legacy);
         Self::named(date)

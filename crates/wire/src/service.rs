@@ -1,4 +1,4 @@
-//! What the wire asks of whoever serves resources: to admit a caller, and what the caller's view then answers.
+//! The interface between the wire and the server: a service admits callers, and the caller's view answers requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,61 +11,61 @@ use serde_json::Value;
 
 use crate::{Call, Client, Failure, Members, Revision};
 
-/// What a request is answered with.
+/// The result of a request.
 pub type Answer = Result<Reply, Failure>;
 
-/// Describes itself and admits callers. Everything else is asked of the [`View`] that a caller is admitted to, so that
-/// nothing can be answered without one.
+/// Describes itself and admits callers. Only the [`View`] of an admitted caller answers requests, so nothing can be
+/// answered without admission.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
-    /// Who serves.
+    /// The name and description of the server.
     fn about(&self) -> About;
 
-    /// The view of a caller, where that is known without waiting; `None` leaves it to [`admit`](Self::admit). Called for
+    /// The view of a caller, if it is known without waiting; `None` defers to [`admit`](Self::admit). Called for
     /// every request.
     fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
 
     /// Admits a caller to its view, or refuses it.
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal>;
 
-    /// Gauges and counters for the metrics, by their names. Those of counters end in `_total`.
+    /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 }
 
-/// Who sends a request, as far as the transport can tell.
+/// The sender of a request, as far as the transport knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller<'a> {
-    /// Whose share of what is bounded the request draws on.
+    /// The client against whose share the request counts in each budget.
     pub client: Client,
     /// The value of the `Authorization` header.
     pub authorization: Option<&'a [u8]>,
-    /// What a program that embeds the endpoint has put into the HTTP request.
+    /// The extensions that a program which embeds the endpoint has added to the HTTP request.
     pub extensions: Option<&'a http::Extensions>,
 }
 
 /// Why a caller is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It must show who it is, or has shown it with credentials that are not valid: HTTP status 401.
+    /// Credentials are missing or invalid: HTTP status 401.
     Unauthenticated {
         /// The value of the `WWW-Authenticate` header.
         challenge: String,
-        /// What is sent to the caller.
+        /// The message to the caller.
         message: String,
     },
-    /// It is known, and may not use this server: HTTP status 403.
+    /// The caller is authenticated, but may not use this server: HTTP status 403.
     Forbidden {
-        /// The value of the `WWW-Authenticate` header, where other credentials would help.
+        /// The value of the `WWW-Authenticate` header, if other credentials would help.
         challenge: Option<String>,
-        /// What is sent to the caller.
+        /// The message to the caller.
         message: String,
     },
 }
 
 impl Refusal {
-    /// What is sent to the caller.
+    /// The message to the caller.
     pub fn message(&self) -> &str {
         match self {
             Self::Unauthenticated { message, .. } | Self::Forbidden { message, .. } => message,
@@ -73,17 +73,17 @@ impl Refusal {
     }
 }
 
-/// What one caller may see of a service.
+/// The service as one caller may see it.
 #[async_trait]
 pub trait View: Send + Sync + 'static {
-    /// Whose view it is; `None` for callers that have not shown who they are. A session belongs to whoever opened it.
+    /// The name of the caller; `None` if it is anonymous. A session belongs to the caller that opened it.
     fn caller(&self) -> Option<&str>;
 
-    /// What it offers beside listing, reading and completing.
+    /// The capabilities beyond listing, reading and completing.
     fn capabilities(&self) -> Capabilities;
 
-    /// The cached response to a question, if it was right at `since`, when the question had arrived, or later. Must not
-    /// wait.
+    /// The cached response to a request, if it was valid at `since`, when the request arrived, or later. Must not
+    /// block.
     fn cached(&self, _revision: Revision, _question: Question<'_>, _since: Instant) -> Option<Reply> {
         None
     }
@@ -105,29 +105,30 @@ pub trait View: Send + Sync + 'static {
         false
     }
 
-    /// Answers a method for which [`answers`](Self::answers) is true; `params` is a JSON object as it came.
+    /// Answers a method for which [`answers`](Self::answers) is true; `params` is the JSON object that the client
+    /// sent.
     async fn call(&self, _call: &Call, method: &str, _params: &str) -> Answer {
         Err(Failure::invalid(format!("`{method}` is not answered here")))
     }
 
-    /// Subscriptions of this caller, until they are dropped; an error if there are too many already.
+    /// Creates the subscriptions of one session or stream, which end on drop; an error if the client has too many.
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 }
 
-/// What a [`View`] offers, as clients are told it.
+/// The capabilities of a [`View`], as declared to clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capabilities {
-    /// Whether resources can be subscribed to, and changes of the list are reported.
+    /// Whether clients can subscribe to resources and to changes of the list.
     pub live: bool,
-    /// The capability object of `tools`, where there are any.
+    /// The capability object of `tools`, if there are any.
     pub tools: Option<Value>,
-    /// The capability object of `prompts`, where there are any.
+    /// The capability object of `prompts`, if there are any.
     pub prompts: Option<Value>,
     /// The capability objects of extensions, by their identifiers.
     pub extensions: BTreeMap<String, Value>,
 }
 
-/// A question whose answer may be at hand, in the words it was asked in.
+/// A request whose response may be cached, with its parameters as the client sent them: the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Question<'a> {
     /// `resources/list`, with its cursor.
@@ -138,86 +139,86 @@ pub enum Question<'a> {
     Read(&'a str),
 }
 
-/// Somebody who hears of changes. Dropping it ends that.
+/// The subscriptions of one session or stream, which end on drop.
 ///
-/// It is owed a set of news, never a queue of them: what happens twice before it is told is told once.
+/// Pending news are a set, not a queue: several changes to one resource before the notification is sent cause one
+/// notification.
 #[async_trait]
 pub trait Listener: Send + Sync + 'static {
-    /// Wants to hear when the list changes. Once this returns, no change is missed, and if the client has
-    /// listed before, it is owed what may have changed since.
+    /// Subscribes to changes of the list. Once this returns, no change is missed; if the client has listed before,
+    /// changes since then are pending too.
     async fn follow_list(&self) -> Result<(), Failure>;
 
-    /// The client is being told what is listed.
+    /// Records that the client is receiving the current list.
     fn listed(&self);
 
-    /// Wants to hear when this resource changes. Once this returns, no change is missed.
+    /// Subscribes to a resource. Once this returns, no change is missed.
     async fn subscribe(&self, uri: &str) -> Result<(), Failure>;
 
-    /// Wants to hear no more of this resource.
+    /// Ends the subscription to a resource.
     fn unsubscribe(&self, uri: &str);
 
-    /// The next of what is owed; waits until there is something.
+    /// Takes the next pending news; waits until there are any.
     async fn next(&self) -> News;
 
-    /// Takes back news that did not reach the client.
+    /// Makes news pending again that did not reach the client.
     fn owe(&self, news: News);
 }
 
-/// Something that a listener is told.
+/// The content of a notification.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum News {
-    /// The list of resources is different now.
+    /// The list of resources has changed.
     List,
-    /// This resource, named as it was subscribed to, is different now.
+    /// The resource with this URI, as given in the subscription, has changed.
     Updated(Arc<str>),
 }
 
 /// A result.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The members of the result object, in the shape that the call's revision knows. What every result of
-    /// a revision carries is added on the way out.
+    /// The members of the result object, in the format of the call's revision, without those that every result of a
+    /// revision has.
     pub members: Members,
-    /// Says in `ttlMs` and `cacheScope` for how long, and by whom, the result may be used again; `None` for results that
+    /// The `ttlMs` and `cacheScope` members: how long, and by whom, the result may be cached; `None` for results that
     /// have no such members.
     pub freshness: Option<Freshness>,
-    /// What the `_meta` object of the result has, as JSON members without its braces. What the protocol says of the
-    /// server stands beside them.
+    /// The members of the result's `_meta` object as JSON, without braces, in addition to those of the protocol.
     pub meta: Bytes,
 }
 
-/// Who serves.
+/// The name and description of a server.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// A short name.
     pub name: String,
-    /// A name for people.
+    /// A display name.
     pub title: Option<String>,
     /// The version of the software.
     pub version: String,
-    /// What it is.
+    /// A description for people.
     pub description: Option<String>,
-    /// What a model should know about using it.
+    /// Instructions for the model that uses it.
     pub instructions: Option<String>,
 }
 
-/// What somebody is typing.
+/// A completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completing {
-    /// What is being filled in.
+    /// The template or prompt whose argument is completed.
     pub reference: Reference,
     /// The name of the argument.
     pub argument: String,
-    /// What has been typed of it.
+    /// The incomplete value of the argument.
     pub typed: String,
-    /// The arguments that are already filled in.
+    /// The values of other arguments.
     pub known: BTreeMap<String, String>,
 }
 
-/// What is being filled in.
+/// The subject of a completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// A resource template, by its text, or a resource.
+    /// A resource template or a resource, by its URI.
     Resource(String),
     /// A prompt, by its name.
     Prompt(String),

@@ -1,12 +1,12 @@
-//! The stdio transport: one message a line, in on one stream and out on another.
+//! The stdio transport: one message per line.
 //!
-//! One thread reads. A request whose answer is at hand is answered by that thread; the others run on
-//! the runtime and are written by a second thread. Whoever does not read our output stops that writer
-//! and soon the reader, so what is kept in memory is bounded by the number of requests in flight. Some more
-//! may wait for their turn, so that a client can take requests back however many it has sent.
+//! One thread reads. It also writes the responses that are ready at once; other requests run on the runtime, and a
+//! second thread writes their responses. A client that does not read its responses blocks the writer and soon the
+//! reader (backpressure), so the number of requests in flight bounds the memory. More requests may be queued than
+//! run, so that a client can cancel requests however many it has sent.
 //!
-//! A read or write that blocks cannot be interrupted. So neither thread is one of the runtime, whose shutdown would
-//! wait for them: they are detached, and end when the client sends, reads or leaves.
+//! A blocking read or write cannot be interrupted. Neither thread therefore belongs to the runtime, whose shutdown
+//! would wait for it: both are detached, and end when the client sends, reads or closes its ends.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -36,24 +36,24 @@ use crate::{Caller, Limits, Listener, Revision, Service, View};
 pub use crate::output::Outlet;
 pub use crate::pipes::standard;
 
-/// For each request in flight, how many are read in all before the client has to wait.
+/// How many requests are read, running and queued, for each request that may be in flight. Then the reader blocks.
 const READ: usize = 8;
 
-/// A request counts once more for each so many bytes, and a response of more is counted in memory.
+/// A request counts once more for every this many bytes, and a response of more takes a memory reservation.
 const LARGE: usize = 64 << 10;
 
-/// How long a response waits for memory, which comes when the client reads: as long as it takes.
+/// How long a response waits for memory: without limit, since only the client's reading frees it.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How many `subscriptions/listen` streams one client may have open at once.
+/// The maximum number of open `subscriptions/listen` streams.
 const LISTENS: usize = 64;
 
-/// How long what is in flight may take to end once there is no more to read.
+/// The time limit of requests in flight during a graceful shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Serves one client until `input` ends or `stop` is cancelled, then ends what is open, answers what is
-/// still in flight and returns. Where it is dropped instead, nothing more is answered. Two threads may outlive both,
-/// until the client sends something, reads what was sent, or closes its ends.
+/// Serves one client until `input` ends or `stop` is cancelled, then ends open streams, answers the requests in
+/// flight and returns. If the future is dropped, requests in flight are aborted. In both cases the two threads may
+/// outlive it until the client sends something, reads what was sent, or closes its ends.
 pub async fn serve<R, W>(
     service: Arc<dyn Service>,
     limits: Limits,
@@ -69,7 +69,7 @@ where
     let view = protocol.admit(&Caller::default()).await;
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
-    // The client is the only one, and what it does not read keeps nobody else waiting.
+    // There is only one client, so its unread responses delay nobody else.
     let unsent = Unsent::new(protocol.limits.unsent, Share::All, FOREVER);
     let output = Arc::new(Mutex::new(Output::new(output)));
     let connection = Arc::new(Connection {
@@ -94,7 +94,7 @@ where
         () = stop.cancelled() => Ok(()),
     };
     connection.closing.cancel();
-    // Whatever was read holds a permit until its answer is queued.
+    // Every request holds a permit of `read` until its response is queued.
     let ended = async {
         let all = u32::try_from(READ * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
         let _ = connection.read.acquire_many(all).await;
@@ -104,22 +104,22 @@ where
     };
     let written = tokio::time::timeout(GRACE, ended).await;
     let outcome = read.and(written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())));
-    // A client that closes both ends has left, which is how it says goodbye.
+    // A client disconnects by closing both ends.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
 }
 
-/// Runs `work` on a thread that nothing waits for; gives its outcome, or an error if it panics.
+/// Runs `work` on a detached thread. The receiver yields its result, or an error if it panics.
 fn detached<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let (outcome, receiver) = oneshot::channel();
-    // Nobody may be there any more to hear of the outcome.
+    // The receiver may have been dropped.
     std::thread::Builder::new().name(name.to_owned()).spawn(move || drop(outcome.send(work())))?;
     Ok(receiver)
 }
 
-/// Writes what is queued until nobody can queue anything any more.
+/// The writer thread: writes queued messages until all senders are dropped.
 fn write_queued<W: Outlet>(
     output: &Mutex<Output<W>>,
     mut queued: mpsc::Receiver<Outgoing>,
@@ -135,13 +135,13 @@ fn write_queued<W: Outlet>(
     Ok(())
 }
 
-/// Ends a connection with the future that serves it, also where that is dropped early.
+/// Aborts the requests and stops the reader of a connection when the future that serves it ends or is dropped.
 struct Ending<W>(Arc<Connection<W>>);
 
 impl<W> Drop for Ending<W> {
     fn drop(&mut self) {
         self.0.closing.cancel();
-        // The reader takes this for the end of its input.
+        // The reader treats this as the end of its input.
         self.0.read.close();
         lock(&self.0.running).drain().for_each(|(_, task)| task.abort());
     }
@@ -152,22 +152,22 @@ struct Connection<W> {
     view: Arc<dyn View>,
     output: Arc<Mutex<Output<W>>>,
     in_flight: Arc<Semaphore>,
-    /// Those in flight, and those that wait for their turn.
+    /// Bounds the requests in flight and queued.
     read: Arc<Semaphore>,
     listens: Arc<Semaphore>,
-    /// Bounds the contents in memory.
+    /// Bounds the memory of contents, from before they are loaded until the response is written.
     unsent: Arc<Unsent>,
     running: Mutex<HashMap<Id, AbortHandle>>,
-    /// What the writer is to write. Weak, so that the writer ends with the future that serves the connection.
+    /// The queue of the writer. Weak, so that the writer ends with the future that serves the connection.
     queue: mpsc::WeakSender<Outgoing>,
     closing: CancellationToken,
 }
 
-/// What `initialize` has agreed on.
+/// The session that `initialize` has opened.
 struct Session {
     revision: Revision,
     listener: Arc<dyn Listener>,
-    /// Once news are being sent, what ends that.
+    /// Once notifications are being sent: stops that on drop.
     told: Option<DropGuard>,
 }
 
@@ -229,7 +229,7 @@ impl<W: Outlet> Connection<W> {
                         let token = params.meta()?.progress_token();
                         let reporter = token.map(|token| {
                             let queue = self.queue.clone();
-                            // A client that does not keep up misses a report, never the answer.
+                            // If the queue is full, a progress notification is dropped, never the response.
                             Reporter::new(token, move |framed| {
                                 drop(queue.upgrade().map(|queue| queue.try_send(Outgoing::from(framed))));
                             })
@@ -302,9 +302,9 @@ impl<W: Outlet> Connection<W> {
         Call::new(self.view.clone(), revision).by(Client::default(), &self.unsent)
     }
 
-    /// An answer with the memory that it takes until it is written, of which its call may have reserved some already.
+    /// A response with its memory reservation, part of which its call may have made already.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
-        // Small ones are few: no more than there are requests in flight.
+        // Small responses need no reservation: there are no more of them than requests in flight.
         let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE) else {
             return framed.into();
         };
@@ -317,7 +317,7 @@ impl<W: Outlet> Connection<W> {
         }
     }
 
-    /// Begins to send the news of a session.
+    /// Starts to send the notifications of a session.
     fn tell(self: &Arc<Self>, runtime: &Handle, session: &mut Session) {
         if session.told.is_some() {
             return;
@@ -339,7 +339,7 @@ impl<W: Outlet> Connection<W> {
         });
     }
 
-    /// Sends what `subscriptions/listen` asks for until it is cancelled or the connection ends.
+    /// Sends the notifications that `subscriptions/listen` asks for, until it is cancelled or the connection ends.
     fn listen(self: &Arc<Self>, runtime: &Handle, id: Id, call: Call, filter: Filter) -> io::Result<()> {
         let Ok(permit) = self.listens.clone().try_acquire_owned() else {
             let why = format!("there may be {LISTENS} streams at most; cancel one");
@@ -391,8 +391,8 @@ impl<W: Outlet> Connection<W> {
         })
     }
 
-    /// Writes what `answer` gives to a message of `size` bytes: at once if it is at hand, later if not. Where there are
-    /// `turns`, it waits for one.
+    /// Writes the response to a message of `size` bytes: at once if `answer` is ready when first polled, otherwise
+    /// from a task. With `turns`, it first waits for a permit of that semaphore.
     fn answer(
         self: &Arc<Self>,
         runtime: &Handle,
@@ -401,7 +401,7 @@ impl<W: Outlet> Connection<W> {
         turns: Option<Arc<Semaphore>>,
         answer: impl Future<Output = Option<Outgoing>> + Send + 'static,
     ) -> io::Result<()> {
-        // Large messages count as several, or so many of them would take too much memory.
+        // A large message counts as several, or the queued ones would take too much memory.
         let count = (1 + size / LARGE).min(READ * self.protocol.limits.in_flight) as u32;
         let read = match self.read.clone().try_acquire_many_owned(count) {
             Ok(read) => read,
@@ -427,7 +427,7 @@ impl<W: Outlet> Connection<W> {
         }
         let connection = self.clone();
         let key = id.clone();
-        // Held until the task is noted, so that it cannot end before.
+        // Locked until the task is registered, so that the task cannot remove itself before.
         let mut running = lock(&self.running);
         let task = runtime.spawn(async move {
             let (framed, turn) = answer.await;
@@ -453,7 +453,7 @@ impl<W: Outlet> Connection<W> {
         }
     }
 
-    /// Has the writer write this, once there is room in its queue; `None` if the connection has ended.
+    /// Queues a message for the writer, waiting for space; `None` if the connection has ended.
     async fn queue(&self, outgoing: Outgoing) -> Option<()> {
         self.queue.upgrade()?.send(outgoing).await.ok()
     }
@@ -463,7 +463,7 @@ impl<W: Outlet> Connection<W> {
     }
 }
 
-/// A request under an id that another one has: an answer or a cancellation could mean either.
+/// The error for an id that another request in flight has: a response or a cancellation would be ambiguous.
 fn in_use() -> ErrorObject {
     ErrorObject::new(INVALID_REQUEST, "a request with this id is still being answered")
 }

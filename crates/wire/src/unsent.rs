@@ -1,8 +1,8 @@
-//! Memory for contents, from before they are loaded until the last of their response is sent.
+//! The memory budget of contents, from before they are loaded until the last byte of their response is sent.
 //!
-//! A client that does not take its responses holds memory that others need. While somebody waits for memory, the
-//! connections of clients that take less than [`SLOWEST`] bytes a second are closed. Over HTTP/2 each stream is measured
-//! by itself, and must take its part of that.
+//! A client that does not read its responses holds memory that others need. While a request waits for memory,
+//! connections of clients that read less than [`SLOWEST`] bytes a second are closed. Over HTTP/2 each stream is
+//! measured separately, and must reach its share of that rate.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -16,53 +16,53 @@ use crate::envelope::Framed;
 use crate::lock::lock;
 use crate::pool;
 
-/// How often slow clients are looked for while somebody waits.
+/// The interval at which slow clients are searched for while a request waits.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Over what time the speed of a client is measured, at least. The system takes megabytes at once and then nothing until
-/// the client has read a good part of them, which takes a slow one seconds.
+/// The minimum period over which the read rate of a client is measured. The kernel accepts megabytes at once and then
+/// nothing until the client has read a good part of them, which takes a slow client seconds.
 const PERIOD: Duration = Duration::from_secs(12);
 
-/// How long after its beginning a response is looked at first.
+/// The age at which a response is first measured.
 const START: Duration = Duration::from_secs(1);
 
-/// How many bytes a second a client must take while others wait for the memory that its response is in.
+/// The bytes per second that a client must read while others wait for the memory of its response.
 const SLOWEST: u64 = 128 << 10;
 
-/// How many bytes of a response are encoded ahead of the client, at most.
+/// The most bytes of a response that are encoded ahead of the client.
 pub(crate) const GATHERED: usize = 13 * pool::SIZE;
 
-/// A connection, or a stream of HTTP/2, that responses are sent on.
+/// A connection or an HTTP/2 stream on which responses are sent.
 pub(crate) trait Recipient: Send + Sync {
-    /// How many bytes the client has taken so far.
+    /// The number of bytes sent so far.
     fn taken(&self) -> u64;
 
-    /// How many recipients have the speed of one connection together.
+    /// How many recipients share the bandwidth of one connection.
     fn sharers(&self) -> u64 {
         1
     }
 
-    /// Closes it.
+    /// Closes the connection or resets the stream.
     fn close(&self);
 }
 
-/// Responses of up to so many bytes have memory of their own, and do not wait for larger ones.
+/// Responses of up to this many bytes have budgets of their own, so that they do not wait for larger ones.
 const SMALL: usize = 64 << 10;
 const MEDIUM: usize = 1 << 20;
 
-/// Responses of up to so many bytes do not wait for memory.
+/// Responses of up to this many bytes do not wait for memory.
 const TINY: usize = 4 << 10;
 
-/// How much of the memory one client may have.
+/// How much of the budget one client may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Share {
     /// Three quarters.
     Most,
-    /// All of it, where there is no other client.
+    /// All of it, for a transport with only one client.
     All,
 }
 
-/// The memory of one server for contents.
+/// The memory budget of one server for contents.
 pub(crate) struct Unsent {
     small: Arc<Budget>,
     medium: Arc<Budget>,
@@ -72,25 +72,25 @@ pub(crate) struct Unsent {
     sending: Mutex<Sending>,
 }
 
-/// The responses that are being sent.
+/// The responses being sent.
 #[derive(Default)]
 struct Sending {
     last: u64,
     responses: HashMap<u64, Response>,
-    /// When slow clients were last looked for.
+    /// When slow clients were last searched for.
     looked: Option<Instant>,
 }
 
 struct Response {
     recipient: Weak<dyn Recipient>,
-    /// Since when its speed is measured, and how much the recipient had taken by then. Not from the beginning: what is
-    /// taken at once goes into the system's buffers, and tells nothing of what the client will take.
+    /// The start of the current measurement, and the bytes sent by then. The first measurement does not start with
+    /// the response: the first bytes fill the socket buffers and do not show the client's read rate.
     measured: Option<(Instant, u64)>,
     began: Instant,
 }
 
 impl Unsent {
-    /// Memory of so many bytes, of which each client may have a share.
+    /// Creates a budget of this many bytes, with the given share for each client.
     pub(crate) fn new(bytes: usize, share: Share, patience: Duration) -> Arc<Self> {
         let budget = |bytes| match share {
             Share::Most => Budget::new(bytes),
@@ -116,18 +116,18 @@ impl Unsent {
         }
     }
 
-    /// Takes memory if there is some.
+    /// Reserves memory if it is available now.
     pub(crate) fn try_take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
         let lease = self.budget(bytes).try_take(client, bytes)?;
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
     }
 
-    /// Takes memory, waiting for it for a while.
+    /// Reserves memory, waiting for up to `patience`.
     pub(crate) async fn take(self: &Arc<Self>, client: Client, bytes: usize) -> Option<Room> {
         let budget = self.budget(bytes);
         let lease = match budget.try_take_fairly(client, bytes) {
             Some(lease) => lease,
-            // Boxed, or every response would make room for waiting.
+            // Boxed, or the future of every response would include the state of waiting.
             None => {
                 let taking = timeout(self.patience, budget.take(client, bytes));
                 Box::pin(self.closing_slow_connections(taking)).await.ok().flatten()?
@@ -136,17 +136,17 @@ impl Unsent {
         Some(Room { unsent: self.clone(), lease, number: OnceLock::new() })
     }
 
-    /// Room for a response that is in memory already although there is none for it.
+    /// A reservation of zero bytes, for a response that is in memory although the budget is used up.
     pub(crate) fn uncounted(self: &Arc<Self>) -> Room {
         Room { unsent: self.clone(), lease: self.small.empty_lease(), number: OnceLock::new() }
     }
 
-    /// How many bytes are in use.
+    /// The number of reserved bytes.
     pub(crate) fn used(&self) -> usize {
         self.small.used() + self.medium.used() + self.large.used()
     }
 
-    /// Waits for memory, and sees to it that there will be some.
+    /// Awaits `taking`, and meanwhile closes connections of slow clients to free memory.
     async fn closing_slow_connections<T>(&self, taking: impl Future<Output = T>) -> T {
         let mut taking = pin!(taking);
         loop {
@@ -158,7 +158,7 @@ impl Unsent {
         }
     }
 
-    /// Closes the connections of clients that hold memory and take too little.
+    /// Closes the connections of clients that hold memory and read too slowly.
     pub(crate) fn close_slow_connections(&self) {
         let now = Instant::now();
         let slow: Vec<_> = {
@@ -169,13 +169,13 @@ impl Unsent {
             sending.looked = Some(now);
             sending.responses.values_mut().filter_map(|response| response.slow_recipient(now)).collect()
         };
-        // Not under the lock: whatever closes may drop a response that is in the table.
+        // Not under the lock: closing may drop a response that is in the table.
         slow.iter().for_each(|recipient| recipient.close());
     }
 }
 
 impl Response {
-    /// The recipient, if it has taken too little since its speed is measured.
+    /// The recipient, if the client has read too slowly since the measurement started.
     fn slow_recipient(&mut self, now: Instant) -> Option<Arc<dyn Recipient>> {
         let recipient = self.recipient.upgrade().filter(|_| now >= self.began + START)?;
         let taken = recipient.taken();
@@ -193,16 +193,16 @@ impl Response {
     }
 }
 
-/// Memory that a response holds. Dropping it gives it back.
+/// A memory reservation of one response, released on drop.
 pub(crate) struct Room {
     unsent: Arc<Unsent>,
     lease: Lease,
-    /// Which of the responses that are being sent it is for.
+    /// The key of the response in [`Sending::responses`], once it is being sent.
     number: OnceLock<u64>,
 }
 
 impl Room {
-    /// From now on its response is being sent on this connection.
+    /// Registers the response as being sent to this recipient, so that its rate is measured.
     pub(crate) fn sending_to(&self, recipient: &Arc<impl Recipient + 'static>) {
         self.number.get_or_init(|| {
             let recipient: Arc<dyn Recipient> = recipient.clone();
@@ -225,7 +225,7 @@ impl Drop for Room {
     }
 }
 
-/// A message on its way to a client, with the memory that it is in.
+/// A message for a client, with its memory reservation.
 pub(crate) struct Outgoing {
     pub(crate) framed: Framed,
     pub(crate) room: Option<Room>,
@@ -247,13 +247,13 @@ pub(crate) struct Reserved {
 #[derive(Default)]
 struct Reservation {
     room: Option<Room>,
-    /// How much of it is spoken for.
+    /// How many of the reserved bytes are assigned to contents.
     bytes: usize,
-    /// Whether some of it is in use already, so that it cannot be given back to wait for more.
+    /// Whether reserved memory is in use already, so that it cannot be released to wait for more.
     held: bool,
-    /// How much was asked for in vain.
+    /// The size of the last reservation that failed.
     wanted: Option<usize>,
-    /// Whether memory is being waited for, or else when it was last granted after a wait.
+    /// Whether the request is waiting for memory, and when memory was last granted after a wait.
     waiting: bool,
     granted: Option<std::time::Instant>,
 }
@@ -263,13 +263,13 @@ impl Reserved {
         Self { unsent: unsent.clone(), client, state: Mutex::default() }
     }
 
-    /// Reserves memory for so many bytes more, if there is some.
+    /// Reserves memory for this many more bytes, if it is available now.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let mut state = lock(&self.state);
         let bytes = state.bytes.saturating_add(bytes);
         let needed = with_buffers(bytes);
         let there = match &mut state.room {
-            // What was waited for is there already.
+            // Memory granted after a wait is reserved already.
             Some(room) if needed <= room.lease.amount() => true,
             Some(room) if room.lease.amount() > MEDIUM => room.lease.resize(needed),
             _ => match self.unsent.try_take(self.client, needed) {
@@ -287,32 +287,32 @@ impl Reserved {
         there
     }
 
-    /// The same for contents that are being loaded and are not to be loaded again.
+    /// Like [`reserve`](Self::reserve), for contents that are being loaded and must not be loaded again.
     pub(crate) fn grow(&self, bytes: usize) -> bool {
         let there = self.reserve(bytes);
         if !there {
-            // Nobody will wait for it.
+            // The request will not wait for it.
             lock(&self.state).wanted = None;
             self.unsent.close_slow_connections();
         }
         there
     }
 
-    /// The same for contents of `bytes` in all that are loaded already.
+    /// Like [`grow`](Self::grow), for contents of `bytes` in total that are loaded already.
     pub(crate) fn reserve_loaded(&self, bytes: usize) -> bool {
         let reserved = lock(&self.state).bytes;
         self.grow(bytes.saturating_sub(reserved))
     }
 
-    /// Makes sure that memory is reserved for `bytes` in all, which are in use until the response is sent: from now on the
-    /// request does not wait for memory. `false` if there is none.
+    /// Ensures a reservation of `bytes` in total, which are in use until the response is sent: from now on the
+    /// request does not wait for memory. `false` if memory is short.
     pub(crate) fn hold(&self, bytes: usize) -> bool {
         lock(&self.state).held = true;
         self.reserve_loaded(bytes)
     }
 
-    /// Waits until what was asked for in vain can be had, for a request that starts over. Whether there is a point
-    /// in that.
+    /// Releases the reservation and waits until the last failed one can be granted, so that the request can start
+    /// over. `false` if it is not granted in time, or if starting over would not help.
     pub(crate) async fn wait(&self) -> bool {
         let wanted = {
             let mut state = lock(&self.state);
@@ -320,7 +320,7 @@ impl Reserved {
                 return false;
             }
             state.bytes = 0;
-            // Those who hold memory do not wait for more: they would wait for each other.
+            // Requests that hold memory must not wait for more, or they would deadlock.
             state.room = None;
             let Some(wanted) = state.wanted.take() else { return false };
             state.waiting = true;
@@ -333,14 +333,14 @@ impl Reserved {
         there
     }
 
-    /// Since when the request has had the memory that it waited for; nothing if it did not wait. While it waits, its time
-    /// does not run: what it waits for is that clients read.
+    /// When the request was granted the memory it waited for; `None` if it did not wait. The time limit does not run
+    /// during the wait, since the wait depends on other clients' reading.
     pub(crate) fn resumed(&self) -> Option<std::time::Instant> {
         let state = lock(&self.state);
         if state.waiting { Some(std::time::Instant::now()) } else { state.granted }
     }
 
-    /// The room for a response: what was reserved, or else what is waited for.
+    /// The reservation for a response: the one made before, or else a new one, waiting for it.
     pub(crate) async fn settle(&self, framed: &Framed) -> Option<Room> {
         let bytes = match framed.encoded() {
             Some(_) => framed.size(),
@@ -348,19 +348,19 @@ impl Reserved {
         };
         let room = lock(&self.state).room.take();
         match room {
-            // So little is sent in any case, or a client could not even be told that it has to wait.
+            // Responses this small are always sent; otherwise a client could not even be told that memory is short.
             None if bytes <= TINY => {
                 let room = self.unsent.try_take(self.client, bytes);
                 Some(room.unwrap_or_else(|| self.unsent.uncounted()))
             }
             None => self.unsent.take(self.client, bytes).await,
-            // It may be more than was reserved.
+            // The response may be larger than the reservation.
             Some(mut room) => room.lease.resize(bytes).then_some(room),
         }
     }
 }
 
-/// How much memory contents take that are encoded while they are sent.
+/// The memory of contents that are encoded while they are sent: the contents and the encoding buffers.
 fn with_buffers(bytes: usize) -> usize {
     bytes.saturating_add(bytes.min(GATHERED))
 }

@@ -1,4 +1,4 @@
-//! A response that is made and sent beside hyper.
+//! A response that is created and written without hyper.
 
 use std::future::Future;
 use std::io::{self, IoSlice, Write as _};
@@ -19,13 +19,13 @@ use super::gather::{Gathered, Rope};
 use super::handover::{Framing, Handed};
 use super::pulse::Pulse;
 
-/// How many pieces are handed to the system at once.
+/// The most slices of one vectored write.
 const SLICES: usize = 64;
 
-/// A response being made.
+/// The future that creates a response.
 pub(super) type Making = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
-/// A response, from the question until the last of it has left.
+/// A response on the express lane, from its request until the last byte is written.
 pub(super) struct Answering {
     stage: Stage,
     pulse: Arc<Pulse>,
@@ -37,23 +37,23 @@ enum Stage {
 }
 
 struct Sending {
-    /// What leaves now.
+    /// The pieces being written.
     rope: Rope,
-    /// What goes before the next of the body.
+    /// Bytes to write before the next piece of the body.
     head: Vec<u8>,
     body: Gathered,
-    /// Its length is not known ahead, so each part of it says its own.
+    /// Whether chunked encoding is used, because the length is not known in advance.
     chunked: bool,
     ended: bool,
     pace: Pace,
 }
 
-/// What determines how long a response takes.
+/// What limits the rate of a response.
 #[derive(Clone, Copy)]
 enum Pace {
-    /// The client, which takes what is there.
+    /// The client's read rate.
     OfClient,
-    /// What there is to tell: the response stays open.
+    /// The rate of events: the response stays open.
     OfEvents,
 }
 
@@ -63,7 +63,7 @@ impl Answering {
         Self { stage: Stage::Making(making), pulse }
     }
 
-    /// A stream of events, the request for which was counted in `pulse` before.
+    /// An event stream whose request was counted in `pulse` before.
     pub(super) fn stream(handed: Handed, pulse: Arc<Pulse>, closing: bool) -> Self {
         let Handed { response, framing } = handed;
         let response = response.map(|body| body.watched(pulse.clone()));
@@ -71,12 +71,12 @@ impl Answering {
         Self { stage: Stage::Sending(Sending::new(response, framing, Pace::OfEvents)), pulse }
     }
 
-    /// Whether the client may send something meanwhile: there is nothing to send yet, or now and then.
+    /// Whether the lane may read from the client meanwhile: the response does not exist yet, or is an event stream.
     pub(super) fn waits(&self) -> bool {
         matches!(&self.stage, Stage::Making(_) | Stage::Sending(Sending { pace: Pace::OfEvents, .. }))
     }
 
-    /// Is ready when all of it has left. Once `closing` is cancelled, it is the last one.
+    /// Ready when the response is written. Once `closing` is cancelled, a new response has `connection: close`.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -139,13 +139,13 @@ impl Sending {
         head.extend_from_slice(b"\r\n\r\n");
         let mut rope = Rope::default();
         if let Pace::OfEvents = pace {
-            // The client is told at once that the stream is open, and the first event may be long in coming.
+            // Sent at once, so that the client knows that the stream is open; the first event may take long.
             rope.push(std::mem::take(&mut head).into());
         }
         Self { rope, head, body, chunked, ended: false, pace }
     }
 
-    /// Takes as much of the body as leaves at once. Whether there is something to send.
+    /// Takes the next pieces of the body to write. Returns whether there are any.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if self.ended {
             return Poll::Ready(false);

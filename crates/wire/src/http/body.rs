@@ -1,4 +1,4 @@
-//! Response bodies: an answer in a few pieces, or a stream of events.
+//! Response bodies: one message in a few pieces, or an event stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,26 +17,26 @@ use crate::envelope::Framed;
 use crate::members::Pieces;
 use crate::unsent::{Outgoing, Room};
 
-/// Answers up to this size are copied into one piece.
+/// Messages up to this size are copied into one piece.
 const SMALL: usize = 16 << 10;
 
-/// The memory of what is on its way, held by the body and by each of its pieces.
+/// The memory reservation of unsent bytes, shared by the body and each of its pieces.
 pub(super) type Held = Arc<Room>;
 
 /// The body of a response.
 pub struct Body {
     kind: Kind,
-    /// The memory of what is on its way, given back when that has left.
+    /// The memory reservation of the message being sent, released when it is sent.
     room: Option<Held>,
     pulse: Option<Arc<Pulse>>,
-    /// The stream of HTTP/2 that it is sent on.
+    /// The HTTP/2 stream that it is sent on.
     stream: Option<Arc<Stream>>,
-    /// Its place among the streams of events, where it is one that stays open.
+    /// The units of the event stream budget that it holds, if it is an event stream that stays open.
     listens: Option<Lease>,
 }
 
 enum Kind {
-    /// What is left of an answer.
+    /// The unsent rest of a message.
     Answer(Box<Pieces>),
     Events(Box<Events>),
 }
@@ -44,17 +44,17 @@ enum Kind {
 struct Events {
     stream: BoxStream<'static, Event>,
     pending: Pieces,
-    /// The memory of the event that is pending.
+    /// The memory reservation of the pending event.
     room: Option<Room>,
     keep_alive: Interval,
     ended: bool,
 }
 
-/// One event of a stream.
+/// One event of an event stream.
 pub(crate) enum Event {
-    /// A message of the protocol, with the id to resume after where it has one, and the memory that it is in.
+    /// A protocol message, with the event id to resume after, if any, and its memory reservation.
     Message { framed: Framed, id: Option<u64>, room: Option<Room> },
-    /// Where the old transport takes messages.
+    /// The path to which clients of the old HTTP+SSE transport POST their messages.
     Endpoint(String),
 }
 
@@ -67,29 +67,29 @@ impl Body {
         Self::of(Kind::Answer(Box::new(pieces)))
     }
 
-    /// Holds memory for as long as it is on its way.
+    /// Holds this memory reservation until the body is sent.
     pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
         self.room = room.map(Arc::new);
         self
     }
 
-    /// Stays open, and has this place among the streams of events.
+    /// Marks the body as an event stream that stays open, with a unit of the event stream budget.
     pub(super) fn listening(mut self, place: Lease) -> Self {
         self.listens = Some(place);
         self
     }
 
-    /// Whether it stays open.
+    /// Whether it is an event stream that stays open.
     pub(super) fn is_listening(&self) -> bool {
         self.listens.is_some()
     }
 
-    /// Takes so many places among the streams of events if they are there, and reports whether they were.
+    /// Changes how many units of the event stream budget it holds. Returns `false` if they are not available.
     pub(super) fn take_places(&mut self, places: usize) -> bool {
         self.listens.as_mut().is_some_and(|place| place.resize(places) && place.amount() == places)
     }
 
-    /// Is sent on this stream of HTTP/2.
+    /// Sets the HTTP/2 stream that it is sent on.
     pub(super) fn on_stream(mut self, stream: Option<Arc<Stream>>) -> Self {
         if let Some(stream) = stream.as_ref().filter(|_| self.listens.is_some()) {
             stream.give_place();
@@ -98,17 +98,17 @@ impl Body {
         self
     }
 
-    /// The stream of HTTP/2 that it is sent on.
+    /// The HTTP/2 stream that it is sent on.
     pub(super) fn stream(&self) -> Option<&Arc<Stream>> {
         self.stream.as_ref()
     }
 
-    /// The memory that it holds, to be held by its pieces too: it may be gone before they have left.
+    /// The memory reservation, to be shared by its pieces: the body may be dropped before they are sent.
     pub(super) fn room(&self) -> Option<&Held> {
         self.room.as_ref()
     }
 
-    /// Shows in `pulse` that it moves.
+    /// Records its activity in `pulse`.
     pub(super) fn watched(mut self, pulse: Arc<Pulse>) -> Self {
         pulse.begin();
         if let Some(room) = &self.room {
@@ -118,12 +118,12 @@ impl Body {
         self
     }
 
-    /// No body.
+    /// An empty body.
     pub(crate) fn empty() -> Self {
         Self::answer(Pieces::whole(""))
     }
 
-    /// A framed answer.
+    /// The body with one message.
     pub(crate) fn framed(framed: Framed) -> Self {
         let size = framed.size();
         if size > SMALL {
@@ -134,7 +134,7 @@ impl Body {
         Self::answer(Pieces::whole(whole))
     }
 
-    /// A stream of events that shows at least every `keep_alive` that it lives.
+    /// An event stream that sends a comment after every `keep_alive` without an event.
     pub(crate) fn events(stream: BoxStream<'static, Event>, keep_alive: std::time::Duration) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + keep_alive, keep_alive);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -148,7 +148,7 @@ impl Body {
     }
 }
 
-/// Notes to whom what is in this memory is being sent.
+/// Registers the recipient of the message with this memory reservation.
 fn send(room: &Room, connection: &Arc<Pulse>, stream: Option<&Arc<Stream>>) {
     match stream {
         Some(stream) => room.sending_to(stream),
@@ -243,7 +243,7 @@ impl http_body::Body for Body {
             Kind::Answer(pieces) => pieces.next(),
             Kind::Events(events) => {
                 if events.pending.is_empty() && !events.ended {
-                    // The pieces of the last event hold its memory themselves.
+                    // The pieces of the last event hold its reservation themselves.
                     this.room = None;
                 }
                 let bytes = ready!(events.poll(context));

@@ -1,4 +1,5 @@
-//! The connections that are open: bounded in all and for each client. Where the limit is reached, idle ones are evicted.
+//! Bounds the open connections, in total and for each client. When the limit is reached, idle connections are
+//! evicted.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,23 +17,23 @@ use super::sessions::Peer;
 use crate::lock::lock;
 use crate::unsent::Recipient as _;
 
-/// How long a new connection waits for another one to make room.
+/// How long a new connection waits for a slot.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How many new connections may wait for that. They have descriptors that are reserved for sources.
+/// How many new connections may wait for a slot. They use file descriptors that are reserved for sources.
 const WAITERS: usize = 32;
 
-/// How often it looks for another one that can.
+/// The interval at which a waiting connection evicts another one.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How many connections are examined when one has to be evicted.
+/// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
-/// With more connections than this, or half of those that there may be, a connection that waits for a request gives back
-/// what it needs only for answering it.
+/// With more connections than this, or than half of the maximum, an idle connection frees the memory that only
+/// answering needs.
 const CROWD: usize = 2_048;
 
-/// How many connections may be noted that are not there any more, at least.
+/// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
 const SPARE: usize = 64;
 
 /// The response to a client whose connection is over the limit.
@@ -41,7 +42,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
     \"message\":\"too many connections are open; try again later\"}}";
 
-/// The connections that are open.
+/// The open connections, or those of HTTP/2.
 pub(super) struct Connections {
     most: usize,
     budget: Arc<Budget>,
@@ -53,13 +54,13 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct State {
     last: u64,
-    /// Those that had sent no request when they were last examined, the oldest first.
+    /// Connections without a request when they were last examined, the oldest first.
     unused: VecDeque<(Client, Weak<Pulse>)>,
-    /// The others, the one first that was opened or last examined first.
+    /// Connections that have had a request, the least recently opened or examined first.
     used: VecDeque<(Client, Weak<Pulse>)>,
 }
 
-/// A connection that was accepted, before it is known whether there is room for it.
+/// An accepted connection that may not have a slot yet.
 pub(super) struct Arrival {
     pub(super) peer: Peer,
     pub(super) pulse: Arc<Pulse>,
@@ -68,7 +69,7 @@ pub(super) struct Arrival {
 }
 
 impl Connections {
-    /// Room for `most` connections, or as many as there are file descriptors for if that is less.
+    /// Bounds the connections to `most`, or to the available file descriptors if these are fewer.
     pub(super) fn new(most: usize) -> Arc<Self> {
         let there_are = descriptors().map_or(most, for_connections);
         if there_are < most {
@@ -87,27 +88,27 @@ impl Connections {
         })
     }
 
-    /// How many were closed to make room for others since the start.
+    /// The number of connections closed to make room for others, since the start.
     pub(super) fn evicted(&self) -> usize {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// How many were refused since the start.
+    /// The number of connections refused since the start.
     pub(super) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub(super) fn count(&self) -> usize {
         self.budget.used()
     }
 
-    /// Whether there are so many that each must do with little memory.
+    /// Whether there are so many connections that idle ones must free their memory.
     pub(super) fn is_crowded(&self) -> bool {
         self.count() > CROWD.min(self.most / 2)
     }
 
-    /// Tells each of them that the server stops.
+    /// Starts the graceful shutdown of every connection.
     pub(super) fn stop(&self) {
         let open: Vec<_> = {
             let state = lock(&self.state);
@@ -121,12 +122,12 @@ impl Connections {
         open.iter().for_each(|connection| connection.stop());
     }
 
-    /// How many there may be.
+    /// The maximum number of connections.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Takes in a connection. Where the limit is reached, an idle one is closed for it.
+    /// Takes a slot for a new connection. If there is none, an idle connection is evicted.
     pub(super) fn arrive(self: &Arc<Self>, address: IpAddr) -> Arrival {
         let client = Client::at(address);
         let lease = self.budget.try_take(client, 1);
@@ -139,7 +140,7 @@ impl Connections {
         Arrival { peer, pulse: Arc::default(), connections: self.clone(), lease }
     }
 
-    /// Takes in a connection that was taken in among others before.
+    /// Takes a slot for a connection that already has one in another `Connections`, such as one of HTTP/2.
     pub(super) fn arrive_again(self: &Arc<Self>, peer: Peer, pulse: Arc<Pulse>) -> Arrival {
         let lease = self.budget.try_take(peer.client, 1);
         if lease.is_none() {
@@ -150,7 +151,7 @@ impl Connections {
 }
 
 impl Connections {
-    /// Waits for room. More has to be made where others have taken what was made before.
+    /// Waits for a slot, and keeps evicting: another connection may take the slot that an eviction has freed.
     async fn wait(&self, client: Client) -> Option<Lease> {
         let mut taking = pin!(timeout(WAIT, self.budget.take(client, 1)));
         loop {
@@ -162,13 +163,13 @@ impl Connections {
         }
     }
 
-    /// Closes an idle connection: one without a request if there is one, and of this client rather than of another.
+    /// Evicts an idle connection: one without a request if possible, and one of this client rather than of another.
     fn evict(&self, client: Client) {
         let idle = {
             let mut state = lock(&self.state);
             state.settle();
             let own = state.unused(Some(client)).or_else(|| state.idle(client));
-            // Another client's makes no room where this one has its share.
+            // While the client is at its own limit, evicting a connection of another client does not help.
             own.or_else(|| self.budget.is_full().then(|| state.unused(None)).flatten())
         };
         if let Some(pulse) = idle {
@@ -179,7 +180,7 @@ impl Connections {
 }
 
 impl State {
-    /// Takes out the oldest connection that has sent no request, of this client or of any.
+    /// Removes the oldest connection without a request, of this client or of any.
     fn unused(&mut self, client: Option<Client>) -> Option<Arc<Pulse>> {
         let mut unused = self.unused.iter().enumerate().filter(|(_, (_, pulse))| is_unused(pulse));
         let (at, _) = match client {
@@ -189,8 +190,8 @@ impl State {
         self.unused.remove(at)?.1.upgrade()
     }
 
-    /// Takes out a connection of this client that waits for no response. Those of others stay: a client that keeps
-    /// connections open within its share loses none to a flood.
+    /// Removes a connection of this client that has no response outstanding. Connections of other clients stay: a
+    /// client within its share loses no connection to a flood.
     fn idle(&mut self, client: Client) -> Option<Arc<Pulse>> {
         for _ in 0..self.used.len().min(MAX_EVICTION_SCAN) {
             let (owner, connection) = self.used.pop_front()?;
@@ -198,13 +199,14 @@ impl State {
             if owner == client && pulse.is_idle() {
                 return Some(pulse);
             }
-            // Examined last the next time.
+            // So that the next eviction examines it last.
             self.used.push_back((owner, connection));
         }
         None
     }
 
-    /// Moves those that have sent a request since they were opened.
+    /// Moves connections that have had their first request from `unused` to `used`, and removes closed ones from the
+    /// front.
     fn settle(&mut self) {
         while let Some((client, connection)) = self.unused.pop_front_if(|(_, pulse)| !is_unused(pulse)) {
             if connection.strong_count() > 0 {
@@ -216,7 +218,7 @@ impl State {
 }
 
 impl Arrival {
-    /// Waits for room; `None` if there is none, which the client is told.
+    /// Waits for a slot; `None` if there is none in time, after a 503 response.
     pub(super) async fn admitted(self, stream: &TcpStream) -> Option<Lease> {
         let Self { peer: Peer { client, .. }, pulse, connections, lease } = self;
         let lease = match lease {
@@ -231,7 +233,7 @@ impl Arrival {
         }
         let mut state = lock(&connections.state);
         state.settle();
-        // Behind one that stays, those that have ended are forgotten all at once.
+        // Closed connections behind an open one are pruned all at once.
         if state.unused.len() + state.used.len() > SPARE + 2 * connections.count() {
             state.unused.retain(|(_, connection)| connection.strong_count() > 0);
             state.used.retain(|(_, connection)| connection.strong_count() > 0);
@@ -245,7 +247,7 @@ fn is_unused(pulse: &Weak<Pulse>) -> bool {
     pulse.upgrade().is_some_and(|pulse| pulse.is_unused())
 }
 
-/// How many file descriptors the process may have open.
+/// The process's limit of open file descriptors.
 fn descriptors() -> Option<usize> {
     #[cfg(target_os = "linux")]
     {
@@ -256,8 +258,8 @@ fn descriptors() -> Option<usize> {
     None
 }
 
-/// How many of the file descriptors connections may take. The rest is for what is served: a source that cannot open
-/// its files cannot tell what to hide.
+/// How many of the file descriptors connections may use. The rest is for sources: one that cannot open its files does
+/// not know what to hide.
 fn for_connections(descriptors: usize) -> usize {
     let reserved = (descriptors / 4).clamp(128, 4_096).min(descriptors - descriptors / 4);
     descriptors.saturating_sub(reserved).max(1)
@@ -285,14 +287,14 @@ mod tests {
         assert_eq!(for_connections(16), 4);
     }
 
-    /// The two ends of a connection.
+    /// The client and the server end of a connection.
     async fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         (client, listener.accept().await.unwrap().0)
     }
 
-    /// Connections of these clients that have said nothing yet, in this order.
+    /// Connections of these clients without a request, in this order.
     async fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<(Arc<Pulse>, Lease)> {
         let (_client, stream) = ends().await;
         let mut open = Vec::new();
@@ -304,7 +306,7 @@ mod tests {
         open
     }
 
-    /// Which of them have been told to close.
+    /// The indexes of the connections that were told to close.
     fn closed(open: &[(Arc<Pulse>, Lease)]) -> Vec<usize> {
         let is_closed = |pulse: &Arc<Pulse>| pulse.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (pulse, _))| is_closed(pulse)).map(|(at, _)| at).collect()
@@ -316,13 +318,13 @@ mod tests {
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1]).await;
         open[0].0.served();
-        // The client has its share, and the oldest of its connections has begun to speak.
+        // The client has used its share, and the oldest of its connections has had a request.
         let late = connections.arrive(address(1));
         assert!(late.lease.is_none());
         assert_eq!(closed(&open), [1]);
         open.remove(1);
         assert!(late.admitted(&stream).await.is_some());
-        // Another client has room of its own.
+        // Another client has a share of its own.
         assert!(connections.arrive(address(2)).lease.is_some());
     }
 
@@ -332,7 +334,7 @@ mod tests {
         let mut open = open(&connections, &[1, 2, 2, 1]).await;
         let _late = connections.arrive(address(2));
         assert_eq!(closed(&open), [1]);
-        // One that has none itself takes that of another.
+        // For a client without connections, one of another client is evicted.
         open.remove(1);
         connections.arrive(address(2)).lease.map(std::mem::forget).unwrap();
         let _other = connections.arrive(address(3));
@@ -361,7 +363,7 @@ mod tests {
     async fn who_finds_no_room_is_told_to_come_back() {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
-        // They wait for responses.
+        // Their responses are outstanding.
         for (pulse, _) in &open {
             pulse.asked();
         }
@@ -385,7 +387,7 @@ mod tests {
         open.iter().for_each(|(pulse, _)| pulse.served());
         open[2].0.asked();
         let _late = connections.arrive(address(1));
-        // The oldest of its own that waits for no response.
+        // The oldest of its own connections without an outstanding response.
         assert_eq!(closed(&open), [3]);
         open.remove(3);
         assert!(connections.arrive(address(3)).lease.is_some_and(|lease| {
@@ -404,7 +406,7 @@ mod tests {
         for (pulse, _) in &open[1..] {
             pulse.asked();
         }
-        // There is room for others, and its own all wait for responses.
+        // Other clients still have slots, and all connections of this client have outstanding responses.
         let _late = connections.arrive(address(1));
         assert!(closed(&open).is_empty());
     }
@@ -419,7 +421,7 @@ mod tests {
             let peer = all.arrive(address(1)).peer;
             places.push(few.arrive_again(peer, pulse.clone()).admitted(&stream).await.unwrap());
         }
-        // The client has its share of those, and the oldest makes room.
+        // The client has used its share of `few`, and its oldest connection is evicted.
         let late = all.arrive(address(1));
         assert!(late.lease.is_some());
         assert!(few.arrive_again(late.peer, late.pulse.clone()).lease.is_none());
@@ -429,7 +431,7 @@ mod tests {
     #[tokio::test]
     async fn connections_that_have_ended_are_forgotten() {
         let connections = Connections::new(40);
-        // Also behind one that stays and says nothing.
+        // Also if they are queued behind an open connection without a request.
         for clients in [&[][..], &[1]] {
             let _stays = open(&connections, clients).await;
             for _ in 0..500 {

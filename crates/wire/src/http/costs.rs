@@ -1,17 +1,18 @@
-//! What each connection, session and stream costs, so that nobody raises a limit without the memory for it.
+//! The memory cost of each connection, session and stream, so that raising a limit without the memory for it fails a
+//! test.
 
 use super::{Config, WINDOW};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Resident memory for each of 2,000 in a release build, rounded up. An event stream of `subscriptions/listen` takes
-/// 10.5 KiB with its connection, one of a session 5.3 KiB.
+/// Resident memory per item, measured with 2,000 of each in a release build, rounded up. An event stream of
+/// `subscriptions/listen` takes 10.5 KiB including its connection, one of a session 5.3 KiB.
 const EVENT_STREAM: usize = 11 * KIB;
 const CONNECTION: usize = 5 * KIB;
 const SESSION: usize = 4 * KIB;
 const REQUEST: usize = 32 * KIB;
-/// The same of 380, with an unfinished head in the second case.
+/// The same, measured with 380 connections; `HTTP_2_HEAD` is the cost of an unfinished head.
 const HTTP_2_CONNECTION: usize = 35 * KIB;
 const HTTP_2_HEAD: usize = 92 * KIB;
 const HTTP_2_STREAM: usize = 13 * KIB;

@@ -1,8 +1,7 @@
-//! The short way for usual requests.
+//! The express lane: common requests are parsed from the socket's bytes and answered without hyper.
 //!
-//! Such a request is recognised in the bytes as they came from the socket, and answered beside hyper. Nothing
-//! is refused here: a request that is not usual in every respect goes the long way with all its bytes, and
-//! what it may be refused for is found there.
+//! The express lane refuses nothing. A request that is unusual in any respect goes through hyper with all its bytes,
+//! and is validated there.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -20,21 +19,22 @@ use crate::envelope::{self, Framed, Incoming, Message};
 use crate::protocol::Arrived;
 use crate::request::Request;
 
-/// The most header fields of a request that goes the short way.
+/// The most header fields that a request on the express lane may have.
 const FIELDS: usize = 32;
 
-/// The largest request that goes the short way, and the largest answer that is put into one piece, in bytes:
-/// no more than the system keeps for a connection anyway.
+/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes: no
+/// more than the kernel's socket buffers hold for a connection anyway.
 const LARGEST: usize = 64 << 10;
 
-/// How much of a request whose body is unfinished is kept here. More of it goes the long way, where all bodies together
-/// are bounded. An unfinished head stays here, as it takes far less memory than in hyper.
+/// How many bytes of a request with an unfinished body are buffered here. Larger ones go through hyper, where a
+/// budget bounds the bodies of all requests. Unfinished heads stay here, because they take far less memory than in
+/// hyper.
 const UNFINISHED: usize = 8 << 10;
 
-/// The longest host that a connection remembers: a name of DNS with a port.
+/// The longest `Host` value that is cached for a connection: a DNS name with a port.
 const LONGEST_HOST: usize = 260;
 
-/// Where the requests of a connection come from, and the last host that they named, once that has proven right.
+/// The peer of a connection, and the last `Host` value that passed the check.
 pub(super) struct Origin {
     pub(super) peer: Peer,
     host: Vec<u8>,
@@ -45,13 +45,13 @@ impl Origin {
         Self { peer, host: Vec::new() }
     }
 
-    /// Whether requests may name this host.
+    /// Whether requests may have this `Host` value.
     fn names(&mut self, guard: &Guard, host: &[u8]) -> bool {
         if self.host == host {
             return true;
         }
         let right = guard.admits(host);
-        // A port may have any number of zeros.
+        // A port may have any number of leading zeros, so the length of a valid value has no limit.
         if right && host.len() <= LONGEST_HOST {
             self.host = host.to_vec();
         }
@@ -59,21 +59,21 @@ impl Origin {
     }
 }
 
-/// What the bytes that a client has sent come to.
+/// The result of parsing buffered input.
 pub(super) enum Verdict {
-    /// A request of this many bytes, and its answer.
+    /// A request of this many bytes, and its response from the cache.
     Answered(usize, Bytes),
-    /// A request of this many bytes whose answer is yet to be made.
+    /// A request of this many bytes, and the future that creates its response.
     Understood(usize, Making),
-    /// A request of this many bytes that goes the long way.
+    /// A request of this many bytes that goes through hyper.
     Long(usize),
-    /// The beginning of a request.
+    /// An incomplete request.
     Begun,
-    /// Something whose end only the long way can tell.
+    /// Input whose end only hyper can determine.
     Unknown,
 }
 
-/// What a request says in its head, where all of it is usual.
+/// The header fields that the express lane interprets.
 #[derive(Default)]
 struct Head<'a> {
     host: Option<&'a [u8]>,
@@ -82,15 +82,16 @@ struct Head<'a> {
     length: Option<&'a [u8]>,
     authorization: Option<&'a [u8]>,
     said: Said<'a>,
-    /// Something that the long way must look at.
+    /// A field is repeated, invalid or unknown: the request goes through hyper.
     unusual: bool,
-    /// The end of the body is not told by its length, or more is to happen than an answer.
+    /// The body is not framed by `Content-Length` alone, or the request asks for more than a response (`Expect`,
+    /// `Upgrade`, a `Connection` value other than `keep-alive`): hyper gets the whole connection.
     special: bool,
 }
 
 impl<'a> Head<'a> {
     fn add(&mut self, name: &str, value: &'a [u8]) {
-        // Whether the long way must look: it was there before, or has characters that it may not have.
+        // Returns whether hyper must validate the field: it is repeated or has invalid characters.
         let put = |place: &mut Option<&'a str>| {
             let visible = |byte: &u8| *byte == b'\t' || matches!(byte, b' '..=b'~');
             let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
@@ -120,7 +121,7 @@ impl<'a> Head<'a> {
         self.unusual |= taken;
     }
 
-    /// How long the body is; `None` where that is not plainly said.
+    /// The length of the body; `None` if `Content-Length` is not a plain number of at most eight digits.
     fn length(&self) -> Option<usize> {
         match self.length {
             None => Some(0),
@@ -133,7 +134,7 @@ impl<'a> Head<'a> {
 }
 
 impl Endpoint {
-    /// Looks at what a client has sent since its last request.
+    /// Parses the input that follows the last request of a connection, and answers it if it is a common request.
     pub(super) fn express(self: &Arc<Self>, origin: &mut Origin, bytes: &[u8]) -> Verdict {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
         let mut request = httparse::Request::new(&mut fields);
@@ -213,7 +214,7 @@ impl Endpoint {
             return Some(Verdict::Understood(end, Box::pin(making)));
         }
         let request = request?;
-        // These need headers that only hyper has, or come to a stream.
+        // These need header fields that only hyper has parsed, or are answered by an event stream.
         let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
         if more || meta.progress_token().is_some() {
             return None;
@@ -229,14 +230,14 @@ impl Endpoint {
     }
 }
 
-/// Whether the head of a request is whole.
+/// Whether the input contains a whole request head.
 fn has_head(bytes: &[u8]) -> bool {
     let ends = |end: &[u8]| memchr::memmem::find(bytes, end).is_some();
     ends(b"\r\n\r\n") || ends(b"\n\n")
 }
 
-/// Whether a header field means nothing to this endpoint. Those that could are never ignored here, and neither are those
-/// that nobody knows: a request with one goes the long way.
+/// Whether a header field is known to have no meaning for this endpoint. A request with an unknown field goes through
+/// hyper.
 fn is_ignorable(name: &str) -> bool {
     const IGNORABLE: [&str; 20] = [
         "accept-charset",
@@ -263,7 +264,7 @@ fn is_ignorable(name: &str) -> bool {
     IGNORABLE.iter().any(|ignorable| name.eq_ignore_ascii_case(ignorable))
 }
 
-/// An answer with the head of its response, where it is not too large.
+/// The whole HTTP response for an encoded message; `None` if it is too large for one buffer.
 fn response(framed: &Framed) -> Option<Bytes> {
     let parts = framed.encoded()?;
     let size: usize = parts.iter().map(|part| part.len()).sum();
@@ -282,7 +283,7 @@ fn response(framed: &Framed) -> Option<Bytes> {
     Some(out.into())
 }
 
-/// The time of day as a header has it, written once a second.
+/// The value of the `Date` header, formatted at most once a second in each thread.
 pub(super) fn date() -> [u8; 29] {
     thread_local! {
         static LAST: std::cell::Cell<(u64, [u8; 29])> = const { std::cell::Cell::new((0, [b' '; 29])) };

@@ -1,7 +1,7 @@
-//! Several pieces of a body as one, so that over HTTP/1 they leave in one call of the system.
+//! Gathers several pieces of a response body, so that over HTTP/1 one system call writes them.
 //!
-//! A call for each piece would wake the client for each, which costs more than encoding it. Hyper gathers
-//! too, but no more than it may read ahead of a request.
+//! A system call for each piece would wake the client each time, which costs more than encoding the piece. Hyper
+//! gathers too, but only up to its buffer limit, which also bounds how far it reads ahead.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,14 +18,14 @@ use super::body::{Body, Held};
 use super::stream::Stream;
 use crate::unsent::GATHERED;
 
-/// How many bytes are gathered at most, and a piece more. So much that few calls are needed, and so little
-/// that the client is busy with it while the next is encoded: a processor that has nothing to do for long
-/// sleeps, and is dear to wake.
+/// The most bytes to gather, before one last piece. Large enough for few system calls, and small enough that the
+/// client is busy with them while the next ones are encoded: a core that idles for long enters a sleep state, and is
+/// expensive to wake.
 const MOST: usize = GATHERED;
 
-/// Over HTTP/2, the last piece of a response of up to so many bytes tells that it is the last, and hyper gives up the
-/// stream before the piece has left. A larger one is in hyper's hands until its last piece has left, so that its stream
-/// can be reset for as long as it holds memory.
+/// For HTTP/2 responses of up to this many bytes, the last piece carries the end-of-stream flag, and hyper releases
+/// the stream before the piece is sent. For larger ones hyper holds the stream until the last piece is sent, so that
+/// it can be reset as long as it holds memory.
 const SMALL: usize = 16 << 10;
 
 /// A body whose pieces are gathered.
@@ -37,7 +37,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn new(body: Body, version: Version) -> Self {
-        // HTTP/2 cuts everything into small frames again.
+        // HTTP/2 splits everything into small frames anyway.
         let enough = if version == Version::HTTP_2 { 1 } else { MOST };
         let is_small = body.size_hint().exact().is_some_and(|size| size <= SMALL as u64);
         Self { body, enough, is_small }
@@ -86,14 +86,14 @@ impl http_body::Body for Gathered {
     }
 }
 
-/// Pieces that follow each other.
+/// Consecutive pieces of a body, written with vectored I/O.
 #[derive(Default)]
 pub(super) struct Rope {
     pieces: VecDeque<Bytes>,
     left: usize,
-    /// Their memory, given back when all of them have left.
+    /// Their memory reservations, released when all of them are sent.
     rooms: Vec<Held>,
-    /// The stream of HTTP/2 that they are sent on.
+    /// The HTTP/2 stream that they are sent on.
     stream: Option<Arc<Stream>>,
 }
 
@@ -111,7 +111,7 @@ impl Rope {
         self.pieces.push_back(piece);
     }
 
-    /// Holds the memory of what was pushed last.
+    /// Holds the memory reservation of the piece that was pushed last.
     fn hold(&mut self, room: Option<&Held>) {
         let Some(room) = room else { return };
         if self.rooms.last().is_none_or(|last| !Arc::ptr_eq(last, room)) {

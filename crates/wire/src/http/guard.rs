@@ -1,8 +1,9 @@
-//! Who may ask: the defence against pages that reach for a local server.
+//! Host and origin checks: the defence against web pages that access a local server (DNS rebinding, cross-origin
+//! requests).
 //!
-//! A page that rebinds its own name to our address comes with that name as the host, so names must be
-//! known; IP addresses cannot be rebound. A page from elsewhere comes with its origin, which must be
-//! local, the server's own, or known.
+//! A page that rebinds its own name to our address sends that name as the host, so host names must be allowed; IP
+//! addresses cannot be rebound. A page from elsewhere sends its origin, which must be local, the server's own, or
+//! allowed.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 use super::body::Body;
 use super::response;
 
-/// Who may ask.
+/// The allowed hosts and origins.
 pub(super) struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -27,16 +28,16 @@ impl Guard {
         Self { hosts: lower(hosts), origins: lower(origins) }
     }
 
-    /// Whether requests without an origin may name this host.
+    /// Whether requests without an origin may have this `Host` value.
     pub(super) fn admits(&self, host: &[u8]) -> bool {
         let named = HeaderValue::from_bytes(host).ok();
         named.is_some_and(|host| self.authority(None, Some(&host)).is_ok())
     }
 
-    /// Checks host and origin; gives the origin to share the answer with, if there is one.
+    /// Checks host and origin. Returns the origin for the CORS headers of the response, if there is one.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<Option<HeaderValue>, &'static str> {
         let headers = request.headers();
-        // Of two that differ, somebody on the way may have looked at the other.
+        // If two values differ, a proxy may have checked the other one.
         if headers.get_all(HOST).iter().count() > 1 || headers.get_all(ORIGIN).iter().count() > 1 {
             return Err("`Host` and `Origin` may be there once");
         }
@@ -51,7 +52,7 @@ impl Guard {
         }
     }
 
-    /// Who is asked, which must be known here.
+    /// The authority that the request addresses, which must be allowed.
     fn authority(
         &self,
         asked: Option<&Authority>,
@@ -92,7 +93,7 @@ fn address(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// The answer to a browser that asks whether it may ask.
+/// The response to a CORS preflight request.
 pub(super) fn preflight() -> Response<Body> {
     let mut response = response::bare(StatusCode::NO_CONTENT);
     let headers = response.headers_mut();
@@ -108,7 +109,7 @@ pub(super) fn preflight() -> Response<Body> {
     response
 }
 
-/// Lets a page of this origin see the answer.
+/// Adds the CORS headers that let a page of this origin read the response.
 pub(super) fn share(response: &mut Response<Body>, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -1,7 +1,7 @@
-//! Streams of events leave hyper.
+//! Event streams are taken over from hyper.
 //!
-//! For each connection of HTTP/1, hyper has two buffers of 8 KiB for as long as a response is being sent. A stream of
-//! events may be open for hours, so hyper is ended once it is to send one, and the stream is sent without it.
+//! For each HTTP/1 connection, hyper holds two buffers of 8 KiB while it sends a response. An event stream may be
+//! open for hours, so hyper is shut down before it sends one, and the connection's [`Lane`] sends the stream instead.
 
 use std::error::Error;
 use std::fmt;
@@ -20,17 +20,17 @@ use super::gather::Gathered;
 use super::lane::Lane;
 use super::pulse::Pulse;
 
-/// How many places a stream of events takes among all of them where hyper sends it, over HTTP/1 because the connection
-/// has other requests before it, or over HTTP/2.
+/// How many units of the event stream budget a stream takes that hyper sends: over HTTP/1 because earlier responses
+/// on the connection were outstanding, or over HTTP/2.
 pub(super) const PLACES_IN_HYPER: usize = 4;
 pub(super) const PLACES_IN_HTTP_2: usize = 2;
 
-/// How the response to a request of HTTP/1 is sent.
+/// The framing of the response to an HTTP/1 request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
-    /// It may be sent in chunks; otherwise it ends with the connection.
+    /// Whether the response may use chunked encoding; otherwise the end of the connection ends it.
     pub(super) chunked: bool,
-    /// It is the last one of the connection.
+    /// Whether the connection closes after the response.
     pub(super) last: bool,
 }
 
@@ -40,19 +40,20 @@ impl Framing {
         let is_close = |token: &str| token.trim().eq_ignore_ascii_case("close");
         let mut connection = request.headers().get_all(CONNECTION).iter();
         let closes = connection.any(|value| value.to_str().is_ok_and(|text| text.split(',').any(is_close)));
-        // Whoever listens with POST has sent all of the body by then. Nobody reads one of another request.
+        // A POST handler has read the whole body before it returns an event stream. Other handlers do not read a
+        // body.
         let unread = request.method() != Method::POST && !request.body().is_end_stream();
         Self { chunked, last: !chunked || closes || unread }
     }
 }
 
-/// A response that is to be sent without hyper.
+/// An event stream that is sent without hyper.
 pub(super) struct Handed {
     pub(super) response: Response<Body>,
     pub(super) framing: Framing,
 }
 
-/// Ends hyper before it has written anything of a response.
+/// The service error that shuts hyper down before it has written any of the response.
 #[derive(Debug)]
 pub(super) struct HandedOver;
 
@@ -64,7 +65,8 @@ impl fmt::Display for HandedOver {
 
 impl Error for HandedOver {}
 
-/// Serves a connection of HTTP/1 through hyper until one of them ends it; gives the connection back.
+/// Serves an HTTP/1 connection through hyper until the connection ends or hyper hands over an event stream. Returns
+/// the connection.
 pub(super) async fn through_hyper<S>(
     mut hyper: Box<http1::Connection<Lane, S>>,
     pulse: &Pulse,

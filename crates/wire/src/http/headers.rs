@@ -1,4 +1,4 @@
-//! What the headers of a request say: who it belongs to, what it is, and what form of answer it takes.
+//! The headers of a request: its session, revision, method and accepted content types.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What nearly all clients accept, in the words that they say it in.
+/// The `Accept` value that nearly all clients send.
 pub(super) const USUAL: &[u8] = b"application/json, text/event-stream";
 
-/// What a request says of itself in its headers.
+/// The MCP headers of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Said<'a> {
     pub(super) version: Option<&'a str>,
@@ -29,7 +29,7 @@ pub(super) struct Said<'a> {
 }
 
 impl Said<'_> {
-    /// The revision of a modern request, whose headers must say what its body says.
+    /// The revision of a modern request, whose headers must match its body.
     pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
         let meta = params.meta()?;
         let named = meta.version()?.ok_or_else(|| Refused::Incomplete(protocol::unnamed()))?;
@@ -47,7 +47,7 @@ impl Said<'_> {
     }
 }
 
-/// What form of answer a client takes.
+/// The content types that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Takes {
     pub(super) json: bool,
@@ -55,7 +55,7 @@ pub(super) struct Takes {
 }
 
 impl Takes {
-    /// What nearly all clients take.
+    /// Both, as nearly all clients do.
     pub(super) const BOTH: Self = Self { json: true, events: true };
 
     pub(super) fn of(headers: &HeaderMap) -> Self {
@@ -79,9 +79,9 @@ impl Takes {
 
 /// Why a modern request is refused.
 pub(super) enum Refused {
-    /// It lacks what each must carry.
+    /// A required member is missing.
     Incomplete(ErrorObject),
-    /// Anything else.
+    /// Any other error.
     Wrong(ErrorObject),
 }
 
@@ -102,7 +102,7 @@ fn same(name: &HeaderName, header: Option<&str>, body: &str) -> Result<(), Error
     Err(ErrorObject::new(HEADER_MISMATCH, why))
 }
 
-/// A header's value, if it is there once and is text.
+/// The value of a header, which must not be repeated and must be text.
 pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ErrorObject> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -113,7 +113,7 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     value.to_str().map(|value| Some(value.trim())).map_err(|_| wrong("has characters it may not have"))
 }
 
-/// Undoes the base64 form that names take which a header could not carry.
+/// Decodes the Base64 form of names that a header cannot carry as they are.
 fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
     let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Ok(Cow::Borrowed(value));

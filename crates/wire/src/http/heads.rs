@@ -1,5 +1,5 @@
-//! Input that cannot be answered yet, above all the unfinished heads of requests: bounded in all. Where the limit is
-//! reached, the client with the most of it loses the connection that has kept some for longest.
+//! The memory budget of input that cannot be answered yet, mostly unfinished request heads. When it is exceeded, the
+//! client with the most such input loses the connection that has held some for longest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -12,7 +12,7 @@ use crate::unsent::Recipient as _;
 
 /// The unfinished input of all connections.
 pub(super) struct Heads {
-    /// How many bytes of it there may be.
+    /// The budget in bytes.
     most: usize,
     table: Mutex<Table>,
 }
@@ -22,7 +22,7 @@ struct Table {
     last: u64,
     used: usize,
     clients: HashMap<Client, Inputs>,
-    /// The clients by how many bytes they have.
+    /// The clients ordered by how many bytes they hold.
     largest: BTreeSet<(usize, Client)>,
 }
 
@@ -30,18 +30,18 @@ struct Table {
 #[derive(Default)]
 struct Inputs {
     bytes: usize,
-    /// By their numbers, so the oldest is the first.
+    /// By sequence number, so that the oldest is first.
     inputs: BTreeMap<u64, (usize, Weak<Pulse>)>,
 }
 
 impl Inputs {
-    /// The oldest that takes memory.
+    /// The oldest that holds memory.
     fn oldest(&self) -> Option<u64> {
         self.inputs.iter().find(|(_, (size, _))| *size > 0).map(|(number, _)| *number)
     }
 }
 
-/// Unfinished input of one connection, until it is dropped.
+/// The memory reservation for the unfinished input of one connection, released on drop.
 pub(super) struct Unfinished {
     heads: Arc<Heads>,
     client: Client,
@@ -53,12 +53,12 @@ impl Heads {
         Arc::new(Self { most, table: Mutex::default() })
     }
 
-    /// How many bytes of unfinished input there are.
+    /// The bytes of unfinished input in memory.
     pub(super) fn used(&self) -> usize {
         lock(&self.table).used
     }
 
-    /// A connection of this client has input that it cannot answer yet.
+    /// Registers a connection of this client that has unfinished input, initially of zero bytes.
     pub(super) fn begin(self: &Arc<Self>, client: Client, connection: &Arc<Pulse>) -> Unfinished {
         let mut table = lock(&self.table);
         table.last += 1;
@@ -70,14 +70,14 @@ impl Heads {
 }
 
 impl Unfinished {
-    /// So many bytes of it are in memory now. Where that is too much together with all others, room is made.
+    /// Sets the size of the reservation. If this exceeds the budget, connections are evicted, possibly this one.
     pub(super) fn resize(&mut self, bytes: usize) {
         let evicted = {
             let mut table = lock(&self.heads.table);
             table.resize(self.client, self.number, bytes);
             table.evict(self.heads.most)
         };
-        // Not under the lock, as whatever closes may be in the table.
+        // Not under the lock: closing a connection may drop an entry of the table.
         evicted.iter().for_each(|connection| connection.close());
     }
 }
@@ -116,7 +116,7 @@ impl Table {
         removed?.1.upgrade()
     }
 
-    /// Takes out connections until what is left is within the limit.
+    /// Removes connections until the rest is within the budget, and returns them.
     fn evict(&mut self, most: usize) -> Vec<Arc<Pulse>> {
         let mut evicted = Vec::new();
         while self.used > most
@@ -145,7 +145,7 @@ mod tests {
         (pulse, unfinished)
     }
 
-    /// Which of them have been told to close since they were last asked.
+    /// The indexes of the connections that were told to close since the last call.
     fn closed(open: &[(Arc<Pulse>, Unfinished)]) -> Vec<usize> {
         let is_closed = |pulse: &Arc<Pulse>| pulse.closed().now_or_never().is_some();
         open.iter().enumerate().filter(|(_, (pulse, _))| is_closed(pulse)).map(|(at, _)| at).collect()
@@ -160,7 +160,7 @@ mod tests {
         open.push(begin(&heads, 3, 11));
         assert_eq!(closed(&open), [1]);
         assert_eq!(heads.used(), 81);
-        // A head that grows makes room like one that begins.
+        // A head that grows evicts others just like a new one.
         open[2].1.resize(40);
         assert_eq!(closed(&open), [2]);
         open[0].1.resize(200);

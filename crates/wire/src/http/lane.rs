@@ -1,10 +1,10 @@
-//! A connection with a short way beside hyper.
+//! The I/O of one HTTP/1 connection, with an express lane that bypasses hyper.
 //!
-//! What a client sends is looked at before hyper gets it, while hyper has nothing to do. A usual request is
-//! answered here, and hyper never hears of it: it is only created once there is a request for it, as it takes more
-//! memory than all else of a connection. Any other request is passed on whole. Until the answer has been
-//! written, what comes in waits. Bytes whose end cannot be told are passed on with all that follows, and the
-//! short way is closed for the rest of the connection.
+//! While hyper is idle, the lane parses the input before hyper reads it, and answers common requests itself. Hyper is
+//! only created for the first request that the express lane does not answer, because it takes more memory than the
+//! rest of a connection. Such a request is passed to hyper whole, and later input waits until hyper has written the
+//! response. If the lane cannot determine where a request ends, hyper gets these bytes and all that follow, and the
+//! express lane is closed for the rest of the connection, unless hyper hands over an event stream.
 
 use std::future::{Future as _, poll_fn};
 use std::io::{self, IoSlice};
@@ -29,56 +29,56 @@ use super::pulse::Pulse;
 use super::sessions::Peer;
 use crate::unsent::Room;
 
-/// How much is read at once, and how much may wait for an answer to be written.
+/// The size of one read, and the limit of pipelined input that is buffered while a response is outstanding.
 const CHUNK: usize = 8 << 10;
 
-/// How much of a buffer may be unused while a request in it is unfinished.
+/// The unused capacity that the buffer of an unfinished request may have.
 const SLACK: usize = 512;
 
-/// How many bytes hyper takes for the unfinished head of a request, at most.
+/// The most memory that hyper takes for an unfinished request head, in bytes.
 const HYPER: usize = 24 << 10;
 
-/// How long each answer may take that nobody may be waiting for any more: a client that has closed its side
-/// either waits for the answer or has left, and nothing tells which.
+/// The time limit of each response after the client has closed its sending side. Such a client either waits for the
+/// response or has disconnected, and a half-closed connection does not show which.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to a client.
+/// One HTTP/1 connection: hyper's I/O object, and the express lane.
 pub(super) struct Lane {
     stream: TcpStream,
     endpoint: Arc<Endpoint>,
     pulse: Arc<Pulse>,
     origin: Origin,
-    /// What was read and is neither answered nor passed on.
+    /// Input that was neither answered nor passed to hyper.
     waiting: BytesMut,
-    /// How much of that is a request on its way to hyper.
+    /// How many bytes of `waiting` belong to the request that is being passed to hyper.
     passing: usize,
-    /// An answer that is not sent whole.
+    /// Response bytes not yet written to the socket.
     answer: Bytes,
-    /// The memory of that answer, once the client does not take it at once.
+    /// The memory reservation of `answer`, taken once a write would block.
     room: Option<Room>,
-    /// An answer that is made here.
+    /// The response that the express lane is creating or streaming.
     answering: Option<Box<Answering>>,
     state: State,
-    /// Once the client has said that it sends no more, how long its last request may still take.
+    /// Once the client has half-closed the connection: the deadline of its last request.
     leaving: Option<Pin<Box<Sleep>>>,
-    /// The memory of input that is neither answered nor passed on, or that hyper has and cannot answer yet.
+    /// The memory reservation of input that waits here, or that hyper has read and cannot answer yet.
     unfinished: Option<Unfinished>,
-    /// Where hyper gets everything: how many requests it had understood when it last got bytes, if it got any since.
+    /// For `State::Owns`: the number of requests that hyper had parsed when it last read, until it parses another.
     passed: Option<u32>,
-    /// Hyper was told that the client sends no more so that it ends and gives its memory back.
+    /// Hyper was shut down, or read an end of file, only to free its memory; the connection continues.
     detached: bool,
-    /// The response that is being sent is the last one.
+    /// The connection closes after the current response.
     closes: bool,
 }
 
-/// What hyper is doing.
+/// Whether hyper is idle, so that the express lane may read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It waits for a request.
+    /// Hyper is idle.
     Rests,
-    /// It answers the last of so many requests.
+    /// Hyper is answering a request; idle again when [`Pulse::bodies_ended`] reaches this number.
     Works(u32),
-    /// It gets everything.
+    /// Hyper gets all input, for the rest of the connection or until it hands over an event stream.
     Owns,
 }
 
@@ -103,7 +103,7 @@ impl Lane {
         }
     }
 
-    /// Serves the connection until there is something for hyper; `None` if it ends before.
+    /// Serves the connection on the express lane until there is input for hyper; `None` if the connection ends first.
     pub(super) async fn without_hyper(mut self) -> io::Result<Option<Self>> {
         let polled = poll_fn(|context| self.poll_next(context, None)).await;
         if polled.is_err() {
@@ -113,12 +113,12 @@ impl Lane {
         Ok((self.for_hyper() > 0).then_some(self))
     }
 
-    /// Whether hyper ended only to give its memory back, and the connection goes on. Told once.
+    /// Whether hyper ended only to free its memory, so that the connection continues. Resets the flag.
     pub(super) fn was_detached(&mut self) -> bool {
         std::mem::take(&mut self.detached)
     }
 
-    /// Sends a stream of events that hyper was to send, which has ended and leaves what it had read behind.
+    /// Takes an event stream over from hyper, which was shut down. `read` is the input that hyper had read ahead.
     pub(super) fn take_over(&mut self, read: &[u8], handed: Handed) {
         if !read.is_empty() {
             self.waiting = [read, &self.waiting].concat().as_slice().into();
@@ -130,12 +130,13 @@ impl Lane {
         self.detached = true;
     }
 
-    /// How many bytes there are for hyper.
+    /// The number of bytes to pass to hyper.
     fn for_hyper(&self) -> usize {
         if self.state == State::Owns { self.waiting.len() } else { self.passing }
     }
 
-    /// Looks at what waits, and decides which way it goes. Whether there is something to do at once.
+    /// Parses the input if hyper is idle, and chooses between the express lane and hyper. Returns whether this made
+    /// progress.
     fn look(&mut self) -> bool {
         if self.state != State::Rests || self.waiting.is_empty() {
             return false;
@@ -164,13 +165,13 @@ impl Lane {
         }
         self.unfinished = None;
         if let Some(leaving) = &mut self.leaving {
-            // Each request has its own time.
+            // Each request has a time limit of its own.
             leaving.as_mut().reset(Instant::now() + PATIENCE);
         }
         true
     }
 
-    /// Passes on as much as there is for hyper. Whether there was something.
+    /// Copies input that is for hyper into its read buffer. Returns whether there was any.
     fn pass(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
         let size = self.for_hyper().min(buffer.remaining());
         if size == 0 {
@@ -183,7 +184,7 @@ impl Lane {
         self.waiting.advance(size);
         self.passing = self.passing.saturating_sub(size);
         if self.waiting.is_empty() {
-            // A stream may be open for hours, and needs no room for requests.
+            // An event stream may be open for hours and needs no read buffer.
             self.waiting = BytesMut::new();
         }
         true
@@ -211,7 +212,7 @@ impl Lane {
         Poll::Ready(Ok(()))
     }
 
-    /// Goes on with whatever is next, until there is something for hyper, which gets it if it is there.
+    /// Drives the connection until there is input for hyper, and copies it to `hyper` if hyper exists.
     fn poll_next(
         &mut self,
         context: &mut Context<'_>,
@@ -240,23 +241,24 @@ impl Lane {
             }
             let works = thinks || matches!(self.state, State::Works(_));
             if self.waiting.len() >= CHUNK && works {
-                // Woken once the answer is there, or hyper has written it.
+                // The task is woken when the response is complete or hyper has written it.
                 return self.pause();
             }
             if let Some(leaving) = &mut self.leaving {
-                // Hyper would give up what it is doing. What comes behind has its turn after that.
+                // At an end of file hyper would abort the response. Pipelined requests are processed after it.
                 if works && (!self.waiting.is_empty() || leaving.as_mut().poll(context).is_pending()) {
                     return self.pause();
                 }
                 if self.state == State::Rests && !self.waiting.is_empty() {
-                    // A request that will never be whole is for hyper to judge.
+                    // Hyper decides how to refuse a truncated request.
                     self.state = State::Owns;
                     continue;
                 }
                 self.give_up();
                 return Poll::Ready(Ok(()));
             }
-            // Asked before there is room for what comes, which most streams never send.
+            // Checked before the buffer is allocated, since most clients send nothing while they receive an event
+            // stream.
             if self.stream.poll_read_ready(context)?.is_pending() {
                 if !works && self.ends_idle(hyper.is_some()) {
                     return Poll::Ready(Ok(()));
@@ -265,16 +267,16 @@ impl Lane {
             }
             self.waiting.reserve(CHUNK);
             if ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut self.waiting))? == 0 {
-                // The client sends no more.
+                // The client has half-closed the connection.
                 self.leaving = Some(Box::pin(tokio::time::sleep(PATIENCE)));
             }
         }
     }
 
-    /// Whether it ends here while it waits for a request: the server stops, or hyper is to give its memory back.
+    /// Whether an idle connection ends here: the server is shutting down, or hyper is to free its memory.
     fn ends_idle(&mut self, with_hyper: bool) -> bool {
         match with_hyper {
-            // Hyper is told to stop itself.
+            // Graceful shutdown is hyper's own task.
             true => {
                 let detach = self.state == State::Rests
                     && self.waiting.is_empty()
@@ -287,7 +289,7 @@ impl Lane {
         }
     }
 
-    /// Waits, with no more memory than what waits with it, which is counted.
+    /// Returns `Pending` with the read buffer shrunk to its content, and updates the memory reservation for it.
     fn pause(&mut self) -> Poll<io::Result<()>> {
         if self.waiting.is_empty() {
             // An idle connection needs no buffer.
@@ -300,7 +302,7 @@ impl Lane {
             self.waiting = BytesMut::from(&self.waiting[..]);
         }
         if self.passed.is_some_and(|asked| asked != self.pulse.asked_so_far() || !self.pulse.is_idle()) {
-            // Hyper has understood it.
+            // Hyper has parsed the request.
             self.passed = None;
         }
         let in_hyper = if self.passed.is_some() { HYPER } else { 0 };
@@ -315,8 +317,8 @@ impl Lane {
         Poll::Pending
     }
 
-    /// Counts an answer that the client does not take at once among those that wait; an error if too many of its
-    /// client's do.
+    /// Reserves memory for a response that the client does not read at once; an error if too much is reserved
+    /// already, in total or by its client.
     fn count_unsent(&mut self) -> io::Result<()> {
         if self.room.is_some() {
             return Ok(());
@@ -331,7 +333,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Drops what nobody waits for any more, or hyper would wait for it before it closes.
+    /// Drops unfinished responses. Otherwise hyper would wait for them before it closes the connection.
     fn give_up(&mut self) {
         self.answering = None;
         self.answer = Bytes::new();
@@ -380,13 +382,13 @@ impl Write for Lane {
         self.stream.is_write_vectored()
     }
 
-    /// Hyper calls this when it has written all that it had.
+    /// Hyper calls this when its write buffer is empty.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let State::Works(last) = self.state
             && self.pulse.bodies_ended() == last
         {
             self.state = State::Rests;
-            // Hyper may not read again by itself.
+            // Hyper may not read again without a wake-up.
             let detaches = self.endpoint.connections.is_crowded();
             if detaches || !self.waiting.is_empty() || self.leaving.is_some() {
                 context.waker().wake_by_ref();

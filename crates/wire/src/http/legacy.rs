@@ -1,4 +1,4 @@
-//! Streamable HTTP for clients that open with a handshake: their sessions, notifications, batches and streams of news.
+//! Streamable HTTP for legacy clients: sessions, notifications, batches and the event streams of sessions.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Endpoint {
         Ok(response)
     }
 
-    /// Takes a notification, which gets no answer.
+    /// Handles a notification, which has no response message.
     pub(super) fn notification(
         &self,
         view: &dyn View,
@@ -54,7 +54,7 @@ impl Endpoint {
         method: &str,
         params: &Params<'_>,
     ) -> Response<Body> {
-        // Modern clients have no notifications to send over HTTP and no session to send them in.
+        // Modern clients send no notifications over HTTP and have no session.
         if headers.contains_key(SESSION) {
             let session = match self.session(view, headers) {
                 Ok(session) => session,
@@ -69,7 +69,7 @@ impl Endpoint {
         response::bare(StatusCode::ACCEPTED)
     }
 
-    /// Answers a batch, where the session's revision has them.
+    /// Answers a batch, if the session's revision has batches.
     pub(super) async fn batch(
         self: Arc<Self>,
         peer: Peer,
@@ -105,12 +105,12 @@ impl Endpoint {
         };
         tokio::select! {
             answered = answering => answered,
-            // Like any other request of a session that has ended.
+            // As for every request of a session that has ended.
             () = session.ended.cancelled() => response::events(Body::empty()),
         }
     }
 
-    /// Opens the stream on which a session hears of what it did not ask for.
+    /// Opens the event stream for the notifications of a session.
     pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
@@ -131,7 +131,7 @@ impl Endpoint {
         let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
         let news = session.news.open(seen);
         let listener = session.news.listener.clone();
-        // The stream opens at once; what it takes to watch may take longer.
+        // The stream opens at once; subscribing to the list may take longer.
         let begun = async move {
             protocol::follow(&*listener).await;
             None
@@ -159,7 +159,8 @@ impl Endpoint {
         }
     }
 
-    /// The session that a request of this view's caller says it belongs to, if there is nothing to say against it.
+    /// The session that the headers name, if it belongs to this view's caller and the version header is absent or
+    /// names a legacy revision.
     pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
         if said
             .version
@@ -170,7 +171,8 @@ impl Endpoint {
         self.sessions.find(said.session?).filter(|session| session.belongs_to(view))
     }
 
-    /// The session that a request belongs to. One of another caller is as good as none.
+    /// The session that the headers name, or the response that refuses the request. Another caller's session is
+    /// unknown.
     pub(super) fn session(
         &self,
         view: &dyn View,

@@ -1,4 +1,4 @@
-//! The news of a session: on their way on its newest stream, and told again where they got lost.
+//! The notifications of a session: sent on its newest event stream, and again if they may have been lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
@@ -16,36 +16,36 @@ use crate::lock::lock;
 use crate::protocol::notification;
 use crate::{Failure, Listener, News};
 
-/// How many streams of a session stay open; a further one ends the oldest, whose client is most likely
-/// gone without a word.
+/// The most open event streams of a session. One more ends the oldest, whose client has most likely disconnected
+/// silently.
 const STREAMS: usize = 4;
 
-/// What was sent in this time may not have reached a client that does not say what it has.
+/// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
 const DOUBT: Duration = Duration::from_secs(60);
 
-/// How many notifications are recorded of a session whose listener sends more than was subscribed to.
+/// The most recorded notifications of a session, in case its listener yields more than was subscribed to.
 const RECORDED: usize = 10_000;
 
-/// The news of a session.
+/// The notifications of a session.
 pub(super) struct Mailbox {
     pub(super) listener: Arc<dyn Listener>,
     sent: Arc<Mutex<Sent>>,
-    /// The numbers of the streams that are open, the newest last.
+    /// The numbers of the open event streams, the newest last.
     open: watch::Sender<Vec<u64>>,
 }
 
-/// The notifications that were sent and may not have arrived: of each resource that the session is
-/// subscribed to the last one, so they are bounded by its subscriptions.
+/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so the
+/// subscriptions of the session bound them.
 #[derive(Default)]
 struct Sent {
     last: u64,
     streams: u64,
-    /// By the ids of their events.
+    /// By event id.
     events: BTreeMap<u64, Delivery>,
     ids: HashMap<News, u64>,
 }
 
-/// A notification on its way to the client.
+/// A sent notification.
 struct Delivery {
     news: News,
     when: Instant,
@@ -53,7 +53,7 @@ struct Delivery {
 }
 
 impl Sent {
-    /// Records a notification in place of an earlier one of the same; gives the id of its event.
+    /// Records a notification, replacing an earlier equal one. Returns its event id.
     fn record(&mut self, stream: u64, news: News) -> u64 {
         self.last += 1;
         if let Some(before) = self.ids.insert(news.clone(), self.last) {
@@ -78,7 +78,7 @@ impl Sent {
     }
 }
 
-/// A listener whose notifications are recorded only while it is subscribed to their resource.
+/// A listener that discards the recorded notification of a resource when the client unsubscribes from it.
 struct Recorded {
     listener: Arc<dyn Listener>,
     sent: Arc<Mutex<Sent>>,
@@ -119,13 +119,13 @@ impl Mailbox {
         Self { listener, sent, open: watch::Sender::new(Vec::new()) }
     }
 
-    /// How many streams are open.
+    /// The number of open event streams.
     pub(super) fn streams(&self) -> usize {
         self.open.borrow().len()
     }
 
-    /// Opens a stream. News go to the stream that was opened last; `seen` is the last event that the
-    /// client says it has, and whatever was sent after it is owed again.
+    /// Opens an event stream. Notifications go to the stream that was opened last; `seen` is the `Last-Event-ID` of
+    /// the client, and notifications sent after it become pending again.
     pub(super) fn open(self: &Arc<Self>, seen: Option<u64>) -> impl Stream<Item = Event> + Send + 'static {
         let number = {
             let mut sent = lock(&self.sent);
@@ -156,7 +156,7 @@ impl Mailbox {
     async fn next(&self, stream: u64) -> Event {
         let mut next = pin!(self.listener.next());
         poll_fn(|context| {
-            // Locked before the listener gives it away, so that whoever unsubscribes finds it recorded.
+            // Locked before the listener yields it, so that a concurrent `unsubscribe` finds it recorded.
             let mut sent = lock(&self.sent);
             next.as_mut().poll(context).map(|news| {
                 let framed = notification(&news, "");
@@ -167,7 +167,7 @@ impl Mailbox {
     }
 }
 
-/// A stream that is open.
+/// An open event stream.
 struct Open {
     mailbox: Arc<Mailbox>,
     number: u64,
@@ -175,7 +175,7 @@ struct Open {
 }
 
 impl Open {
-    /// The next event; `None` once newer streams have taken its place.
+    /// The next event; `None` once newer streams have replaced this one.
     async fn next(&mut self) -> Option<Event> {
         loop {
             let number = self.number;
@@ -200,7 +200,7 @@ impl Drop for Open {
         if self.mailbox.streams() == 0 {
             return;
         }
-        // Nobody will resume this stream while another is open, which is told instead.
+        // While another stream is open the client will not resume this one, so the other stream sends them again.
         let mut sent = lock(&self.mailbox.sent);
         let Sent { events, ids, .. } = &mut *sent;
         events.retain(|_, delivery| {

@@ -1,4 +1,5 @@
-//! The HTTP transports: Streamable HTTP at `/mcp` for both eras, and the old HTTP+SSE on request.
+//! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras, and the old HTTP+SSE transport if it is
+//! enabled.
 
 mod answering;
 mod body;
@@ -60,44 +61,44 @@ use crate::protocol::Protocol;
 use crate::unsent::{Share, Unsent};
 use crate::{Limits, Service};
 
-/// How HTTP is served.
+/// The configuration of the HTTP transports.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What bounds each request.
+    /// The limits of each request.
     pub limits: Limits,
-    /// Host names, beside `localhost` and IP addresses, under which the server may be asked.
+    /// Host names that requests may address, in addition to `localhost` and IP addresses.
     pub hosts: Vec<String>,
-    /// Origins, beside local ones and the server's own, whose pages may ask.
+    /// Origins whose pages may send requests, in addition to local ones and the server's own.
     pub origins: Vec<String>,
-    /// How many sessions there may be at once. Of this and of all that follows, one client may have three quarters.
+    /// The maximum number of sessions. One client may use three quarters of this and of each of the limits below.
     pub sessions: usize,
     /// How long a session may be idle before it ends.
     pub idle: Duration,
-    /// How many connections there may be at once; fewer where the process may not have as many files open.
+    /// The maximum number of connections; fewer if the process's limit of open files is lower.
     pub connections: usize,
-    /// How many of them may be of HTTP/2. Each takes about 35 KiB, and up to 220 KiB more of input that its client has not
-    /// finished or that waits for memory: a head, and as much of bodies as may be sent ahead.
+    /// The maximum number of HTTP/2 connections. Each takes about 35 KiB, and up to 220 KiB more for input that is
+    /// incomplete or waits for memory: a request head, and bodies up to the flow-control window.
     pub http2_connections: usize,
-    /// How many requests may be in progress at once; further ones are refused.
+    /// The maximum number of requests in progress; further ones are refused.
     pub requests: usize,
-    /// How many bytes of unfinished request heads may be in memory at once.
+    /// The memory budget of unfinished request heads, in bytes.
     pub heads: usize,
-    /// How many bytes the requests may take whose bodies are being received, without the bodies that are counted in
-    /// `bodies`: 48 KiB each, and twice the size of its head.
+    /// The memory budget of requests whose bodies are being received, in bytes: 48 KiB each, and twice the size of
+    /// the head. The bodies themselves count against `bodies`.
     pub arriving: usize,
-    /// How many bytes of request bodies may be in memory at once.
+    /// The memory budget of request bodies, in bytes.
     pub bodies: usize,
-    /// How many streams of events there may be at once: those of `subscriptions/listen`, those that sessions open with
-    /// GET, and those of the HTTP+SSE transport.
+    /// The maximum number of event streams: those of `subscriptions/listen`, those that sessions open with GET, and
+    /// those of the HTTP+SSE transport.
     pub listens: usize,
-    /// How many streams of HTTP/2 there may be at once beside those. Each takes about 12 KiB for as long as its client does
-    /// not take the response, however small that is.
+    /// The maximum number of HTTP/2 streams, not counting event streams. Each takes about 12 KiB until its client has
+    /// read the response, however small it is.
     pub streams: usize,
-    /// How often a stream with nothing to say shows that it lives.
+    /// The interval of keep-alive comments on an idle event stream.
     pub keep_alive: Duration,
-    /// Whether the HTTP+SSE transport of 2024-11-05 is served at `/sse` too.
+    /// Whether to serve the HTTP+SSE transport of 2024-11-05 too, at `/sse`.
     pub sse: bool,
-    /// What the names of metrics begin with.
+    /// The prefix of metric names.
     pub metrics_prefix: String,
 }
 
@@ -124,7 +125,7 @@ impl Default for Config {
     }
 }
 
-/// Everything that answers HTTP requests for one service.
+/// The HTTP endpoint of one service: routing, sessions, and the budgets that bound memory.
 pub struct Endpoint {
     protocol: Protocol,
     guard: Guard,
@@ -132,36 +133,36 @@ pub struct Endpoint {
     old: Option<Old>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
-    /// How many were refused because a limit was reached, since the start.
+    /// The number of requests refused because a limit was reached, since the start.
     refused: AtomicUsize,
     /// Bounds the memory of requests whose bodies are being received, and of large heads.
     arriving: Arc<Budget>,
-    /// Bound the request bodies in memory: those of moderate size have a quarter of it.
+    /// Bound the request bodies in memory. Bodies of moderate size have a quarter for themselves.
     bodies: Arc<Budget>,
     moderate_bodies: Arc<Budget>,
-    /// Bounds the contents in memory.
+    /// Bounds the memory of contents, from before they are loaded until the response is written.
     unsent: Arc<Unsent>,
     listens: Arc<Budget>,
-    /// Bounds the streams of all connections of HTTP/2, without streams of events.
+    /// Bounds the streams of all HTTP/2 connections, not counting event streams.
     streams: Arc<Budget>,
     connections: Arc<Connections>,
-    /// Bounds those of HTTP/2, which take far more memory than others.
+    /// Bounds the HTTP/2 connections, which take far more memory than others.
     http2_connections: Arc<Connections>,
-    /// Bounds the input that cannot be answered yet.
+    /// Bounds the memory of unfinished request heads and pipelined input.
     heads: Arc<Heads>,
     routes: Vec<Arc<dyn Route>>,
     config: Config,
-    /// Ends the streams that would otherwise stay open.
+    /// Ends open event streams when the server shuts down.
     closing: CancellationToken,
 }
 
 impl Endpoint {
-    /// An endpoint for this service.
+    /// Creates the endpoint of this service.
     pub fn new(service: Arc<dyn Service>, config: Config) -> Arc<Self> {
         Self::with_routes(service, config, Vec::new())
     }
 
-    /// An endpoint for this service, with further routes beside it. Of those that cover a path, the first answers.
+    /// Creates the endpoint of this service with additional routes. The first route that covers a path answers.
     pub fn with_routes(service: Arc<dyn Service>, config: Config, routes: Vec<Arc<dyn Route>>) -> Arc<Self> {
         let connections = Connections::new(config.connections);
         Arc::new(Self {
@@ -208,14 +209,14 @@ impl Endpoint {
         response
     }
 
-    /// Where a request comes from: as our own server says, or whoever embeds this endpoint.
+    /// The peer of a request: set by our own server, or by the program that embeds this endpoint.
     fn peer<B>(&self, request: &Request<B>) -> Peer {
         let extensions = request.extensions();
         let client = || extensions.get::<Client>().copied().unwrap_or_default();
         extensions.get::<Peer>().copied().unwrap_or_else(|| Peer { client: client(), connection: None })
     }
 
-    /// What there is now, for a monitor.
+    /// The current values of all metrics.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let (sessions, streams) = self.sessions.count();
         let mut counts = vec![
@@ -266,42 +267,42 @@ impl Endpoint {
     }
 }
 
-/// How long a response waits for memory. Waiting costs nothing but time.
+/// How long a response waits for memory. Waiting costs only time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long requests in flight may take to end once the server is told to stop.
+/// The time limit of requests in flight during a graceful shutdown.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often a connection of HTTP/2 must show that it lives.
+/// The interval of HTTP/2 keep-alive pings.
 const PING: Duration = Duration::from_secs(30);
 
-/// The most bytes of the head of a request, and of events that hyper writes ahead, for each connection.
+/// The largest request head, and the most event bytes that hyper buffers for a connection.
 const HEAD: usize = 16 << 10;
 
-/// How many requests one connection of HTTP/2 may have open at once.
+/// The maximum number of concurrent requests on one HTTP/2 connection.
 const STREAMS: u32 = 64;
 
-/// How many bytes of bodies one connection of HTTP/2 may send ahead, in all and for each request. No budget counts them
-/// before they are read, so [`Config::http2_connections`] times as many may be in memory.
+/// The HTTP/2 flow-control windows: how many body bytes a client may send ahead, on a connection and on each stream.
+/// No budget counts them before they are read, so [`Config::http2_connections`] times as many may be in memory.
 const WINDOW: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 32 << 10;
 
-/// How many bytes of each response hyper may hold for a connection of HTTP/2.
+/// The most response bytes that hyper buffers for each HTTP/2 stream.
 const SEND_BUFFER: usize = 16 << 10;
 
-/// After what time the first bytes of a connection are looked at again where they do not tell its version, at first
-/// and at most.
+/// The delay before the first bytes of a connection are peeked at again if they do not determine the HTTP version:
+/// initially, and at most.
 const PEEK: Duration = Duration::from_millis(5);
 const SELDOM: Duration = Duration::from_millis(640);
 
-/// Serves `endpoint` on `listener` until `stop` is cancelled, then lets requests in flight end.
+/// Serves `endpoint` on `listener` until `stop` is cancelled, then shuts down gracefully.
 pub async fn serve(
     listener: TcpListener,
     endpoint: Arc<Endpoint>,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
-    // How long a head may take is seen to by the pulse, which costs no timer for each request.
+    // The liveness checks of `Pulse` limit how long a head may take, without a timer for each request.
     let mut http1 = http1::Builder::new();
     http1.header_read_timeout(None).max_buf_size(HEAD);
     let mut http2 = http2::Builder::new(Spawn);
@@ -325,7 +326,7 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(cause) => {
-                    // Out of file descriptors, or a peer that left: neither ends the server.
+                    // Out of file descriptors, or the peer has disconnected: neither ends the server.
                     tracing::warn!(%cause, "could not accept a connection");
                     tokio::time::sleep(Duration::from_millis(500)).await;
                     continue;
@@ -347,7 +348,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// What a connection is served with.
+/// The shared state for serving one connection.
 struct Served {
     endpoint: Arc<Endpoint>,
     builders: Arc<(http1::Builder, http2::Builder<Spawn>)>,
@@ -356,7 +357,7 @@ struct Served {
 }
 
 impl Served {
-    /// Serves a connection until it ends, or has to end.
+    /// Serves a connection until it ends, is evicted or fails a liveness check.
     async fn connection(self, stream: TcpStream, arrival: Arrival) {
         let (peer, pulse) = (arrival.peer, arrival.pulse.clone());
         let Some(_lease) = arrival.admitted(&stream).await else { return };
@@ -365,7 +366,7 @@ impl Served {
         let service = service_fn(move |mut request: Request<Incoming>| {
             let number = asked.asked();
             let (endpoint, pulse) = (endpoint.clone(), asked.clone());
-            // Boxed, or the connection would keep room for it for as long as a stream is open.
+            // Boxed, or the connection would reserve memory for this future as long as an event stream is open.
             Box::pin(async move {
                 let version = request.version();
                 request.extensions_mut().insert(peer);
@@ -391,7 +392,8 @@ impl Served {
                 Ok(response.map(|body| Gathered::new(body.on_stream(stream).watched(pulse), version)))
             })
         });
-        // Made here: one that is handed in would take its room twice, where it was and where it is pinned.
+        // Created here: a future passed as an argument would occupy memory twice, as the argument and where it is
+        // pinned.
         let connection = async move {
             let version = tokio::select! {
                 () = stop.cancelled() => return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(()),
@@ -399,7 +401,7 @@ impl Served {
             };
             let (http1, http2) = &*builders;
             match version {
-                // Boxed, since it is the larger one by far.
+                // Boxed, since it is by far the larger future.
                 Version::HTTP_2 => {
                     let arrival = served.http2_connections.arrive_again(peer, watched);
                     let Some(_place) = arrival.admitted(&stream).await else { return Ok(()) };
@@ -407,7 +409,7 @@ impl Served {
                     Ok(Box::pin(graceful.watch(http2.serve_connection(stream, service))).await?)
                 }
                 _ => {
-                    // Held until the connection has ended, which a server that stops waits for.
+                    // Held until the connection has ended, because a graceful shutdown waits for it.
                     let _graceful = graceful;
                     let mut lane = Lane::new(stream, served, peer, watched.clone());
                     while let Some(with_request) = lane.without_hyper().await? {
@@ -432,7 +434,7 @@ impl Served {
                     }
                     break;
                 }
-                // Whatever it is doing may end.
+                // An eviction aborts requests in progress.
                 () = pulse.closed(), if !pulse.is_stopping() => {
                     if !pulse.is_stopping() {
                         tracing::debug!(?peer, "closed a connection, as others need what it holds");
@@ -448,9 +450,9 @@ impl Served {
     }
 }
 
-/// Which version a connection speaks, told from its first bytes, which stay where they are. Where they are
-/// read first, as hyper-util's `auto` does, hyper gets the head of the request in two pieces and doubles
-/// its buffer for the second.
+/// Determines the HTTP version of a connection by peeking at its first bytes, without consuming them. If they were
+/// consumed, as hyper-util's `auto` does, hyper would get the request head in two pieces and double its buffer for
+/// the second.
 async fn version(stream: &TcpStream) -> Version {
     const PREFACE: &[u8] = b"PRI";
     let mut first = [0; PREFACE.len()];
@@ -458,7 +460,7 @@ async fn version(stream: &TcpStream) -> Version {
     loop {
         match stream.peek(&mut first).await {
             Ok(read @ 1..) if read < PREFACE.len() && PREFACE.starts_with(&first[..read]) => {
-                // What is there already is ready at once, so only time tells whether there is more.
+                // `peek` returns at once while any byte is buffered, so only a timer can wait for more.
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(SELDOM);
             }

@@ -1,7 +1,7 @@
-//! The HTTP+SSE transport of 2024-11-05, for clients that know nothing newer.
+//! The HTTP+SSE transport of 2024-11-05, for clients that support nothing newer.
 //!
-//! A client opens a stream with GET `/sse`, is told where to POST its messages, and gets every answer on
-//! the stream. A client that does not read its stream has its POSTs wait.
+//! A client opens an event stream with GET `/sse`, whose first event names the path to POST messages to, and gets
+//! every response on the stream. While a client does not read its stream, its POST requests wait (backpressure).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -24,10 +24,10 @@ use crate::request::Request;
 use crate::unsent::Outgoing;
 use crate::{Listener, Revision, View};
 
-/// How many answers wait for a client that does not read.
+/// The most queued responses of a client that does not read its stream.
 const WAITING: usize = 8;
 
-/// The clients of the old transport by their ids.
+/// The clients of this transport by session id.
 #[derive(Default)]
 pub(super) struct Old {
     open: Arc<Mutex<HashMap<String, Client>>>,
@@ -41,7 +41,7 @@ struct Client {
     listener: Arc<dyn Listener>,
 }
 
-/// Forgets a client when its stream is gone.
+/// Removes a client when its event stream is dropped.
 struct Leave {
     id: String,
     open: Arc<Mutex<HashMap<String, Client>>>,
@@ -94,9 +94,9 @@ impl Endpoint {
             return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
         };
         let peer = self.peer(&request);
-        // Before it waits: what waits has its head, and over HTTP/2 some of its body, in memory.
+        // The limit applies before it waits, since its head, and over HTTP/2 a part of its body, is in memory.
         let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
-        // The place for the answer is taken first, so that what cannot be sent is not computed.
+        // The queue slot is reserved first, so that no response is computed that cannot be sent.
         let place = match within(self.protocol.limits.time, answers.reserve()).await {
             Some(Ok(place)) => place,
             Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),

@@ -1,4 +1,4 @@
-//! Whether a connection still lives: a client that sends nothing, or takes nothing, is let go.
+//! Liveness of a connection: detects clients that send no requests or read no responses.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,58 +11,59 @@ use super::stream::Stream;
 use crate::lock::lock;
 use crate::unsent::Recipient;
 
-/// How often to look. Between two looks no clock is read.
+/// The interval of liveness checks. No clock is read in between: activity is recorded as the number of the check.
 pub(super) const LOOK: Duration = Duration::from_secs(15);
 
-/// After how many looks a client must have sent its first request.
+/// After how many checks a client must have sent its first request.
 const SILENT: u32 = 2;
 
-/// For how many looks a client may take nothing of a body, or send no request. A stream of events shows far
-/// more often that it lives.
+/// For how many checks a client may read nothing of a response body, or send no request. The keep-alive comments of
+/// an event stream are far more frequent.
 pub(super) const STILL: u32 = 4;
 
-/// The signs of life of one connection.
+/// The activity of one connection, and the signals that close it.
 #[derive(Default)]
 pub(super) struct Pulse {
-    /// Whether there was a request at all.
+    /// Whether a request has arrived.
     any: AtomicBool,
-    /// How many requests went the long way, how many of them have come to a body, and how many of those were
-    /// taken whole or given up.
+    /// How many requests have gone through hyper, how many of them have a response body, and how many of these bodies
+    /// were written whole or dropped.
     asked: AtomicU32,
     begun: AtomicU32,
     ended: AtomicU32,
     looks: AtomicU32,
-    /// How many looks there had been at the last sign of life.
+    /// The number of the check before the last activity.
     moved: AtomicU32,
-    /// How many bytes of responses the client has taken.
+    /// Response bytes written to the socket.
     taken: AtomicU64,
-    /// Told when others need what the connection holds, or the server stops.
+    /// Notified when the connection is evicted, or when the server shuts down.
     closing: Notify,
-    /// Whether the server stops.
+    /// Whether the server is shutting down.
     stopping: AtomicBool,
-    /// The streams of a connection of HTTP/2.
+    /// The streams of an HTTP/2 connection.
     streams: Mutex<Vec<Watched>>,
-    /// Which request hyper got while it had nothing else to do: it has nothing to write before the response.
+    /// The number of the last request that hyper got while it was idle, so that it has nothing to write before the
+    /// response.
     alone: AtomicU32,
-    /// A response that is to be sent without hyper.
+    /// An event stream to send without hyper.
     handed: Mutex<Option<Box<Handed>>>,
 }
 
-/// A stream of HTTP/2 whose client may stop taking the response.
+/// An HTTP/2 stream whose client may stop reading the response.
 struct Watched {
     stream: Weak<Stream>,
     taken: u64,
-    /// At which look the client last took something, or had nothing to take.
+    /// The number of the last check at which the client had read something, or had nothing to read.
     moved: u32,
 }
 
 impl Watched {
-    /// The stream, if its client has taken nothing for too long.
+    /// The stream, if its client has read nothing for too long.
     fn stalled(&mut self, looks: u32) -> Option<Arc<Stream>> {
         let stream = self.stream.upgrade()?;
         let taken = stream.taken();
         if taken != self.taken || !stream.is_unsent() {
-            // Some time since the last look.
+            // The activity was some time after the last check.
             (self.taken, self.moved) = (taken, looks.saturating_sub(1));
         }
         (looks.saturating_sub(self.moved) > STILL).then_some(stream)
@@ -70,76 +71,77 @@ impl Watched {
 }
 
 impl Pulse {
-    /// A request has arrived that went the long way. Gives its number.
+    /// Records a request that goes through hyper, and returns its number.
     pub(super) fn asked(&self) -> u32 {
         let number = self.asked.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         self.served();
         number
     }
 
-    /// Hyper gets the next request while it has nothing else to do.
+    /// Records that hyper gets the next request while it is idle.
     pub(super) fn next_is_alone(&self) {
         self.alone.store(self.asked_so_far().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Whether hyper has nothing to write before the response to this request.
+    /// Whether hyper was idle when it got this request, so that it has nothing to write before the response.
     pub(super) fn is_alone(&self, number: u32) -> bool {
         self.alone.load(Ordering::Relaxed) == number
     }
 
-    /// Lets a response be sent without hyper.
+    /// Hands an event stream over, to be sent without hyper.
     pub(super) fn hand_over(&self, handed: Handed) {
         *lock(&self.handed) = Some(Box::new(handed));
     }
 
-    /// The response that is to be sent without hyper.
+    /// Takes the event stream that is to be sent without hyper.
     pub(super) fn take_handed(&self) -> Option<Box<Handed>> {
         lock(&self.handed).take()
     }
 
-    /// A request was answered at once.
+    /// Records a request.
     pub(super) fn served(&self) {
         self.any.store(true, Ordering::Relaxed);
         self.moved();
     }
 
-    /// A body is on its way.
+    /// Records the start of a response body.
     pub(super) fn begin(&self) {
         self.moved();
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Some of an answer was taken.
+    /// Records activity.
     pub(super) fn moved(&self) {
         self.moved.store(self.looks.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// A body has been taken whole, or given up.
+    /// Records that a response body was written whole or dropped.
     pub(super) fn end(&self) {
         self.moved();
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The client has taken so many bytes more.
+    /// Records bytes written to the socket.
     pub(super) fn sent(&self, bytes: usize) {
         self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         self.moved();
     }
 
-    /// Whether the client has sent no request yet.
+    /// Whether no request has arrived yet.
     pub(super) fn is_unused(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
     }
 
-    /// Whether the client waits for no response, and takes none.
+    /// Whether no response is outstanding.
     pub(super) fn is_idle(&self) -> bool {
         self.asked.load(Ordering::Relaxed) == self.ended.load(Ordering::Relaxed)
     }
 
-    /// Lets this stream of the connection go where it stalls.
+    /// Closes this HTTP/2 stream if it stalls.
     pub(super) fn watch(&self, stream: &Arc<Stream>) {
         let mut streams = lock(&self.streams);
-        // At most twice as many as there are, so each is passed over a few times in all.
+        // The list holds at most twice as many entries as there are streams, so the cost of pruning is constant per
+        // stream.
         if streams.len() == streams.capacity() {
             streams.retain(|watched| watched.stream.strong_count() > 0);
         }
@@ -147,39 +149,39 @@ impl Pulse {
         streams.push(Watched { stream: Arc::downgrade(stream), taken: 0, moved });
     }
 
-    /// How many streams of the connection have something that its client has not taken.
+    /// The number of HTTP/2 streams with response bytes that the client has not read.
     pub(super) fn unsent_streams(&self) -> usize {
         let streams = lock(&self.streams);
         streams.iter().filter(|watched| watched.stream.upgrade().is_some_and(|it| it.is_unsent())).count()
     }
 
-    /// How many requests have gone the long way.
+    /// The number of requests that have gone through hyper.
     pub(super) fn asked_so_far(&self) -> u32 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Tells the connection that the server stops.
+    /// Starts the graceful shutdown of the connection.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.closing.notify_one();
     }
 
-    /// Whether the server stops.
+    /// Whether the server is shutting down.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Ends when the connection is to be closed because others need what it holds, or because the server stops.
+    /// Completes when the connection is evicted, or when the server shuts down.
     pub(super) async fn closed(&self) {
         self.closing.notified().await;
     }
 
-    /// How many bodies have been taken whole, or given up.
+    /// The number of response bodies that were written whole or dropped.
     pub(super) fn bodies_ended(&self) -> u32 {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Looks. Why the connection is not worth keeping, if it is not.
+    /// One liveness check: closes stalled HTTP/2 streams, and returns the reason to close the connection, if any.
     pub(super) fn stopped(&self) -> Option<&'static str> {
         let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let stalled: Vec<_> = {
@@ -187,7 +189,7 @@ impl Pulse {
             streams.retain(|watched| watched.stream.strong_count() > 0);
             streams.iter_mut().filter_map(|watched| watched.stalled(looks)).collect()
         };
-        // Not under the lock, as what is dropped with a stream may be a part of this connection.
+        // Not under the lock: dropping a stream may drop a part of this connection.
         stalled.iter().for_each(|stream| stream.close());
         if !self.any.load(Ordering::Relaxed) {
             return (looks > SILENT).then_some("the client sent no request");
@@ -199,7 +201,7 @@ impl Pulse {
             [&self.asked, &self.begun, &self.ended].map(|count| count.load(Ordering::Relaxed));
         match (asked == begun, begun == ended) {
             (_, false) => Some("the client takes nothing"),
-            // It waits for an answer.
+            // The client waits for a response.
             (false, true) => None,
             (true, true) => Some("the client asks nothing"),
         }
@@ -220,7 +222,7 @@ impl Recipient for Pulse {
 mod tests {
     use super::{Pulse, SILENT, STILL};
 
-    /// After how many looks it is let go.
+    /// The number of checks after which the connection is closed.
     fn looks(pulse: &Pulse) -> u32 {
         (1..100).find(|_| pulse.stopped().is_some()).unwrap_or(100)
     }

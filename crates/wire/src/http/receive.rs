@@ -1,4 +1,4 @@
-//! The bodies of requests: bounded one by one, in all, and for each client.
+//! Receives request bodies: bounded individually, in total, and for each client.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,42 +15,43 @@ use super::body::Body;
 use super::{Endpoint, response};
 use crate::patience::within;
 
-/// How much of a body that is too large is read and dropped. Many clients look for an answer only once
-/// they have sent everything, and take a connection that is closed before for a failure.
+/// How many bytes of a body that is too large are read and discarded. Many clients read the response only after they
+/// have sent the whole request, and treat a connection that is closed earlier as a failure.
 const DRAINED: usize = 64 << 20;
 
-/// A body of up to so many bytes that comes in one piece is not counted: hyper has read it into a buffer of its own.
+/// A body of up to this many bytes in one piece does not count against the budget: it stays in hyper's read buffer.
 const SMALL: usize = 16 << 10;
 
-/// How many bytes a request takes while its body is received, beside its head and a body that is counted: hyper's two
-/// buffers, what answers the request, and a small body in the buffer that hyper read it into.
+/// The memory that a request takes while its body is received, beside its head and a counted body: hyper's two
+/// buffers, the future that answers the request, and a small body in hyper's read buffer.
 const RECEIVING: usize = 48 << 10;
 
-/// How many times its size a head takes: its text is in a buffer that is kept for it, beside the table of its fields.
+/// The memory that a head takes, as a multiple of its size: its text in a buffer of its own, and the table of its
+/// fields.
 const HEAD_COPIES: usize = 2;
 
-/// A head of up to so many bytes is not counted once the body is there.
+/// A head of up to this many bytes is not counted once the body is received.
 const SMALL_HEAD: usize = 4 << 10;
 
-/// Bodies of up to so many bytes have memory of their own, and do not wait for larger ones.
+/// Bodies of up to this many bytes have a budget of their own, so that they do not wait for larger ones.
 const MODERATE: usize = 256 << 10;
 
-/// How long a client may take to send the body of a request.
+/// The time limit for receiving the body of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a client may send nothing of a body while others wait for the memory that the body is in.
+/// How long a client may send nothing of a body while other requests wait for the memory that the body holds.
 const STALLED: Duration = Duration::from_secs(2);
 
-/// The body of a request, with the memory that it is in.
+/// A request body with its memory reservation.
 pub(super) struct Received {
     pub(super) bytes: Bytes,
     _memory: Lease,
-    /// The memory of a large head, which is there for as long as its request is answered.
+    /// The memory reservation of a large head, held until the request is answered.
     _head: Option<Lease>,
 }
 
 impl Endpoint {
-    /// Reads the body of a request, which must be JSON and within the limit.
+    /// Receives the body of a request, which must be JSON and within the limit.
     pub(super) async fn receive_json<B>(
         &self,
         client: Client,
@@ -70,7 +71,7 @@ impl Endpoint {
         self.receive(client, headers, body).await
     }
 
-    /// Reads the body of a request, which must be within the limit.
+    /// Receives the body of a request, which must be within the limit.
     pub(super) async fn receive<B>(
         &self,
         client: Client,
@@ -107,7 +108,7 @@ impl Endpoint {
     {
         let limit = self.protocol.limits.message;
         let mut body = pin!(body);
-        // Most come in one piece, which needs no copy.
+        // Most bodies arrive in one piece, which is not copied.
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         let mut memory = self.bodies.empty_lease();
@@ -136,7 +137,7 @@ impl Endpoint {
                 continue;
             }
             if size > SMALL && size > memory.amount() {
-                // Until there is memory, nothing more is read.
+                // Nothing more is read until memory is available (backpressure).
                 let expected = length.unwrap_or(if size <= MODERATE { MODERATE } else { limit });
                 memory = self.memory(client, expected.clamp(size, limit)).await?;
                 rest.reserve(memory.amount().clamp(size, limit) - rest.len());
@@ -158,8 +159,8 @@ impl Endpoint {
         Ok((bytes, memory))
     }
 
-    /// Memory for a body of so many bytes, or more. All of it is taken at once: those who hold a part of it and wait
-    /// for the rest would wait for each other.
+    /// Reserves memory for a body of at least this many bytes. All of it is reserved at once: requests that hold a
+    /// part and wait for the rest would deadlock.
     async fn memory(&self, client: Client, size: usize) -> Result<Lease, Response<Body>> {
         let (budget, size) = match size {
             ..=MODERATE => (&self.moderate_bodies, MODERATE),

@@ -1,4 +1,4 @@
-//! Responses that are no events: answers, refusals, and what goes with them.
+//! HTTP responses: messages, event streams, refusals and metrics, with their headers.
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
@@ -13,7 +13,7 @@ use crate::failure::{
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A JSON answer.
+/// A JSON response.
 pub(super) fn json(status: StatusCode, framed: Framed) -> Response<Body> {
     let mut response = Response::new(Body::framed(framed));
     *response.status_mut() = status;
@@ -21,18 +21,18 @@ pub(super) fn json(status: StatusCode, framed: Framed) -> Response<Body> {
     response
 }
 
-/// A stream of events.
+/// An event stream.
 pub(super) fn events(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, EVENTS);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // Proxies that gather output would hold events back.
+    // Tells proxies not to buffer events.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// Gauges and counters in the text format of Prometheus, their names with this prefix.
+/// Gauges and counters in the Prometheus text format, with this prefix in their names.
 pub(super) fn metrics(prefix: &str, counts: &[(&'static str, usize)]) -> Response<Body> {
     let lines = counts.iter().map(|(name, count)| {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
@@ -44,14 +44,14 @@ pub(super) fn metrics(prefix: &str, counts: &[(&'static str, usize)]) -> Respons
     response
 }
 
-/// A status and nothing else.
+/// A status without a body.
 pub(super) fn bare(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response
 }
 
-/// A refusal of a request that was not looked into.
+/// Refuses a request before its message is parsed.
 pub(super) fn refusal(status: StatusCode, why: impl Into<String>) -> Response<Body> {
     error(status, None, &ErrorObject::new(INVALID_REQUEST, why.into()))
 }
@@ -74,7 +74,7 @@ pub(super) fn error(status: StatusCode, id: Option<&Id>, error: &ErrorObject) ->
     json(status, Framed::error(id, error))
 }
 
-/// An error found before the service was asked, with the status that its code calls for.
+/// An error found before the service was called, with the status that corresponds to its code.
 pub(super) fn rejected(id: Option<&Id>, object: &ErrorObject) -> Response<Body> {
     let status = match object.code {
         METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
@@ -84,7 +84,7 @@ pub(super) fn rejected(id: Option<&Id>, object: &ErrorObject) -> Response<Body> 
     error(status, id, object)
 }
 
-/// A method that this path does not have.
+/// The response to an HTTP method that this path does not support.
 pub(super) fn not_allowed(allowed: &'static str) -> Response<Body> {
     let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, format!("use one of {allowed}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));

@@ -1,4 +1,4 @@
-//! Further HTTP routes beside the endpoint of the protocol.
+//! Additional HTTP routes beside the MCP endpoint.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::protocol::UNSENT;
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
 ///
-/// The `Host` and `Origin` of a request have been checked before it gets here, the caller was admitted, and the body is
-/// bounded like that of a message.
+/// Before a request is routed, its `Host` and `Origin` are checked, the caller is admitted, and the body is bounded
+/// like that of a message.
 #[async_trait]
 pub trait Route: Send + Sync + 'static {
-    /// Whether it answers requests for this path. Those of the protocol itself never get here.
+    /// Whether it answers requests for this path. Requests for the paths of the protocol are never routed.
     fn covers(&self, path: &str) -> bool;
 
     /// Answers a request of the caller whose view this is.
@@ -28,7 +28,7 @@ pub trait Route: Send + Sync + 'static {
 }
 
 impl Endpoint {
-    /// Lets a route answer, within the bounds of any other request.
+    /// Calls a route, within the limits of any other request.
     pub(super) async fn routed<B>(
         &self,
         peer: Peer,

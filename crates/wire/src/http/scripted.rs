@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use crate::lock::lock;
 use crate::{Failure, Listener, News};
 
-/// A listener that is told what it is owed, and then nothing more.
+/// A listener whose only pending news are those passed to `owe`.
 #[derive(Default)]
 pub(super) struct Scripted(Mutex<VecDeque<News>>);
 
 impl Scripted {
-    /// Takes out what it is owed.
+    /// Takes all pending news.
     pub(super) fn owed(&self) -> Vec<News> {
         lock(&self.0).drain(..).collect()
     }

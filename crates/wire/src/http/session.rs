@@ -1,4 +1,4 @@
-//! The session of a client that opens with a handshake.
+//! The session of a legacy client, which opens with a handshake.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,25 +12,25 @@ use crate::envelope::Id;
 use crate::lock::lock;
 use crate::{Listener, Revision, View};
 
-/// For each request of a session that is worked on, how many may wait.
+/// How many requests of a session may be queued for each one that may be in flight.
 const WAITING: usize = 8;
 
-/// A client that has opened with a handshake.
+/// The session of a client that has completed the handshake.
 pub(super) struct Session {
     pub(super) revision: Revision,
-    /// What its requests are answered from.
+    /// The view that answers its requests.
     pub(super) view: Arc<dyn View>,
-    /// Bounds the requests worked on at once.
+    /// Bounds the requests in flight.
     pub(super) in_flight: Arc<Semaphore>,
-    /// Bounds those that wait for that.
+    /// Bounds the queued requests.
     pub(super) waiting: Semaphore,
-    /// Ends with the session, and its streams with it.
+    /// Cancelled when the session ends; ends its event streams too.
     pub(super) ended: CancellationToken,
     pub(super) news: Arc<Mailbox>,
-    /// By their ids, with a number that tells two of the same id apart.
+    /// Requests in progress by id, with a number that distinguishes two of the same id.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
     requests: AtomicU64,
-    /// How many batches are being answered.
+    /// The number of batches in progress.
     batches: AtomicUsize,
 }
 
@@ -54,12 +54,12 @@ impl Session {
         }
     }
 
-    /// Whether it was opened by the caller of this view.
+    /// Whether the caller of this view opened the session.
     pub(super) fn belongs_to(&self, view: &dyn View) -> bool {
         self.view.caller() == view.caller()
     }
 
-    /// Notes that a request is being answered, until the guard is dropped.
+    /// Registers a request as in progress until the guard is dropped.
     pub(super) fn run(self: &Arc<Self>, id: &Id) -> Running {
         let token = self.ended.child_token();
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
@@ -67,31 +67,31 @@ impl Session {
         Running { session: self.clone(), id: id.clone(), number, token }
     }
 
-    /// Notes that a batch is being answered, until the guard is dropped.
+    /// Registers a batch as in progress until the guard is dropped.
     pub(super) fn run_batch(self: &Arc<Self>) -> RunningBatch {
         self.batches.fetch_add(1, Ordering::Relaxed);
         RunningBatch { session: self.clone() }
     }
 
-    /// Stops the answering of a request.
+    /// Cancels a request.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some((_, token)) = lock(&self.running).get(id) {
             token.cancel();
         }
     }
 
-    /// Whether it has a request or a batch in progress, so that it does not make room for another session.
+    /// Whether a request or a batch is in progress, so that the session must not be evicted.
     pub(super) fn is_busy(&self) -> bool {
         self.batches.load(Ordering::Relaxed) > 0 || !lock(&self.running).is_empty()
     }
 
-    /// Whether it has a stream open or a request in progress, so that it does not end by itself.
+    /// Whether an event stream is open or a request is in progress, so that the session is not idle.
     pub(super) fn is_in_use(&self) -> bool {
         self.news.streams() > 0 || self.is_busy()
     }
 }
 
-/// A request being answered.
+/// A request in progress.
 pub(super) struct Running {
     session: Arc<Session>,
     id: Id,
@@ -108,7 +108,7 @@ impl Drop for Running {
     }
 }
 
-/// A batch being answered.
+/// A batch in progress.
 pub(super) struct RunningBatch {
     session: Arc<Session>,
 }

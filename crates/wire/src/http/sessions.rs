@@ -1,4 +1,4 @@
-//! All sessions by their ids, bounded in all, for each client and for each connection that opens them.
+//! All sessions by id, bounded in total, for each client and for each connection that opens them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -9,21 +9,21 @@ use libris_core::Client;
 use super::session::Session;
 use crate::lock::lock;
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) client: Client,
-    /// The number of its connection, where this server has accepted it.
+    /// The number of its connection, if this server accepted it.
     pub(super) connection: Option<u64>,
 }
 
-/// How exactly the order of last use is known: a session that is used again within this time stays in its place.
+/// The resolution of the LRU order: a session that is used again within this time is not moved.
 const RESOLUTION: Duration = Duration::from_secs(1);
 
-/// How many sessions are tried when one has to make room for another. Those that are busy cannot.
+/// The most sessions that one eviction examines. Busy ones are not evicted.
 const TRIED: usize = 16;
 
-/// All sessions by their ids.
+/// All sessions by id.
 pub(super) struct Sessions {
     most: usize,
     idle: Duration,
@@ -34,10 +34,10 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Table {
     open: HashMap<Arc<str>, Entry>,
-    /// The sessions of each owner, those first that are to make room first.
+    /// The sessions of each owner in eviction order.
     order: BTreeSet<(Owner, Rank, Arc<str>)>,
     counts: HashMap<Owner, usize>,
-    /// The clients by how many sessions they have.
+    /// The clients ordered by how many sessions they have.
     largest: BTreeSet<(usize, Client)>,
 }
 
@@ -47,17 +47,16 @@ struct Entry {
     rank: Rank,
 }
 
-/// Whoever has a number of sessions that is bounded.
+/// A scope in which the number of sessions is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Owner {
     Connection(u64),
     Client(Client),
-    /// All together. The last in order, so that what follows its first session is all of its sessions.
+    /// All sessions. The last variant, so that in `order` nothing but its sessions follows its first one.
     Everybody,
 }
 
-/// The order in which sessions make room: those first that were never used after the handshake, and of the others
-/// the least recently used.
+/// The eviction order: first the sessions that were never used after the handshake, then the least recently used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     used: bool,
@@ -77,8 +76,8 @@ impl Sessions {
         Self { most, idle, began: Instant::now(), table: Mutex::default() }
     }
 
-    /// How many sessions an owner may have. A connection may have an eighth, since a proxy opens those of many
-    /// clients on few connections.
+    /// The maximum number of sessions of an owner. A connection may have an eighth, since a proxy opens the sessions
+    /// of many clients on few connections.
     fn limit(&self, owner: Owner) -> usize {
         match owner {
             Owner::Connection(_) => self.most.div_ceil(8),
@@ -87,8 +86,8 @@ impl Sessions {
         }
     }
 
-    /// Opens a session under an id that cannot be guessed. Where its owner has as many as it may have, another one
-    /// of that owner ends; `None` if all of those are busy.
+    /// Opens a session under an unguessable id. If an owner is at its limit, another session of that owner is
+    /// evicted; `None` if all that were examined are busy.
     pub(super) fn open(&self, session: Session, peer: Peer) -> Option<Arc<str>> {
         let id: Arc<str> = unguessable()?.into();
         let now = self.began.elapsed();
@@ -110,12 +109,12 @@ impl Sessions {
             table.insert(id.clone(), Entry { session: Arc::new(session), peer, rank });
         }
         drop(table);
-        // Not under the lock, as dropping a session ends its subscriptions.
+        // Not under the lock: dropping a session ends its subscriptions.
         ended.iter().for_each(|session: &Arc<Session>| session.ended.cancel());
         there_is_room.then_some(id)
     }
 
-    /// The session with this id, which counts as used now.
+    /// The session with this id, which becomes the most recently used.
     pub(super) fn find(&self, id: &str) -> Option<Arc<Session>> {
         let now = self.began.elapsed();
         let mut table = lock(&self.table);
@@ -127,7 +126,7 @@ impl Sessions {
         Some(session)
     }
 
-    /// How many sessions are open, and how many streams they have.
+    /// The number of open sessions, and of their event streams.
     pub(super) fn count(&self) -> (usize, usize) {
         let table = lock(&self.table);
         let streams = table.open.values().map(|entry| entry.session.news.streams()).sum();
@@ -185,7 +184,7 @@ impl Table {
         Some(entry.session)
     }
 
-    /// Gives a session another place in the order in which sessions make room.
+    /// Changes the rank of a session in the eviction order.
     fn promote(&mut self, id: &str, rank: Rank) {
         let Some((id, mut entry)) = self.open.remove_entry(id) else { return };
         for owner in entry.peer.owners() {
@@ -196,8 +195,8 @@ impl Table {
         self.open.insert(id, entry);
     }
 
-    /// Takes out the session of an owner that is to make room first and is not busy; a stream that it has open ends with
-    /// it. Of all, it is one of the client that has most.
+    /// Evicts the first session of an owner that is not busy; its open event streams end with it. For `Everybody`,
+    /// evicts a session of the client with the most sessions.
     fn make_room(&mut self, owner: Owner, now: Duration) -> Option<Arc<Session>> {
         let owner = match owner {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
@@ -212,13 +211,13 @@ impl Table {
             if !self.open.get(&id)?.session.is_busy() {
                 return self.remove(&id);
             }
-            // It is in use, whatever was asked last, and makes way for others to be tried.
+            // A busy session counts as used now, so that the next attempt examines another one.
             self.promote(&id, Rank { used: true, last: now });
         }
         None
     }
 
-    /// Notes that an owner has one session more or less.
+    /// Adjusts the number of sessions of an owner.
     fn count(&mut self, owner: Owner, change: isize) {
         let before = self.counts.get(&owner).copied().unwrap_or_default();
         let after = before.saturating_add_signed(change);
@@ -235,7 +234,7 @@ impl Table {
     }
 }
 
-/// 128 random bits as text.
+/// 128 random bits in hexadecimal.
 pub(super) fn unguessable() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
@@ -272,7 +271,7 @@ mod tests {
         let sessions = sessions(80);
         let mine = sessions.open(session(), peer(1, 1)).unwrap();
         let flood: Vec<_> = (0..100).map(|_| sessions.open(session(), peer(1, 2)).unwrap()).collect();
-        // A connection has an eighth, of which the newest stay.
+        // A connection may have an eighth, and the oldest are evicted.
         assert!(sessions.find(&mine).is_some());
         assert_eq!(flood.iter().filter(|id| sessions.find(id).is_some()).count(), 10);
         assert!(flood[90..].iter().all(|id| sessions.find(id).is_some()));

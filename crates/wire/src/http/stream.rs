@@ -1,5 +1,5 @@
-//! The streams of HTTP/2. Each is let go by itself where its client does not take the response, whatever happens on
-//! other streams of the connection.
+//! HTTP/2 streams. A stream whose client does not read the response is reset by itself, independently of the other
+//! streams of the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,27 +15,27 @@ use crate::lock::lock;
 use crate::unsent::Recipient;
 
 tokio::task_local! {
-    /// The stream that a task answers.
+    /// The stream that the task answers.
     static CURRENT: Arc<Stream>;
 }
 
-/// One request of HTTP/2 and its response, until the last of that has left.
+/// One HTTP/2 request and its response, until the response is sent.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// How many bytes of the response hyper has got, and how many of these have left for the client.
+    /// How many bytes of the response hyper has received, and how many of these it has sent.
     given: AtomicU64,
     taken: AtomicU64,
-    /// Woken when all that hyper has got has left.
+    /// Woken when hyper has sent all that it has received.
     left: AtomicWaker,
-    /// What answers it. Once that is aborted, hyper resets the stream.
+    /// The task that answers the request. When it is aborted, hyper resets the stream.
     task: OnceLock<AbortHandle>,
-    /// Its connection.
+    /// The connection of the stream.
     connection: OnceLock<Arc<Pulse>>,
-    /// Its place among all streams that are not streams of events.
+    /// The unit of the stream budget that it holds, unless it is an event stream.
     place: Mutex<Option<Lease>>,
 }
 
-/// Runs the tasks that answer streams.
+/// Hyper's executor: spawns the task of each stream, with the stream as its task-local value.
 #[derive(Clone, Debug)]
 pub(super) struct Spawn;
 
@@ -47,13 +47,13 @@ where
     fn execute(&self, answering: F) {
         let stream = Arc::new(Stream::default());
         let task = tokio::spawn(CURRENT.scope(stream.clone(), answering));
-        // Nobody else sets it.
+        // The cell is set nowhere else.
         let _ = stream.task.set(task.abort_handle());
     }
 }
 
 impl Stream {
-    /// The stream that this task answers, once there is a place for it; `None` if there is none.
+    /// The stream of the current task, with a unit of the stream budget; `None` if the budget is used up.
     pub(super) fn enter(streams: &Arc<Budget>, client: Client, connection: &Arc<Pulse>) -> Option<Arc<Self>> {
         let stream = CURRENT.try_with(Arc::clone).ok()?;
         *lock(&stream.place) = Some(streams.try_take(client, 1)?);
@@ -62,17 +62,17 @@ impl Stream {
         Some(stream)
     }
 
-    /// Gives its place to others, as a stream of events is counted among those.
+    /// Releases its unit of the stream budget, since event streams have a budget of their own.
     pub(super) fn give_place(&self) {
         lock(&self.place).take();
     }
 
-    /// Hyper gets so many bytes more.
+    /// Records bytes passed to hyper.
     pub(super) fn give(&self, bytes: usize) {
         self.given.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 
-    /// So many bytes have left.
+    /// Records bytes that hyper has sent or dropped.
     pub(super) fn leave(&self, bytes: usize) {
         let taken = self.taken.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64;
         if let Some(connection) = self.connection.get() {
@@ -83,12 +83,12 @@ impl Stream {
         }
     }
 
-    /// Whether some of what hyper has got has not left.
+    /// Whether hyper has bytes of the response that it has not sent.
     pub(super) fn is_unsent(&self) -> bool {
         self.taken.load(Ordering::Acquire) < self.given.load(Ordering::Acquire)
     }
 
-    /// Is ready when all that hyper has got has left.
+    /// Ready when hyper has sent all that it has received.
     pub(super) fn poll_left(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.is_unsent() {
             return Poll::Ready(());
@@ -107,8 +107,8 @@ impl Recipient for Stream {
         self.connection.get().map_or(1, |connection| connection.unsent_streams() as u64)
     }
 
-    /// Resets the stream. Where hyper has got all of the response it has given up the stream, which ends with its
-    /// connection.
+    /// Resets the stream. If hyper has received the whole response it has released the stream, and the connection is
+    /// closed instead.
     fn close(&self) {
         match self.task.get() {
             Some(task) if !task.is_finished() => task.abort(),
@@ -128,7 +128,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use tokio::sync::oneshot;
 
-    /// A stream of this connection whose task runs until `end` is dropped.
+    /// A stream of this connection whose task runs until the returned sender is dropped.
     async fn open(streams: &Arc<Budget>, pulse: &Arc<Pulse>) -> (Option<Arc<Stream>>, oneshot::Sender<()>) {
         let (sender, receiver) = oneshot::channel();
         let (end, ended) = oneshot::channel::<()>();

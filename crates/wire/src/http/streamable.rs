@@ -1,4 +1,4 @@
-//! Streamable HTTP: every message a POST to one endpoint, for both eras.
+//! Streamable HTTP: every message is a POST to one endpoint, in both protocol eras.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,18 +27,18 @@ use crate::request::{Filter, Request};
 use crate::unsent::{Outgoing, Room};
 use crate::{Caller, Era, Failure, Revision, View};
 
-/// Why a request is refused that there is no room for.
+/// The error message if the limit of requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
 
-/// A request in progress, until its answer is there.
+/// A request in progress, until its response exists.
 struct InProgress {
     _lease: Option<Lease>,
-    /// Its place in its session.
+    /// Its registration in its session, and its permit to be in flight.
     session: Option<(Running, Option<OwnedSemaphorePermit>)>,
 }
 
 impl Endpoint {
-    /// Takes one message, or a batch where the session's revision has them.
+    /// Handles one message, or a batch if the session's revision has batches.
     pub(super) async fn post<B>(
         self: Arc<Self>,
         peer: Peer,
@@ -101,7 +101,7 @@ impl Endpoint {
                 Said { version: header, method: text(headers, &METHOD)?, name: name()?, session: None };
             let revision = match said.modern(method, params) {
                 Ok(revision) => revision,
-                // What a modern request must carry and does not is a bad request, whatever the code.
+                // A modern request without a required member gets status 400, whatever the error code.
                 Err(Refused::Incomplete(error)) => {
                     return Ok(response::error(StatusCode::BAD_REQUEST, Some(id), &error));
                 }
@@ -129,7 +129,7 @@ impl Endpoint {
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
             return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
         }
-        // In a session a request that makes no sense is answered like any other.
+        // In a session, an invalid request gets status 200 like any other.
         let request = match off_worker(params.size(), || Request::parse(revision, &*view, method, params)) {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
@@ -138,7 +138,7 @@ impl Endpoint {
         Ok(self.in_session(&session, takes, call, token, id, request).await)
     }
 
-    /// Admits whoever sends a request to its view; the error is the response that refuses it.
+    /// Admits the sender of a request to its view; the error is the response that refuses it.
     pub(super) async fn admit(
         &self,
         peer: Peer,
@@ -166,7 +166,7 @@ impl Endpoint {
         Call::new(view, revision).by(peer.client, &self.unsent)
     }
 
-    /// Answers in a session, unless the client takes the request back or the session ends.
+    /// Answers a request of a session, unless the client cancels it or the session ends.
     pub(super) async fn in_session(
         self: Arc<Self>,
         session: &Arc<Session>,
@@ -176,12 +176,12 @@ impl Endpoint {
         id: &Id,
         request: Request,
     ) -> Response<Body> {
-        // Before it waits: what waits has its head and its body in memory.
+        // The limit applies before the request is queued, since its head and body are in memory.
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let running = session.run(id);
         let cancelled = running.token.clone();
         let waiting = async {
-            // What costs nothing need not wait for what does.
+            // A request that the service is not called for need not be queued.
             if request.is_free() {
                 return Some(None);
             }
@@ -201,7 +201,7 @@ impl Endpoint {
         let call = call.of(Some(session.news.listener.clone()));
         tokio::select! {
             answered = self.admitted(progress, takes, call, token, id, request) => answered,
-            // Nobody waits for the answer to a cancelled request; its stream just ends.
+            // A cancelled request has no response; its event stream just ends.
             () = cancelled.cancelled() => response::events(Body::empty()),
         }
     }
@@ -220,7 +220,7 @@ impl Endpoint {
         self.admitted(progress, takes, call, token, id, request).await
     }
 
-    /// Answers with JSON, or with a stream of events once there is progress to tell.
+    /// Answers with JSON, or with an event stream once there is a progress notification.
     async fn admitted(
         self: Arc<Self>,
         progress: InProgress,
@@ -235,17 +235,17 @@ impl Endpoint {
             return self.framed(takes, &call, Some(id), framed).await;
         };
         let (sender, mut receiver) = mpsc::channel(8);
-        // A caller who does not keep up misses a report, never the answer.
+        // If the channel is full, a progress notification is dropped, never the response.
         let send = move |framed| drop(sender.try_send(framed));
         let call = call.reporting(Some(Reporter::new(token, send)));
         let (endpoint, asked) = (self.clone(), id.clone());
         let cancelled = progress.session.as_ref().map(|(running, _)| running.token.clone());
-        // A task of its own: over HTTP/2 a body is not polled while its client has no window for it, and the request
-        // would keep what it holds without ever running into its time limit.
+        // In a task of its own: over HTTP/2 a body is not polled while the flow-control window is closed, and the
+        // request would hold its resources without reaching its time limit.
         let answer = tokio::spawn(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
             let room = endpoint.room(&call, &framed).await;
-            // The request is done; what is left to be sent of it is counted in bytes.
+            // The request is complete; the memory budget bounds the unsent response.
             drop(progress);
             (framed, room)
         });
@@ -266,7 +266,7 @@ impl Endpoint {
                     Some(room) => Event::from(Outgoing { framed, room: Some(room) }),
                     None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, UNSENT))),
                 });
-                // The call holds the sender, so progress ends when the answer is there.
+                // The call holds the sender, so the progress stream ends when the response is complete.
                 let rest = stream::select(progress, answer.into_stream());
                 let ends = async move {
                     match cancelled {
@@ -280,7 +280,7 @@ impl Endpoint {
         }
     }
 
-    /// Refuses a request because a limit is reached.
+    /// Refuses a request with status 503 because a limit is reached.
     pub(super) fn busy(&self, id: Option<&Id>, why: &'static str) -> Response<Body> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let error = Failure::Busy { message: why.into() }.object(Revision::ALL[0]);
@@ -289,8 +289,8 @@ impl Endpoint {
         response
     }
 
-    /// Refuses a request on a stream of HTTP/2 that there is no place for. Without a body: a client would not have to take
-    /// it, and nothing counts it.
+    /// Refuses a request over the limit of HTTP/2 streams. The response has no body, because no budget would count
+    /// one that the client does not read.
     pub(super) fn full(&self) -> Response<Body> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut response = response::bare(StatusCode::SERVICE_UNAVAILABLE);
@@ -298,7 +298,7 @@ impl Endpoint {
         response
     }
 
-    /// Counts a request among those in progress, unless it costs nothing; an error if there are too many.
+    /// Takes a unit of the request budget, unless the request is free; an error if the budget is used up.
     pub(super) fn enter(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
         if request.is_free() {
             return Ok(None);
@@ -306,7 +306,7 @@ impl Endpoint {
         self.requests.try_take(call.client, 1).map(Some).ok_or(())
     }
 
-    /// Opens the stream of a client that listens.
+    /// Opens the event stream of a `subscriptions/listen` request.
     async fn listen(
         &self,
         takes: Takes,
@@ -335,7 +335,7 @@ impl Endpoint {
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease)))
     }
 
-    /// An answer as a response, if there is memory for it.
+    /// The HTTP response for a message; 503 if memory for it is short.
     pub(super) async fn framed(
         &self,
         takes: Takes,
@@ -357,7 +357,7 @@ impl Endpoint {
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
-    /// The memory that an answer takes until it is sent, of which its call may have reserved some already.
+    /// The memory reservation of a response until it is sent, part of which its call may have made already.
     pub(super) async fn room(&self, call: &Call, framed: &Framed) -> Option<Room> {
         match &call.memory {
             Some(memory) => memory.settle(framed).await,

@@ -1,4 +1,4 @@
-//! Tests of the memory for contents, in a time that they move themselves.
+//! Tests of the memory budget for contents, with a simulated clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use libris_core::Client;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// Memory of 1 MiB for small responses, 2 MiB for medium and 9 MiB for large ones.
+/// A budget of 1 MiB for small responses, 2 MiB for medium and 9 MiB for large ones.
 fn memory(share: Share) -> Arc<Unsent> {
     Unsent::new(12 * MIB, share, Duration::from_secs(60))
 }
@@ -23,7 +23,7 @@ fn client(last: u8) -> Client {
     Client::at([127, 0, 0, last].into())
 }
 
-/// How many responses of this size a client can have.
+/// How many responses of this size a client can reserve memory for.
 fn count(unsent: &Arc<Unsent>, last: u8, bytes: usize) -> usize {
     let taken: Vec<_> = std::iter::from_fn(|| unsent.try_take(client(last), bytes)).collect();
     taken.len()
@@ -33,10 +33,10 @@ fn framed(bytes: usize) -> Framed {
     Framed::whole(vec![b'x'; bytes])
 }
 
-/// A connection whose client takes so many bytes a second, until some time.
+/// A connection whose client reads a given number of bytes per second, until some time.
 #[derive(Default)]
 struct Connection {
-    /// How many there are of it, if it is a stream.
+    /// If it is an HTTP/2 stream: how many streams share the connection.
     sharers: AtomicU64,
     taken: AtomicU64,
     closed: AtomicBool,

@@ -1,11 +1,11 @@
-//! Tests of which requests go the short way.
+//! Tests of which requests the express lane answers.
 
 use super::{Endpoint, Origin, Peer, Verdict};
 use crate::empty::Empty;
 use crate::http::Config;
 use std::sync::Arc;
 
-/// Whether a request that names this host is answered beside hyper.
+/// Whether the express lane answers a request with this `Host` value.
 fn is_answered(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str) -> bool {
     is_answered_with(endpoint, origin, host, "")
 }
@@ -34,7 +34,7 @@ fn each_connection_may_name_each_host_that_is_served() {
     let served = ["127.0.0.1:8080", "localhost", "library.example", "[::1]:80"];
     for round in 0..8 {
         for (number, origin) in connections.iter_mut().enumerate() {
-            // Each begins with another one, and each changes.
+            // Each connection starts with a different host, and each changes it.
             let host = served[(round + number) % served.len()];
             assert!(is_answered(&endpoint, origin, host), "connection {number}, round {round}: {host}");
             assert!(is_answered(&endpoint, origin, host), "connection {number}, again: {host}");
@@ -88,7 +88,7 @@ fn a_header_field_that_could_mean_something_is_not_ignored() {
 /// A whole request.
 struct Asking<'a> {
     line: &'a str,
-    /// Header fields as whole lines, between those that each request has and the length.
+    /// Header fields as whole lines, between the mandatory ones and the length.
     fields: &'a str,
     length: Option<String>,
     body: String,
@@ -96,19 +96,19 @@ struct Asking<'a> {
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
-/// The fields that each request needs, but the length.
+/// The fields that each request needs, except the length.
 const FIELDS: &str = "host: localhost\r\ncontent-type: application/json\r\n\
     accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
     mcp-method: resources/list\r\n";
 
 impl Asking<'_> {
-    /// One that is answered at once.
+    /// A request that is answered at once.
     fn usual() -> Self {
         let length = Some(BODY.len().to_string());
         Asking { line: "POST /mcp HTTP/1.1", fields: FIELDS, length, body: BODY.to_owned() }
     }
 
-    /// With a body of another length, which means the same.
+    /// With a body of another length and the same meaning.
     fn padded(self, size: usize) -> Self {
         let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
         Self { length: Some(size.to_string()), body, ..self }
@@ -121,7 +121,7 @@ impl Asking<'_> {
     }
 }
 
-/// What such bytes come to on a new connection, and how many of them a request has.
+/// The verdict on these bytes on a new connection, and the size of the request in them.
 fn verdict(bytes: &[u8]) -> (&'static str, Option<usize>) {
     let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
     match endpoint.express(&mut Origin::new(Peer::default()), bytes) {

@@ -1,4 +1,4 @@
-//! Tests of the memory that a connection has while it waits.
+//! Tests of the memory that an idle connection holds.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -25,7 +25,7 @@ use crate::http::{Config, Endpoint, through_hyper};
 
 const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
-/// A usual request.
+/// A request that the express lane answers.
 fn usual() -> String {
     format!(
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -43,7 +43,7 @@ async fn connect(endpoint: &Arc<Endpoint>) -> (Lane, TcpStream) {
     (Lane::new(stream, endpoint.clone(), Peer::default(), Arc::default()), client)
 }
 
-/// Serves the connection until the client has got something.
+/// Serves the connection until the client has received something.
 async fn answered(lane: &mut Lane, client: &mut TcpStream) -> String {
     let mut buffer = vec![0; 8 << 10];
     let serving = poll_fn(|context| lane.poll_next(context, None));
@@ -92,7 +92,7 @@ async fn a_connection_that_ends_without_a_request_for_hyper_needs_none() {
     let (lane, client) = connect(&endpoint).await;
     drop(client);
     assert!(lane.without_hyper().await.unwrap().is_none());
-    // A request that will never be whole is for hyper to judge.
+    // Hyper decides how to refuse a truncated request.
     let (lane, mut client) = connect(&endpoint).await;
     client.write_all(&usual().as_bytes()[..100]).await.unwrap();
     client.shutdown().await.unwrap();
@@ -126,7 +126,7 @@ async fn where_many_are_connected_hyper_is_kept_for_one_request_only() {
         let mut rest = vec![0; 200];
         assert!(client.read(&mut rest).await.unwrap() > 0);
     }
-    // What is usual is answered without it again.
+    // The express lane answers common requests again, without hyper.
     client.write_all(usual().as_bytes()).await.unwrap();
     assert!(answered(&mut lane, &mut client).await.starts_with("HTTP/1.1 200"));
     drop(crowd);
