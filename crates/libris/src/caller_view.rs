@@ -10,8 +10,8 @@ use libris_core::{
     Unavailable, Uri, UriTemplate,
 };
 use libris_wire::{
-    Answer, Call, Capabilities, Client, Completing, Failure, Listener, Members, Question, Reference, Reply,
-    Revision,
+    Answer, Call, Capabilities, Client, Completing, Era, Failure, Listener, Members, Question, Reference,
+    Reply, Revision,
 };
 
 use crate::cursor;
@@ -25,11 +25,11 @@ use crate::view::{Snapshot, View};
 const SMALL: usize = 64 << 10;
 
 /// The member for the empty result of a list that is not declared as a capability. Some hosts request these lists from
-/// every server and disconnect on an error.
-fn undeclared_list(method: &str) -> Option<&'static str> {
-    match method {
-        "tools/list" => Some("tools"),
-        "prompts/list" => Some("prompts"),
+/// every server and disconnect on an error. From 2026-07-28 on, a method without its capability must be unknown.
+fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
+    match (method, revision.facts().era) {
+        ("tools/list", Era::Legacy) => Some("tools"),
+        ("prompts/list", Era::Legacy) => Some("prompts"),
         _ => None,
     }
 }
@@ -180,15 +180,15 @@ impl libris_wire::View for CallerView {
         Ok(self.cache(view.rights(), call, Question::Read(uri), made))
     }
 
-    fn answers(&self, method: &str) -> bool {
-        undeclared_list(method).is_some()
+    fn answers(&self, revision: Revision, method: &str) -> bool {
+        undeclared_list(revision, method).is_some()
     }
 
-    async fn call(&self, _: &Call, method: &str, _: &str) -> Answer {
-        let name =
-            undeclared_list(method).ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
+    async fn call(&self, call: &Call, method: &str, _: &str) -> Answer {
+        let name = undeclared_list(call.revision, method)
+            .ok_or_else(|| Failure::invalid(format!("unknown method `{method}`")))?;
         let members = PageWriter::new(name, &[(); 0], |_, ()| {}).finish();
-        Ok(Reply { members, freshness: Some(Freshness::default()), meta: Bytes::new() })
+        Ok(Reply { members, freshness: None, meta: Bytes::new() })
     }
 
     async fn complete(&self, call: &Call, completing: &Completing) -> Answer {

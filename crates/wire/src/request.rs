@@ -287,7 +287,7 @@ impl Request {
                 }
                 Ok(Self::Listen(filter))
             }
-            _ if view.answers(method) => {
+            _ if view.answers(revision, method) => {
                 let params = if params.raw.is_empty() { "{}" } else { params.raw };
                 Ok(Self::Other { method: method.to_owned(), params: params.to_owned() })
             }

@@ -101,7 +101,7 @@ pub trait View: Send + Sync + 'static {
     async fn complete(&self, call: &Call, asked: &Completing) -> Answer;
 
     /// Whether [`call`](Self::call) answers this method, such as one of tools, prompts, skills or an extension.
-    fn answers(&self, _method: &str) -> bool {
+    fn answers(&self, _revision: Revision, _method: &str) -> bool {
         false
     }
 

@@ -199,7 +199,7 @@ impl View for ToyAs {
         self.toy.complete(call, asked).await
     }
 
-    fn answers(&self, method: &str) -> bool {
+    fn answers(&self, _: Revision, method: &str) -> bool {
         method == "tools/list" || method == "toy/echo"
     }
 
