@@ -92,8 +92,8 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached directory
-    /// (which is always on a local file system), whose data is in the page cache.
+    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached
+    /// directory (which is always on a local file system), whose data is in the page cache.
     pub(super) fn read_cached(&self) -> Option<Result<Contents>> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;

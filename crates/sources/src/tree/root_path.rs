@@ -22,7 +22,7 @@ pub(super) struct RootPath {
 enum ComponentSymlinks<'a> {
     /// All may. Records for each whether it is one.
     Record(&'a mut Vec<bool>),
-    /// Only those that were when they were recorded.
+    /// Only components that were symbolic links when they were recorded.
     Recorded(&'a [bool]),
 }
 
