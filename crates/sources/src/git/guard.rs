@@ -72,8 +72,8 @@ fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(root.parent().unwrap_or(Path::new("")).join(named)))
 }
 
-/// Checks that the repository that a `.git` file names refers back to it. Otherwise such a file in an untrusted
-/// directory could select any repository of this machine.
+/// Checks that the repository that a `.git` file names belongs to it: it is inside the same directory or refers back
+/// to it. Otherwise such a file in an untrusted directory could select any repository of this machine.
 fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     let folder = root.parent().unwrap_or(Path::new(""));
     let same = |one: &Path, other: &Path| {
