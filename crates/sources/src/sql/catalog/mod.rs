@@ -85,7 +85,7 @@ struct Questions {
     columns: String,
     /// Schema, table, index, whether it is unique, whether it is primary, column.
     indexes: String,
-    /// Schema, table, constraint, column, schema, table and column referred to.
+    /// Schema, table, constraint, column; referenced schema, table and column; ordinal position from 1.
     references: String,
 }
 
