@@ -1,9 +1,9 @@
-//! Opening the root path without following symbolic links that were put into it later.
+//! Opens the root path without following symbolic links that were inserted into it later.
 //!
 //! A component that is a symbolic link when the source is opened, such as `current` in `/srv/current/docs`, is the
 //! operator's choice: it is followed, each time the root is opened again. A component that is a directory at that
-//! time must stay one. Otherwise whoever may write to its parent directory could replace it with a symbolic link and
-//! so choose what is served.
+//! time must stay one. Otherwise a process with write access to its parent directory could replace it with a symbolic
+//! link and so choose the served directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(super) struct RootPath {
 enum ComponentSymlinks<'a> {
     /// All may. Records for each whether it is one.
     Record(&'a mut Vec<bool>),
-    /// Only those that were when they were recorded.
+    /// Only components that were symbolic links when they were recorded.
     Recorded(&'a [bool]),
 }
 
