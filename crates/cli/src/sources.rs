@@ -54,9 +54,11 @@ impl SourceArguments {
         })
     }
 
-    /// Reads the configuration and opens the sources. Sources in `open` with an unchanged definition are reused.
+    /// Reads the configuration and opens its sources and those on the command line. `open` are the sources that are
+    /// open already: those whose definition is unchanged are reused.
     pub(crate) fn open(&self, open: &[OpenSource]) -> Result<(Config, Vec<OpenSource>)> {
         let (config, definitions) = self.definitions()?;
+        // The source that was opened with an equal definition.
         let reusable = |definition: &dyn Definition| {
             open.iter().find(|open| definition.equals(&*open.definition as &dyn Any))
         };
@@ -101,7 +103,8 @@ impl SourceArguments {
             ));
         }
         for definition in &mut definitions {
-            // Blocking is harmless: nothing else runs until the sources are loaded.
+            // Blocking is acceptable, also on a reload while the server runs: `block_in_place` leaves the other workers
+            // free for other tasks.
             let loaded =
                 tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(definition.load()));
             loaded.with_context(|| format!("could not read `{}`", definition.label()))?;
@@ -141,7 +144,7 @@ pub(crate) fn example(command: &str, what: &str) -> String {
     format!("  {command:<43}  {what}\n")
 }
 
-/// Fails if two sources have the same root: they would look like one source with the resources of both.
+/// Fails if two sources have the same root URI: clients could not tell their resources apart.
 fn check_roots(opened: &[OpenSource]) -> Result<()> {
     let mut seen = HashMap::new();
     for OpenSource { root, label, .. } in opened {
