@@ -50,7 +50,7 @@ pub(crate) async fn run(options: CheckOptions) -> Result<()> {
     print(&text).context("could not print")
 }
 
-/// Lists a source completely, and keeps up to `keep` resources.
+/// Lists a source completely and collects up to `keep` resources.
 async fn list(name: &str, source: &dyn Source, keep: usize) -> Result<Report> {
     let mut report = Report {
         name: name.to_owned(),

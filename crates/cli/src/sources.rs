@@ -27,11 +27,11 @@ pub(crate) struct SourceArguments {
     config: Option<PathBuf>,
 }
 
-/// A source that is open.
+/// An open source.
 #[derive(Clone)]
 pub(crate) struct OpenSource {
     definition: Arc<dyn Definition>,
-    /// Its name in messages.
+    /// The name of the source in messages.
     pub(crate) label: String,
     pub(crate) source: Arc<dyn Source>,
     root: Option<SourceRoot>,
@@ -46,7 +46,7 @@ impl OpenSource {
 }
 
 impl SourceArguments {
-    /// The configuration file, if there is one.
+    /// The configuration file, given or default.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.config.clone().or_else(|| {
             (self.sources.is_empty() && Path::new(DEFAULT_FILE).is_file())
@@ -54,9 +54,11 @@ impl SourceArguments {
         })
     }
 
-    /// Reads the configuration and opens the sources. Those of `open` whose definition is unchanged are reused.
+    /// Reads the configuration and opens its sources and those on the command line. `open` are the sources that are
+    /// open already: those whose definition is unchanged are reused.
     pub(crate) fn open(&self, open: &[OpenSource]) -> Result<(Config, Vec<OpenSource>)> {
         let (config, definitions) = self.definitions()?;
+        // The source that was opened with an equal definition.
         let reusable = |definition: &dyn Definition| {
             open.iter().find(|open| definition.equals(&*open.definition as &dyn Any))
         };
@@ -101,7 +103,8 @@ impl SourceArguments {
             ));
         }
         for definition in &mut definitions {
-            // Nothing else runs until the sources are known.
+            // Blocking is acceptable, also on a reload while the server runs: `block_in_place` leaves the other workers
+            // free for other tasks.
             let loaded =
                 tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(definition.load()));
             loaded.with_context(|| format!("could not read `{}`", definition.label()))?;
@@ -114,7 +117,7 @@ impl SourceArguments {
 fn define(argument: &OsStr) -> Result<Box<dyn Definition>> {
     registry::define(argument).ok_or_else(|| {
         let text = argument.to_string_lossy();
-        // What follows the scheme may contain a password.
+        // The text after the scheme may contain a password.
         let shown = text.split_once("://").map_or(text.to_string(), |(scheme, _)| format!("{scheme}://"));
         advice(format!("`{shown}` is not a supported source"), format!("name {}", forms()))
     })
@@ -141,7 +144,7 @@ pub(crate) fn example(command: &str, what: &str) -> String {
     format!("  {command:<43}  {what}\n")
 }
 
-/// Two sources with the same root would look like one that has the resources of both.
+/// Fails if two sources have the same root URI: clients could not tell their resources apart.
 fn check_roots(opened: &[OpenSource]) -> Result<()> {
     let mut seen = HashMap::new();
     for OpenSource { root, label, .. } in opened {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// The client that a request counts against in a [`Budget`]: all requests from one network address are one client.
+/// The client whose share of a [`Budget`] a request uses. All requests from one network address are of one client.
 ///
-/// A program that embeds an endpoint and identifies clients otherwise, for example by the header of a proxy, puts a
+/// A program that embeds an endpoint and identifies clients in another way, such as by a proxy's header, puts a
 /// `Client` into the extensions of the HTTP request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Client(Option<IpAddr>);
@@ -53,7 +53,8 @@ pub struct Budget {
 #[derive(Debug, Default)]
 struct BudgetState {
     used: usize,
-    /// The client of the last operation and the amount it holds: a fast path, since the next is usually the same.
+    /// The client of the last operation, and the amount that it holds. Kept apart from `others`, so that the next
+    /// operation, which is usually of the same client, needs no lookup in the map.
     last: (Client, usize),
     /// The amounts that the other clients hold.
     others: HashMap<Client, usize>,
@@ -75,7 +76,7 @@ struct Waiter {
 }
 
 impl Budget {
-    /// A budget of which each client may hold three quarters; of less than four units, all but one.
+    /// A budget of which each client may hold three quarters, rounded up, but never all unless `total` is one.
     pub fn new(total: usize) -> Arc<Self> {
         Self::with_share(total, most(total))
     }
@@ -100,8 +101,8 @@ impl Budget {
         Arc::new(Self { total, share: most(total), waiters, state: Mutex::default() })
     }
 
-    /// Takes `amount` if it is available. An amount above the client's share counts as the whole share, so that large
-    /// requests succeed when the client holds nothing else.
+    /// Takes `amount` if it is available, even if others are waiting. An amount above the client's share counts as the
+    /// whole share, so that large requests succeed when the client holds nothing else.
     pub fn try_take(self: &Arc<Self>, client: Client, amount: usize) -> Option<Lease> {
         let amount = amount.min(self.share);
         self.state().take(self, client, amount).then(|| self.lease(client, amount))
@@ -144,7 +145,7 @@ impl Budget {
                 None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
             }
             state.serve(self);
-            // Its drop returns a grant that was not received.
+            // If this future is dropped after the amount was granted, the drop of `Granted` returns the amount.
             Granted { budget: self.clone(), client, amount, receiver }
         };
         (&mut waiting.receiver).await.ok()?;
@@ -167,7 +168,7 @@ impl Budget {
     }
 
     fn state(&self) -> MutexGuard<'_, BudgetState> {
-        // A panic leaves the state consistent: no invariant spans several statements.
+        // A panic leaves the amounts consistent: nothing can panic between two updates that belong together.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -265,7 +266,8 @@ impl BudgetState {
     }
 }
 
-/// A pending grant. Dropping it returns an amount that was granted but not received.
+/// The receiving side of a [`Waiter`]. If its future is cancelled after the amount was granted but before it was
+/// received, dropping this returns the amount.
 struct Granted {
     budget: Arc<Budget>,
     client: Client,
@@ -292,7 +294,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Whether requests wait for the amount of this lease.
+    /// Whether requests are waiting, so that returning this lease may help.
     pub fn is_needed(&self) -> bool {
         self.amount > 0 && self.budget.is_short()
     }

@@ -46,7 +46,7 @@ fn write(json: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     }
 }
 
-/// Encodes a resource for the revision with these `facts`.
+/// Encodes a resource with the fields that a protocol revision has; `facts` are the features of that revision.
 pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
     let item = ListItem {
         address: ("uri", resource.uri.as_str()),
@@ -63,7 +63,7 @@ pub(crate) fn resource(json: &mut Vec<u8>, facts: &Facts, resource: &Resource) {
     item.write(json);
 }
 
-/// Encodes a template for the revision with these `facts`.
+/// Encodes a template with the fields that a protocol revision has; `facts` are the features of that revision.
 pub(crate) fn template(json: &mut Vec<u8>, facts: &Facts, template: &Template) {
     let item = ListItem {
         address: ("uriTemplate", template.uri.as_str()),
@@ -137,6 +137,7 @@ impl ListItem<'_> {
     }
 }
 
+/// The `annotations` member of a resource or template: hints for clients, as far as the protocol revision has them.
 struct Hints<'a> {
     annotations: &'a Annotations,
     facts: &'a Facts,
@@ -145,7 +146,7 @@ struct Hints<'a> {
 impl Hints<'_> {
     fn last_modified(&self) -> Option<String> {
         let modified = self.annotations.last_modified.filter(|_| self.facts.titles)?;
-        // Whole seconds, as in the examples of the specification: clients parse these.
+        // Whole seconds, as in the specification's examples.
         jiff_seconds(modified)
     }
 
@@ -197,7 +198,8 @@ pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
     json.into()
 }
 
-/// Encodes the parts of contents for the revision with these `facts`.
+/// Encodes the parts of contents with the fields that a protocol revision has; `facts` are the features of that
+/// revision.
 pub(crate) fn contents(facts: &Facts, parts: Vec<Content>) -> Members {
     let mut out = Writer::default();
     out.json().extend_from_slice(b"\"contents\":[");

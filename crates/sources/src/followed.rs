@@ -1,7 +1,7 @@
 //! The resources that clients subscribe to, for sources that detect changes by polling.
 //!
-//! A database or an API does not report which of its resources changed, and nobody reads them all. So a watch reads
-//! again only those that are followed, and compares them with what is known of each.
+//! A database or an API does not report which of its resources changed, and reading all of them is too expensive. So
+//! a watch polls only the followed resources and compares each with its last known state.
 
 #![allow(dead_code, reason = "each method is used by some sources, which are features")]
 
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libris_core::Uri;
 use tokio::sync::watch;
 
-/// How many resources are followed. If there are more, the watch reports lost changes instead, and clients read again.
+/// The most followed resources. Beyond, the watch reports lost changes, and clients read again.
 pub(crate) const MOST: usize = 1000;
 
-/// The resources that are followed while there is a watch, each with what the source knows of it.
+/// The resources that are followed while there is a watch, each with its last known state.
 pub(crate) struct Followed<T> {
     state: Mutex<FollowedState<T>>,
     /// Wakes the watches when a resource is added.
@@ -22,12 +22,12 @@ pub(crate) struct Followed<T> {
 }
 
 struct FollowedState<T> {
-    /// How many watches there are. Nothing is followed while there is none.
+    /// The number of watches. Nothing is followed without one.
     watches: usize,
     resources: BTreeMap<Uri, T>,
-    /// Whether a resource was refused because there are [`MOST`].
+    /// Whether a resource was not added because the set has [`MOST`] already.
     full: bool,
-    /// How often the set overflowed and was cleared.
+    /// The number of overflows, each of which cleared the set.
     overflows: u64,
 }
 
@@ -53,8 +53,8 @@ impl<T> Followed<T> {
         FollowedWatch { followed: Arc::clone(self), added: self.added.subscribe(), overflows }
     }
 
-    /// Follows a resource if there is a watch. `known` is stored unless the resource is followed already; then
-    /// `again` may update what is known.
+    /// Follows a resource if there is a watch. `known` is stored as its state; if the resource is followed already,
+    /// `again` may update the stored state with it.
     pub(crate) fn add(&self, uri: &Uri, known: T, again: impl FnOnce(&mut T, T)) {
         let mut state = self.lock();
         if state.watches == 0 {
@@ -78,7 +78,7 @@ impl<T> Followed<T> {
         self.lock().resources.remove(uri);
     }
 
-    /// Accesses what is known of a resource, if it is followed.
+    /// Accesses the state of a resource, if it is followed.
     pub(crate) fn with<R>(&self, uri: &Uri, access: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.lock().resources.get_mut(uri).map(access)
     }
@@ -111,8 +111,8 @@ impl<T> FollowedWatch<T> {
         self.added.mark_changed();
     }
 
-    /// Whether the set overflowed since the last call. It is cleared then: the clients that are told of lost changes
-    /// follow again what they still need.
+    /// Whether the set overflowed since the last call. If so, it is cleared: clients read again after a report of
+    /// lost changes, and that follows the resources that they still need.
     pub(crate) fn overflowed(&mut self) -> bool {
         let mut state = self.followed.lock();
         if std::mem::take(&mut state.full) {

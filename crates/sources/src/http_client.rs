@@ -24,8 +24,8 @@ pub(crate) fn builder() -> Builder {
     builder
 }
 
-/// The connector of a client, over TCP or TLS. Only a `secure` one verifies certificates, as the system does; the others
-/// need none to be installed.
+/// The connector of a client, over TCP or TLS. Only a `secure` one verifies certificates, with the trust store of the
+/// system; others work without one.
 pub(crate) fn connector<R>(
     mut tcp: HttpConnector<R>,
     connect_timeout: Duration,

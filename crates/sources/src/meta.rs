@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The URI of the next page.
 pub(crate) const NEXT: &str = "dev.libris/next";
 
-/// There is more than the contents: `true`, or how many entries.
+/// The contents are incomplete: `true`, or the number of further entries.
 pub(crate) const MORE: &str = "dev.libris/more";
 
 /// The reason why the contents of an entry of a folder are omitted.

@@ -8,7 +8,7 @@ use crate::range::RangeSpan;
 /// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
 const BLOCK: usize = 64 * 1024;
 
-/// The byte range that a range of lines or bytes stands for.
+/// The result of converting a range of lines or bytes to a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ByteBounds {
     /// From the first offset up to, but not including, the second.

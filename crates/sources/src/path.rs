@@ -1,16 +1,17 @@
-//! Paths as they are typed into `{+path}`, and as they are offered for it.
+//! Escapes and unescapes the values of `{+path}`.
 //!
-//! Such an expansion lets reserved characters and escapes through, so what would not survive it (`%`, `?`,
-//! `#`, brackets, bytes that are not UTF-8) is escaped in a value. What is typed is read in the same way.
+//! A reserved expansion copies reserved characters and percent-escapes unchanged. So all characters that it would not
+//! preserve (`%`, `?`, `#`, brackets, bytes that are not UTF-8) are escaped in a value. Typed text is parsed by the
+//! same rules.
 
 use libris_core::Uri;
 
-/// What was typed, as it stands in a URI.
+/// Typed text as the path of a URI.
 pub(crate) fn segments(typed: &str) -> String {
     typed.split('/').map(|segment| Uri::encode_segment(&unescape(segment))).collect::<Vec<_>>().join("/")
 }
 
-/// Decodes escapes; a `%` that begins none stands for itself, as in an expansion.
+/// Decodes percent-escapes; a `%` that does not begin an escape is literal, as in an expansion.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -31,7 +32,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     out
 }
 
-/// A path of a URI with as few escapes as its expansion allows.
+/// The path of a URI as a value, with as few escapes as a reserved expansion allows.
 pub(crate) fn value(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
     for (at, segment) in path.split('/').enumerate() {

@@ -1,14 +1,14 @@
-//! A part of a resource, asked for as `?lines=10-20` or `?bytes=0-65535`.
+//! A range of a resource, requested with `?lines=10-20` or `?bytes=0-65535`.
 
 use libris_core::{Error, Result};
 
-/// What a caller may do about a text that is too large.
+/// The hint for text that is too large.
 pub(crate) const HINT: &str = "read a part with `?lines=1-500` or `?bytes=0-65535`";
 
-/// What a caller may do about other data that is too large.
+/// The hint for binary data that is too large.
 pub(crate) const HINT_BYTES: &str = "read a part with `?bytes=0-65535`";
 
-/// A part of a resource.
+/// A range of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     /// Lines, counted from 1.
@@ -17,24 +17,24 @@ pub(crate) enum Range {
     Bytes(RangeSpan),
 }
 
-/// A range of lines or bytes.
+/// The extent of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeSpan {
-    /// From the first to the last, both included, or to the end.
+    /// From the first to the last, inclusive; to the end if there is no last.
     From(u64, Option<u64>),
-    /// That many at the end; never none.
+    /// This many at the end, at least one.
     Last(u64),
 }
 
 impl Range {
-    /// Whether a query asks for ranges and nothing else, however badly.
+    /// Whether all parameters of a query are ranges, valid or not.
     #[cfg(any(test, feature = "files", feature = "git"))]
     pub(crate) fn is_meant(query: &str) -> bool {
         pairs(query).all(|(key, _)| matches!(key, "lines" | "bytes"))
     }
 
-    /// Reads a query for which [`is_meant`](Self::is_meant) holds; `None` where it asks for everything,
-    /// as a form does whose fields were left empty.
+    /// Parses a query for which [`is_meant`](Self::is_meant) holds; `None` if all values are empty, as in a form
+    /// without input.
     pub(crate) fn parse(query: &str) -> Result<Option<Self>> {
         let mut pairs = pairs(query).filter(|(_, value)| !value.is_empty());
         let Some((key, value)) = pairs.next() else { return Ok(None) };
@@ -59,7 +59,7 @@ fn span(unit: &str, least: u64, value: &str) -> Result<RangeSpan> {
             "`{unit}={value}` is not a range: write `{unit}=10-20`{single}, `{unit}=10-` or `{unit}=-20`"
         ))
     };
-    // `parse` would take `+5`.
+    // `u64::from_str` accepts `+5`.
     let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => text.parse::<u64>().map_err(|_| garbage()),
         false => Err(garbage()),

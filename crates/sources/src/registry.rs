@@ -1,4 +1,4 @@
-//! The table of sources, and what each source brings for the command line and the configuration file.
+//! The table of sources, with their parts of the command line and the configuration file.
 //!
 //! To add a source, implement [`Declared`] for its configuration and [`Definition`] for what can be opened, and add a
 //! line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
@@ -13,13 +13,14 @@ use async_trait::async_trait;
 use libris_core::{Result, Source, Uri};
 use serde::de::{DeserializeOwned, Error as _, MapAccess};
 
-/// A source that is configured, and not open yet.
+/// A configured source that is not open yet.
 #[async_trait]
 pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     /// The name of the source in messages, without secrets.
     fn label(&self) -> String;
 
-    /// Loads what the definition refers to, such as an API description, so that a change of it makes another definition.
+    /// Loads external parts of the definition, such as an API description, so that a change of them makes it a
+    /// different definition.
     async fn load(&mut self) -> Result<()> {
         Ok(())
     }
@@ -40,7 +41,7 @@ impl<T: Any + PartialEq> DynamicEq for T {
     }
 }
 
-/// A source that is open.
+/// An open source.
 #[derive(Clone)]
 pub struct Opened {
     /// The source.
@@ -92,7 +93,8 @@ impl ConfigFile {
 /// How a source is named by an argument of the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandLine {
-    /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source takes.
+    /// The prefixes of its arguments, such as `git:`. Without any, it gets the arguments that no other source
+    /// accepts.
     pub prefixes: &'static [&'static str],
     /// The form of its arguments as part of a list, such as "a git repository as `git:PATH`".
     pub form: &'static str,
@@ -143,7 +145,7 @@ pub fn command_lines() -> impl Iterator<Item = &'static CommandLine> {
     COMMAND_LINES.iter().flatten()
 }
 
-/// The source that an argument of the command line names; `None` if no source takes it.
+/// The source that an argument of the command line names; `None` if no source accepts it.
 pub fn define(argument: &OsStr) -> Option<Box<dyn Definition>> {
     let text = argument.to_str().unwrap_or_default();
     let has_prefix = |line: &&CommandLine| line.prefixes.iter().any(|prefix| text.starts_with(prefix));

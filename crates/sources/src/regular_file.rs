@@ -1,7 +1,7 @@
-//! Reading a file named in the configuration, safely if it is not a regular file.
+//! Reads a file that the configuration names, which may be of any type.
 //!
-//! The file is opened with `O_NONBLOCK`, and type and size are those of the open file. So a named pipe does not
-//! block, and a huge file is not read.
+//! The file is opened with `O_NONBLOCK`, and its type and size are those of the open descriptor. So a named pipe does
+//! not block, and a huge file is not read.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read as _};

@@ -12,6 +12,7 @@ use super::pattern::{Pattern, PatternPart};
 pub struct Specificity {
     literals: usize,
     variables: Reverse<usize>,
+    /// The variables of `{+x}` and `{#x}`, which match across slashes.
     reserved: Reverse<usize>,
     hash: u64,
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 /// | `Vec<u8>`, `Bytes`, `&[u8]` | bytes |
 /// | [`Json<T>`](Json) | the value, serialised as JSON |
 /// | [`Content`], `Vec<Content>`, [`Contents`] | unchanged |
-/// | `Option` of any of these | `None` is not found |
+/// | `Option` of any of these | `None` gives the error [`NotFound`](Error::NotFound) |
 /// | `Result` of any of these | a [`libris::Error`](Error), or one in the `source()` chain, is sent to the caller; any other error is logged, and the caller learns only that the read failed |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the content of a resource",
@@ -122,7 +122,8 @@ impl<T: IntoContents, E: Into<Box<dyn std::error::Error + Send + Sync>>> IntoCon
     }
 }
 
-/// The `libris::Error` in the error or in its `source()` chain; otherwise an `Error::Failed` whose cause is not sent.
+/// The error itself if it is a `libris::Error`; else the first in its `source()` chain that may be sent to callers;
+/// else an `Error::Failed`, whose cause is only logged.
 fn public_error(error: impl Into<Box<dyn std::error::Error + Send + Sync>>, doing: &'static str) -> Error {
     let error = match error.into().downcast::<Error>() {
         Ok(error) => return *error,
@@ -165,16 +166,16 @@ impl<T: Serialize> IntoContents for Json<T> {
     }
 }
 
-/// A return type of a `#[complete]` function: a `Vec` of strings, best first, a [`Completion`], or a `Result` of
-/// either.
+/// A return type of a `#[complete]` function: a `Vec` of strings (best first), a [`Completion`], or a `Result` of one
+/// of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a completion",
     label = "`{Self}` does not implement `IntoCompletion`",
     note = "return `Vec<String>`, `Vec<&str>`, `libris::Completion`, or a `Result` of one of these"
 )]
 pub trait IntoCompletion {
-    /// At most `limit` values. `typed` is `Some` if the function did not get the typed text, so that the values must be
-    /// filtered by it here.
+    /// Converts to a completion. Of a `Vec`, it keeps the first `limit` of the values that begin with `typed`, ignoring
+    /// case, or of all values if `typed` is `None`. A [`Completion`] is returned unchanged.
     fn into_completion(self, typed: Option<&str>, limit: usize) -> Result<Completion>;
 }
 
@@ -279,7 +280,8 @@ impl Instance {
         Uri::parse(&template.expand(&self.variables)).map_err(|error| error.to_string())
     }
 
-    /// The resource of the instance, with the metadata of `like` as defaults.
+    /// The resource of the instance. What the instance does not set comes from `like`, except title, size and
+    /// modification time, which then stay unset, and the name, which is the value of the last variable if it has one.
     pub(super) fn resource(
         self,
         uri: Uri,
@@ -324,8 +326,8 @@ macro_rules! from_numbers {
 
 from_numbers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
-/// A return type of a `#[list]` function: a `Vec` of [`Instance`]s or of values of the only required variable, or a
-/// `Result` of it.
+/// A return type of a `#[list]` function: a `Vec` of [`Instance`]s, or a `Result` of that. If the template has only
+/// one required variable, the `Vec` may contain its values instead, as strings or integers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list of resources",
     label = "`{Self}` does not implement `IntoInstances`",

@@ -68,7 +68,8 @@ impl ArgumentTemplate {
                 ArgumentPiece::Text(text) => filled.push_str(text),
                 ArgumentPiece::Variable(name) => {
                     let value = values.get(name.as_str()).copied().unwrap_or_default();
-                    // Most programs parse an argument that begins with a dash as an option, whatever the pattern allows.
+                    // Most programs parse an argument that begins with a dash as an option, whatever the pattern
+                    // allows.
                     if filled.is_empty() && value.starts_with('-') {
                         return Err(Error::invalid(format!("`{name}` must not begin with `-`")));
                     }

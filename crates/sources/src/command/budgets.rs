@@ -10,8 +10,8 @@ use tokio::time::timeout;
 /// The most concurrent processes of all commands.
 pub(super) const PROCESSES: usize = 256;
 
-/// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program
-/// starts with the process.
+/// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program starts with the
+/// process.
 const QUEUE: usize = 1024;
 const QUEUED: Duration = Duration::from_secs(60);
 
@@ -43,8 +43,8 @@ pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) ->
     timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
-/// The expected size of an output, by the last ones. A run reserves that much memory before it starts; one
-/// that needs more fails if there is none.
+/// The expected size of an output, from previous runs. A run reserves that much memory before it starts; one that
+/// needs more fails if none is available.
 #[derive(Default)]
 pub(super) struct ExpectedSize(AtomicU64);
 

@@ -12,7 +12,7 @@ use super::line::Invocation;
 /// How long printed values are cached.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// The most printed values: as separate strings, short lines take far more memory than their text.
+/// The most printed values: as separate strings, short lines need far more memory than their text.
 const VALUES: usize = 10_000;
 
 /// The completions of a variable.

@@ -243,7 +243,7 @@ impl RunnableCommand {
     async fn turn(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
-            // The permit of the command first, so that a busy command does not occupy permits of the others while it waits.
+            // The permit of the command first, so that a busy command does not occupy shared permits while it waits.
             let turn = self.turns.take(client, 1).await?;
             Some([turn, self.room.processes.take(client, 1).await?])
         })

@@ -31,7 +31,7 @@ impl Invocation {
     }
 }
 
-/// The file of a program: below `home` if it has a slash in its name, and in `PATH` otherwise.
+/// The executable of a program: relative to `home` if its name contains a slash, otherwise from `PATH`.
 fn find(program: &str, home: &Path) -> Option<PathBuf> {
     let runs = |file: &PathBuf| {
         std::fs::metadata(file)
@@ -41,7 +41,7 @@ fn find(program: &str, home: &Path) -> Option<PathBuf> {
         return Some(home.join(program)).filter(runs);
     }
     let path = std::env::var_os("PATH")?;
-    // A relative folder would be another one for each place that the server is started from.
+    // A relative folder in `PATH` would depend on the working directory of the server.
     std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(program))

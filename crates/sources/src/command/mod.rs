@@ -1,7 +1,6 @@
 //! The output of programs as resources. On Unix only.
 //!
-//! A program gets its arguments as a list, with each value within one argument. There is no
-//! shell.
+//! A program gets its arguments as a list, with each value within one argument. There is no shell.
 
 mod argument;
 mod budgets;

@@ -19,8 +19,7 @@ use super::budgets::RunPermits;
 use super::reaper;
 use super::take::{Take, Taken};
 
-/// The time between SIGTERM and SIGKILL, and how long the output may stay open
-/// after the program ended.
+/// The time between SIGTERM and SIGKILL, and how long the output may stay open after the program ended.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The size of a read, in bytes.
@@ -35,7 +34,7 @@ pub(super) struct Order {
     pub(super) arguments: Vec<String>,
     pub(super) folder: PathBuf,
     pub(super) environment: Vec<(OsString, OsString)>,
-    /// How long it may run.
+    /// The time-out.
     pub(super) timeout: Duration,
     /// Released when all processes have ended.
     pub(super) turn: RunPermits,
@@ -95,11 +94,11 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
     let ending = tokio::select! {
         ending = follow(&mut child, &mut pipes, &mut take) => ending,
         () = sleep(order.timeout) => Ok(ProcessEnd::TimedOut),
-        // The result is not used.
+        // The caller is gone.
         () = tell.closed() => Ok(ProcessEnd::Enough),
     };
     if let Ok(ProcessEnd::Exited(_)) = ending {
-        // Background processes would keep the output open.
+        // Background processes would hold the pipes open.
         group.kill();
         let _ = timeout(GRACE, pipes.drain(&mut take)).await;
     }

@@ -1,9 +1,9 @@
-//! Ends the commands of a server that was killed and could not end them itself.
+//! Kills the commands of a server that was killed and could not do so itself.
 //!
 //! The reaper is a process that the server starts before its first command. The server writes the process groups that
-//! it starts and ends to the reaper's standard input. When that is closed, because the server is gone, the reaper
-//! kills the groups that are left. One gap remains: a server that is killed in the moment between the start of a
-//! command and the write of its group leaves that command running.
+//! it starts and ends to the reaper's standard input. At end of file, which means that the server is gone, the reaper
+//! kills the remaining groups. One gap remains: a command keeps running if the server is killed between the start of
+//! the command and the write of its group.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write as _};
@@ -14,12 +14,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The process groups of commands that may be running, and who ends them when the server cannot.
+/// The process groups of commands that may be running, and the reaper.
 static RUNNING: Mutex<RunningGroups> =
     Mutex::new(RunningGroups { groups: Some(BTreeSet::new()), reaper: None });
 
 struct RunningGroups {
-    /// By the process that leads them; `None` once no more may run.
+    /// By the process id of the group leader; `None` after `kill_all`.
     groups: Option<BTreeSet<i32>>,
     reaper: Option<Reaper>,
 }
@@ -33,16 +33,16 @@ fn running() -> MutexGuard<'static, RunningGroups> {
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Names the program that calls [`reap`], so that commands end even if this process is killed and cannot end them
-/// itself. It is started with the first command. Without it they run until they end by themselves.
+/// Sets the program that calls [`reap`], so that commands end even if this process is killed. It is started with the
+/// first command. Without a reaper, the commands of a killed server run to completion.
 pub fn set_reaper(mut command: Command) {
-    // In its own group, so that it outlives what a terminal sends to that of the server.
+    // In its own process group, so that it survives signals from the terminal to the group of the server.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     running().reaper = Some(Reaper { command, process: None });
 }
 
-/// What the program of [`set_reaper`] does: reads process groups from its standard input until that is closed, and
-/// then kills those that are left.
+/// The reaper process: reads process groups from its standard input until end of file, and then kills the remaining
+/// ones.
 pub fn reap(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {
@@ -57,18 +57,18 @@ pub fn reap(input: impl BufRead) {
 }
 
 fn kill(group: Pid) {
-    // There may be nobody any more.
+    // The group may have ended already.
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-/// Kills every program that is running, and from then on every one that is started. For the end of the
-/// process, which waits for nobody: they are not in its group, so they would not hear of it.
+/// Kills all running commands, and from then on every command that is started. Call this before the process exits:
+/// commands have process groups of their own, so they do not receive its signals.
 pub fn kill_all() {
     let groups = running().groups.take();
     groups.into_iter().flatten().filter_map(Pid::from_raw).for_each(kill);
 }
 
-/// Sees to it that the reaper runs, before a command is started.
+/// Starts the reaper if it is not running, before a command is started.
 pub(super) fn prepare() {
     let RunningGroups { groups: Some(groups), reaper: Some(reaper) } = &mut *running() else { return };
     if !reaper.is_running()
@@ -78,7 +78,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// Notes a group that was started; false if none may run any more.
+/// Registers a started group; false after `kill_all`, so the caller must kill it.
 pub(super) fn add(group: Pid) -> bool {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return false };
     groups.insert(group.as_raw_pid());
@@ -86,7 +86,7 @@ pub(super) fn add(group: Pid) -> bool {
     true
 }
 
-/// Notes that a group is being killed.
+/// Unregisters a group that is being killed.
 pub(super) fn remove(group: Pid) {
     let RunningGroups { groups: Some(groups), reaper } = &mut *running() else { return };
     if groups.remove(&group.as_raw_pid()) {
@@ -97,7 +97,7 @@ pub(super) fn remove(group: Pid) {
 fn tell(reaper: &mut Option<Reaper>, sign: char, group: Pid) {
     let input = reaper.as_mut().and_then(|reaper| reaper.process.as_mut()?.stdin.as_mut());
     let Some(input) = input else { return };
-    // Shorter than the smallest pipe, so it is written as a whole or not at all.
+    // Shorter than `PIPE_BUF`, so the write is atomic.
     if let Err(cause) = input.write_all(format!("{sign}{}\n", group.as_raw_pid()).as_bytes()) {
         tracing::warn!(%cause, "the reaper of commands does not listen");
     }
@@ -108,12 +108,12 @@ impl Reaper {
         self.process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(None)))
     }
 
-    /// Starts it, and tells it of the groups that there are.
+    /// Starts the reaper and sends it the current groups.
     fn start(&mut self, groups: &BTreeSet<i32>) -> io::Result<()> {
         self.process = None;
         let mut process = self.command.spawn()?;
         if let Some(input) = &mut process.stdin {
-            // One that does not read must not stop the server.
+            // A reaper that does not read must not block the server.
             fcntl_setfl(&*input, fcntl_getfl(&*input)? | OFlags::NONBLOCK)?;
             let groups: String = groups.iter().map(|group| format!("+{group}\n")).collect();
             input.write_all(groups.as_bytes())?;

@@ -1,4 +1,4 @@
-//! Taking the wanted part of what a program prints, with bounded memory however much it prints.
+//! Extracts the requested range from the output of a command, with bounded memory.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::ops::ControlFlow;
@@ -8,32 +8,32 @@ use libris_core::{Context, Error, Result};
 use crate::media;
 use crate::range::{Range, RangeSpan};
 
-/// How much more than the limit is kept for a moment: what is read at a time.
+/// The size of one read, by which the buffer may exceed the limit temporarily.
 const BLOCK: usize = 64 << 10;
 
-/// The wanted part of an output, as it arrives.
+/// Extracts a range from an output stream.
 #[derive(Debug)]
 pub(super) struct Take {
     wanted: WantedPart,
-    /// The most bytes that the part may have.
+    /// The maximum size of the range, in bytes.
     limit: usize,
     kept: Vec<u8>,
-    /// Whose memory is reserved for what is kept, and how much of it is.
+    /// The context that reserves the memory of the buffer, and the number of bytes reserved.
     context: Context,
     reserved: usize,
-    /// That there was no memory for more.
+    /// The error of a refused memory reservation.
     refused: Option<Error>,
-    /// How much has been printed so far, in bytes and in lines with their ends.
+    /// The number of bytes, and of terminated lines, received so far.
     bytes: u64,
     lines: u64,
-    /// Whether something follows the last line end.
+    /// Whether the last line is not terminated.
     open: bool,
-    /// How all of it begins, which tells what it is.
+    /// The beginning of the output, which determines the media type.
     head: Vec<u8>,
     hasher: DefaultHasher,
 }
 
-/// What is wanted; the first is counted from 0, and the end is not wanted any more.
+/// The requested range. `first` counts from 0; `end` is exclusive.
 #[derive(Clone, Copy, Debug)]
 enum WantedPart {
     Bytes { first: u64, end: Option<u64> },
@@ -43,14 +43,14 @@ enum WantedPart {
     Nothing,
 }
 
-/// The part, or why there is none.
+/// The outcome of the extraction.
 #[derive(Debug, PartialEq)]
 pub(super) enum Taken {
-    /// The bytes of the part.
+    /// The bytes of the range.
     Part(Vec<u8>),
-    /// It has at least so many bytes, more than the limit.
+    /// The range exceeds the limit; it has at least this many bytes.
     Over(u64),
-    /// It begins after the last one. There are only so many.
+    /// The range begins past the end; the output has only this many bytes or lines.
     Past(u64),
 }
 
@@ -70,12 +70,12 @@ impl Take {
         Self::of(wanted, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Takes nothing and sees all, for its digest, unless it has more than `limit` bytes.
+    /// Only computes the digest of the output; `Over` if it exceeds `limit` bytes.
     pub(super) fn nothing(limit: u64) -> Self {
         Self::of(WantedPart::Nothing, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// In the memory of this context, of which `reserved` bytes are there already.
+    /// Accounts the buffer to a context that has already reserved `reserved` bytes.
     pub(super) fn within(self, context: Context, reserved: u64) -> Self {
         Self { context, reserved: usize::try_from(reserved).unwrap_or(usize::MAX), ..self }
     }
@@ -96,7 +96,7 @@ impl Take {
         }
     }
 
-    /// Takes what is wanted of this; breaks once nothing that follows could change the outcome.
+    /// Processes a chunk of output; breaks as soon as the outcome is certain.
     pub(super) fn more(&mut self, data: &[u8]) -> ControlFlow<()> {
         let before = self.bytes;
         self.bytes += data.len() as u64;
@@ -127,7 +127,8 @@ impl Take {
             }
             WantedPart::LastBytes(_) | WantedPart::LastLines(_) => {
                 self.kept.extend_from_slice(data);
-                // Now and then, so that each byte is moved only a few times.
+                // The buffer is trimmed rarely, so that each byte is moved only a few times (amortised constant
+                // cost).
                 if self.kept.len() / 2 > self.limit.saturating_add(1 << 16) {
                     self.kept.drain(..self.kept.len() - self.limit - 1);
                 }
@@ -138,7 +139,8 @@ impl Take {
         }
     }
 
-    /// Sees to it that there is memory for so many bytes more. It doubles, so that each byte is moved only a few times.
+    /// Reserves memory and grows the buffer for more bytes. The capacity doubles, so that the cost per byte is
+    /// constant.
     fn make_room(&mut self, more: usize) -> Result<()> {
         let needed = self.kept.len() + more;
         if matches!(self.wanted, WantedPart::Nothing) || needed <= self.kept.capacity() {
@@ -154,7 +156,7 @@ impl Take {
         Ok(())
     }
 
-    /// How many bytes of memory are reserved, or would have been needed.
+    /// The number of bytes reserved, including those of a refused reservation.
     pub(super) fn reserved(&self) -> u64 {
         self.reserved as u64
     }
@@ -166,17 +168,17 @@ impl Take {
         ControlFlow::Continue(())
     }
 
-    /// How all that was printed begins.
+    /// Takes the beginning of the output.
     pub(super) fn head(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.head)
     }
 
-    /// What tells all that was printed from other outputs.
+    /// A hash of the whole output.
     pub(super) fn digest(&self) -> u64 {
         self.hasher.finish()
     }
 
-    /// The part of all that was printed, if there was memory for it.
+    /// The outcome; an error if a memory reservation was refused.
     pub(super) fn finish(mut self) -> Result<Taken> {
         match self.refused.take() {
             Some(refused) => Err(refused),
@@ -212,7 +214,7 @@ impl Take {
         }
     }
 
-    /// Where the last `count` bytes begin in what was kept, if all of them were.
+    /// The offset of the last `count` bytes in the buffer; `None` if some were discarded.
     fn start(&self, count: u64) -> Option<usize> {
         self.kept.len().checked_sub(usize::try_from(count).ok()?)
     }
@@ -224,7 +226,7 @@ mod tests {
     use crate::range::Range;
     use std::ops::ControlFlow;
 
-    /// Takes in pieces of this size, and tells whether it wanted no more.
+    /// Processes the output in chunks of this size. Also returns whether the extraction ended early.
     fn take(query: &str, limit: u64, printed: &[u8], size: usize) -> (Taken, bool) {
         let mut take = Take::new(Range::parse(query).unwrap(), limit);
         let full = printed.chunks(size).any(|piece| take.more(piece) == ControlFlow::Break(()));

@@ -1,7 +1,7 @@
 //! Detects changes of outputs by polling while there are subscriptions.
 //!
-//! The listed URIs and the subscribed ones are polled, one run of a command at a time,
-//! so with many URIs a round takes longer.
+//! The listed URIs and the subscribed ones are polled, one run of a command at a time, so with many URIs a round
+//! takes longer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl PolledCommand {
 
     async fn is_another(&mut self, uri: &Uri) -> bool {
         let now = self.entry.look(uri).await.ok().flatten();
-        // The output may have changed between the last read and the first poll, which nobody waits for: a slow
-        // program must not delay a subscription.
+        // The output may have changed between the last read and the first poll. A subscription does not wait for that
+        // poll, so that a slow program cannot delay it.
         let before = self.seen.insert(uri.clone(), now).or_else(|| self.entry.given(uri).map(Some));
         before.is_some_and(|before| before != now)
     }

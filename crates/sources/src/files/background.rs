@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 /// Runs `work` on a new thread; an error if the thread cannot be started or panics.
 ///
-/// The thread is not reused, since raising a lowered priority again takes privileges.
+/// The thread is not reused, since raising a lowered priority requires privileges.
 pub(super) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let (sender, result) = oneshot::channel();
     let work = move || {

@@ -6,7 +6,7 @@ use super::{Inner, read_error};
 use crate::path::{segments, unescape, value};
 use crate::tree::{Resolved, case_folded, is_missing, walk};
 
-/// The first `limit` paths that complete what was typed.
+/// The first `limit` paths that complete the typed text.
 pub(super) fn paths(inner: &Inner, typed: &str, limit: usize) -> Result<Completion> {
     let (parent, begun) = match typed.rsplit_once('/') {
         Some((parent, begun)) => (format!("{}/", segments(parent)), begun),

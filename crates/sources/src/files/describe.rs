@@ -20,10 +20,10 @@ use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 /// The size of the cache of [`ContentFacts`], in bytes.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The bytes that a file takes in the cache beside its key and its texts.
+/// The memory of a cached file besides its key and its texts, in bytes.
 const ENTRY_OVERHEAD: usize = 192;
 
-/// Makes resources of files and directories.
+/// Describes files and directories as resources.
 pub(super) struct ResourceDescriber {
     rules: Vec<(Gitignore, MetadataRule)>,
     cache: LruCache<CachedFacts>,
@@ -35,7 +35,7 @@ struct CachedFacts {
     facts: ContentFacts,
 }
 
-/// What the content of a file says about it.
+/// The metadata from the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ContentFacts {
     pub(super) mime: &'static str,
@@ -79,7 +79,7 @@ impl ResourceDescriber {
         resource
     }
 
-    /// The facts about a file that are known without reading it now: from its name or from the cache.
+    /// The facts about a file from its name or the cache, without reading it.
     pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentFacts> {
         if let Some(mime) = media::by_name(&entry.name.to_string_lossy())
             && !front_matter::may_be_in(mime)

@@ -92,7 +92,7 @@ impl Files {
         let (mount, segment) = match &config.mount {
             Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
             None => {
-                // `.` has no file name, but the directory it stands for has.
+                // `.` has no file name, but its canonical path does.
                 let name = match config.path.file_name() {
                     Some(name) => name.to_owned(),
                     None => config
@@ -136,7 +136,7 @@ impl Files {
         &self.inner.root
     }
 
-    /// Prefetches in the background what comes after a URI, unless a prefetch is running.
+    /// Prefetches the entries after a URI in the background, unless a prefetch is running.
     fn prefetch(&self, after: Uri) {
         let inner = Arc::clone(&self.inner);
         if inner.config.symlinks || inner.prefetching.swap(true, Ordering::Relaxed) {
@@ -415,7 +415,7 @@ impl Inner {
         }
     }
 
-    /// Visits what comes after a URI, so that the next pages are cached when they are requested. Ends before the
+    /// Visits the entries after a URI, so that the next pages are cached when they are requested. Ends before the
     /// first cached entries expire.
     fn prefetch(&self, after: &Uri) {
         let began = Instant::now();

@@ -23,7 +23,7 @@ const MAX_INLINE_READ: u64 = 2 * 1024 * 1024;
 /// The size of the byte range that an error suggests for a line that is too long.
 const SUGGESTED_RANGE: u64 = 64 * 1024;
 
-/// The media type of notes that stand for omitted data.
+/// The media type of notes in place of omitted data.
 const NOTE_MIME: &str = "text/plain";
 
 /// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
@@ -92,8 +92,8 @@ impl FileReader<'_> {
         Ok(Contents { parts, freshness: self.inner.freshness(proof.build()) })
     }
 
-    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached directory
-    /// (which is always on a local file system), whose data is in the page cache.
+    /// Reads without waiting for a disk; `None` unless the URI is that of a file of moderate size, in a cached
+    /// directory (which is always on a local file system), whose data is in the page cache.
     pub(super) fn read_cached(&self) -> Option<Result<Contents>> {
         let path = self.inner.path(self.uri).filter(|_| self.uri.query().is_none())?;
         let tree = &self.inner.tree;
@@ -237,7 +237,7 @@ impl FileReader<'_> {
         Ok(data)
     }
 
-    /// The contents of the entries of a directory that the caller may see, as far as they fit.
+    /// The contents of the entries of a directory that the caller may see, up to the limit.
     fn read_directory(&self, folder: &OpenFolder, proof: &mut ProofBuilder) -> Result<Vec<Content>> {
         proof.add_directory(folder);
         let names = self.inner.tree.names(folder).map_err(|cause| self.read_error(cause))?;
@@ -325,7 +325,7 @@ impl FileReader<'_> {
     }
 }
 
-/// The media type, the same in a listing and in a read: by the name or else by the first bytes.
+/// The media type by the name of a file, or else by its content. Listings and reads use this, so that they agree.
 fn mime(name: &OsStr, data: &[u8]) -> &'static str {
     let label = name.to_string_lossy();
     media::by_name(&label).unwrap_or_else(|| media::by_content(&label, data))

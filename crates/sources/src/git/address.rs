@@ -4,7 +4,7 @@ use libris_core::{Error, Result, Uri, UriTemplate};
 
 use crate::range::Range;
 
-/// The space of URIs of one repository.
+/// The URI space of one repository.
 pub(super) struct UriSpace {
     /// The root: `git://<name>/`.
     pub(super) root: Uri,
@@ -141,8 +141,8 @@ impl UriSpace {
         self.root.below(&format!("diff/{base}/{head}")).ok()
     }
 
-    /// The URI whose changes are those of `uri`. A file or folder at a branch has its own; what depends on
-    /// more than one path, such as a log, changes with its branch, and a diff with any.
+    /// The URI whose changes are reported for `uri`. A file or directory at a branch has its own. A response that
+    /// depends on several paths, such as a log, changes with its branch; a diff of two branches with any ref.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.what {
@@ -195,19 +195,19 @@ impl GitUri<'_> {
         }
     }
 
-    /// The query, which asks for ranges.
+    /// The query, which contains the range.
     pub(super) fn range(&self) -> &str {
         self.query
     }
 }
 
-/// Whether this could be a revision: one segment that begins with a name.
+/// Whether this can be a revision: one segment with a nonempty base name.
 fn is_rev(text: &str) -> bool {
     !base(text).0.is_empty() && !text.contains('/')
 }
 
-/// The branch, tag or id that a revision begins with, and whether steps to an ancestor follow. Both are as they
-/// stand in a URI, where `^` is escaped and `~` is not.
+/// The base of a revision, which is a branch, tag or id, and whether steps to an ancestor follow. Both are
+/// percent-encoded: `^` is escaped and `~` is not.
 fn base(rev: &str) -> (&str, bool) {
     let end = rev.find('~').into_iter().chain(rev.find("%5E")).min();
     let base = end.map_or(rev, |end| &rev[..end]);

@@ -26,7 +26,7 @@ pub(super) const MARKDOWN: &str = "text/markdown";
 pub(super) const DIFF: &str = "text/x-diff";
 const JSON: &str = "application/json";
 
-/// How long clients may cache what never changes.
+/// How long clients may cache an immutable response.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The default and the maximum number of commits in a log.
@@ -53,7 +53,7 @@ struct UriReader<'a> {
     asked: GitUri<'a>,
 }
 
-/// What the freshness of a response depends on.
+/// The grounds of a response's freshness.
 struct Basis {
     fixed: bool,
     proof: Option<Proof>,
@@ -124,7 +124,7 @@ impl UriReader<'_> {
         Content::text(self.uri.clone(), JSON, format!("{page:#}\n"))
     }
 
-    /// The path in a parameter, not encoded. These trees determine whether it is a folder.
+    /// The decoded `path` parameter. It names a directory if it does in one of these trees.
     fn path(&self, trees: &[ObjectId]) -> Result<Option<String>> {
         let Some(path) = self.asked.parameter("path")? else { return Ok(None) };
         let names: Vec<&[u8]> = names(&path);
@@ -135,7 +135,7 @@ impl UriReader<'_> {
         for tree in trees {
             directory |= self.objects.at(*tree, &names)?.is_some_and(|entry| entry.kind == EntryKind::Tree);
         }
-        // A hidden path does not exist, not even with an empty history.
+        // A hidden path must look missing: not even an empty history may show that it exists.
         let shows = |directory| self.inner.filter.shows_all(&names, directory);
         if !shows(true) || !(directory || shows(false)) {
             return Err(self.not_found());
@@ -233,7 +233,7 @@ impl UriReader<'_> {
         Ok(differences)
     }
 
-    /// Whether the caller may see a path, as it is written in a repository, at all the revisions that the URI names.
+    /// Whether the caller may see a decoded path at all revisions in the URI.
     fn is_visible(&self, path: &[u8], directory: bool) -> bool {
         if self.context.sees_everything() {
             return true;
@@ -252,7 +252,7 @@ fn basis(resolved: ResolvedRev) -> Basis {
     Basis { fixed: resolved.fixed, proof: resolved.proof }
 }
 
-/// The names of a path as it is written in a repository.
+/// The segments of a decoded path.
 fn names(path: &str) -> Vec<&[u8]> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() { Vec::new() } else { path.split('/').map(str::as_bytes).collect() }

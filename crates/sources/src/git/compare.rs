@@ -1,4 +1,4 @@
-//! What differs between two trees.
+//! Compares two trees recursively.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -12,7 +12,7 @@ use super::limits::HeldMemory;
 use super::repo::{NamedEntry, Objects, TreeEntry};
 use super::walk::DEPTH;
 
-/// Something that differs.
+/// A path whose entry differs between two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) path: Vec<u8>,
@@ -21,17 +21,17 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Whether this is a directory that came, went, or holds something that differs.
+    /// Whether this is a directory that was added, deleted or modified, and not replaced by or replacing a file.
     pub(super) fn is_directory(&self) -> bool {
         let tree = |entry: Option<TreeEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
         tree(self.old) && tree(self.new)
     }
 }
 
-/// The longest path that is compared: no system opens longer ones.
+/// The longest compared path, in bytes. No operating system opens longer ones.
 const PATH: usize = 4096;
 
-/// What was found so far, with the memory for it.
+/// The differences found so far, with their memory reservation.
 struct Differences<'o> {
     found: Vec<Difference>,
     held: HeldMemory<'o>,
@@ -41,15 +41,15 @@ struct Differences<'o> {
 pub(super) struct TreeComparison<'a> {
     pub(super) objects: &'a Objects<'a>,
     pub(super) filter: &'a VisibilityFilter,
-    /// Only what is at or below this path.
+    /// Restricts the comparison to this path and its descendants.
     pub(super) within: &'a [&'a [u8]],
-    /// How many differences are wanted at most.
+    /// The comparison stops when it exceeds this number of differences.
     pub(super) limit: usize,
 }
 
 impl TreeComparison<'_> {
-    /// Files and directories that differ, in the order of git; `None` if there are more than are wanted. A file in
-    /// the place of a directory is two differences.
+    /// The differing files and directories, sorted by path; `None` if there are more than `limit`. A file that
+    /// replaces a directory, or the reverse, yields two differences.
     pub(super) fn trees(
         &self,
         old: Option<ObjectId>,
@@ -132,7 +132,7 @@ fn peekable(entries: Option<Vec<NamedEntry>>) -> Peekable<std::vec::IntoIter<Nam
     entries.unwrap_or_default().into_iter().peekable()
 }
 
-/// The order of entries in a tree, where a directory counts as if its name ended with a `/`.
+/// Git's order of the entries of a tree: a directory sorts as if its name ended with `/`.
 fn order(one: &NamedEntry, other: &NamedEntry) -> Ordering {
     let is_tree = |named: &NamedEntry| named.1.kind == EntryKind::Tree;
     name_order(&one.0, is_tree(one), &other.0, is_tree(other))

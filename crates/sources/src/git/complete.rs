@@ -1,4 +1,4 @@
-//! Completing branches, tags, commits and paths.
+//! Completes branches, tags, commits and paths.
 
 use gix::objs::tree::EntryKind;
 use libris_core::{Completion, Partial, Result, Uri};
@@ -12,13 +12,13 @@ use super::walk::join;
 use super::{Inner, LISTED};
 use crate::path::{segments, unescape, value};
 
-/// How many recent commits are offered.
+/// The number of recent commits among the completions.
 const RECENT: usize = 50;
 
-/// How many digits of an id are offered.
+/// The number of digits of a completed commit id.
 const DIGITS: usize = 10;
 
-/// A variable that somebody is typing.
+/// A request to complete one variable of a template.
 pub(super) struct CompletionRequest {
     variable: CompletedVariable,
     typed: String,
@@ -28,7 +28,7 @@ pub(super) struct CompletionRequest {
 enum CompletedVariable {
     Rev,
     Commit,
-    /// A path at a revision that is known, for a `{+path}` or for a parameter.
+    /// A path at a given revision, for `{+path}` or for a query parameter.
     Path {
         rev: String,
         place: ValuePosition,
@@ -37,7 +37,7 @@ enum CompletedVariable {
     Other,
 }
 
-/// Where a value goes, which decides what must be escaped in it.
+/// The position of a value in the URI, which determines how it is escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValuePosition {
     Path,
@@ -45,7 +45,7 @@ enum ValuePosition {
 }
 
 impl CompletionRequest {
-    /// `name` is that of the template.
+    /// `name` is the name of the template.
     pub(super) fn new(name: &str, asked: &Partial<'_>) -> Self {
         let known = |variable: &str| asked.known.get(variable).filter(|value| !value.is_empty()).cloned();
         let variable = match asked.variable {
@@ -83,7 +83,7 @@ impl CompletionRequest {
         }
     }
 
-    /// Ids of commits: the recent ones, and whichever begin with what was typed.
+    /// Abbreviated commit ids: those of recent commits, and all with the typed prefix.
     fn commits(&self, objects: &Objects<'_>) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();
@@ -113,7 +113,7 @@ impl CompletionRequest {
         Ok(commits)
     }
 
-    /// The paths below what was typed so far.
+    /// The entries of the directory that was typed whose names have the typed prefix.
     fn paths(
         &self,
         inner: &Inner,
@@ -135,7 +135,7 @@ impl CompletionRequest {
             }
         };
         let begun = String::from_utf8_lossy(&begun).to_lowercase();
-        // What is typed wrongly has no values.
+        // An invalid or unknown revision has no completions.
         let Ok(Some(resolved)) = rev::resolve(objects, &Uri::encode_segment(rev.as_bytes())) else {
             return nothing;
         };
@@ -180,7 +180,7 @@ fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
     for kind in ["refs/heads/", "refs/tags/", "refs/remotes/"] {
         for (name, _) in all.iter().filter(|(name, _)| name.starts_with(kind)) {
             let short = shortest(name);
-            // Of those with the same short name, git takes one; the others keep their kind.
+            // If several refs share a short name, git resolves it to one of them; the others need their full names.
             let is_there = |full: &String| all.binary_search_by(|(other, _)| other.cmp(full)).is_ok();
             let first = rev::candidates(short).into_iter().find(is_there);
             revs.push(if first.as_deref() == Some(name) { short } else { name }.to_owned());

@@ -1,4 +1,4 @@
-//! What is known about a file in a tree: its kind, its size, its title.
+//! Describes tree entries as resources: media type, size, title and description.
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
@@ -10,22 +10,22 @@ use super::repo::{Objects, TreeEntry};
 use crate::front_matter::{self, FrontMatter};
 use crate::{media, meta};
 
-/// The media type of symbolic links, whose content is where they lead.
+/// The media type of symbolic links. Their content is the target path.
 pub(super) const LINK: &str = "inode/symlink";
 
-/// The media type of submodules, whose content is their commit as `git diff` writes it.
+/// The media type of submodules. Their content is the commit line of `git diff`.
 pub(super) const SUBMODULE: &str = "text/plain";
 
-/// The largest file that is looked into for a listing.
+/// The largest file that a listing reads for front matter, a media type or a Git LFS pointer, in bytes.
 const LARGEST: u64 = 256 * 1024;
 
-/// How many bytes of files are looked into for one page.
+/// The most bytes of files that one page of a listing reads.
 const LOOKED_INTO: u64 = 4 * 1024 * 1024;
 
-/// The sizes that a pointer of Git LFS may have.
+/// The possible sizes of a Git LFS pointer file, in bytes.
 const POINTER: std::ops::Range<u64> = 100..1024;
 
-/// Describes what is listed on one page.
+/// Describes the entries of one page.
 pub(super) struct Describe<'a> {
     objects: &'a Objects<'a>,
     left: u64,
@@ -36,7 +36,7 @@ impl<'a> Describe<'a> {
         Self { objects, left: LOOKED_INTO }
     }
 
-    /// A file or directory; `time` is when it last changed.
+    /// The resource of a file or directory; `time` is its modification time in seconds.
     pub(super) fn resource(
         &mut self,
         uri: Uri,
@@ -68,7 +68,7 @@ impl<'a> Describe<'a> {
     fn file(&mut self, resource: &mut Resource, label: &str, id: ObjectId) -> Result<()> {
         let named = media::by_name(label);
         resource.mime = named.map(Into::into);
-        // A partial clone does not know it.
+        // A partial clone lacks some blobs and so their sizes.
         let Some(size) = self.objects.size(id)? else { return Ok(()) };
         resource.size = Some(size);
         let wanted = named.is_none_or(front_matter::may_be_in) || POINTER.contains(&size);
@@ -95,17 +95,17 @@ impl<'a> Describe<'a> {
     }
 }
 
-/// The same in a listing and in a read: by the name or else by the first bytes.
+/// The media type by the name of a file, or else by its content. Listings and reads use this, so that they agree.
 pub(super) fn mime(label: &str, data: &[u8]) -> &'static str {
     media::by_name(label).unwrap_or_else(|| media::by_content(label, data))
 }
 
-/// What is said of a submodule.
+/// The `_meta` of a submodule.
 pub(super) fn submodule(commit: ObjectId) -> Meta {
     meta::with(meta::SUBMODULE, json!({ "commit": commit.to_string() }))
 }
 
-/// What Git LFS keeps in the place of a large file.
+/// A Git LFS pointer: the file that git stores in place of a large one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Pointer<'a> {
     oid: &'a str,

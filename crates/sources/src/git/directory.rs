@@ -1,14 +1,14 @@
-//! A directory of a tree in the order of its URIs, which is not that of git: names are escaped there.
+//! A directory sorted by percent-encoded name, which is the order of its URIs and differs from git's order.
 
 use gix::objs::tree::EntryKind;
 use libris_core::Uri;
 
 use super::repo::{NamedEntry, TreeEntry};
 
-/// The entries of a tree by their keys, sorted.
+/// The entries of a tree, sorted by key.
 pub(super) struct Directory {
     entries: Box<[(Box<str>, TreeEntry)]>,
-    /// How many bytes they take.
+    /// The memory of the entries, in bytes.
     bytes: u64,
 }
 
@@ -17,18 +17,18 @@ impl Directory {
         let mut entries: Vec<_> =
             entries.into_iter().map(|(name, entry)| (key(&name, entry.kind), entry)).collect();
         entries.sort_by(|one, other| one.0.cmp(&other.0));
-        // In a tree that git did not write, a name may stand twice.
+        // A tree that git did not write may contain a name twice.
         entries.dedup_by(|one, other| one.0 == other.0);
         let size = |(key, _): &(Box<str>, TreeEntry)| (size_of::<(Box<str>, TreeEntry)>() + key.len()) as u64;
         Self { bytes: entries.iter().map(size).sum(), entries: entries.into() }
     }
 
-    /// The segments of the URIs, those of directories with a `/`, and what they stand for.
+    /// The entries by key. A key is the percent-encoded name, with a trailing `/` for a directory.
     pub(super) fn entries(&self) -> &[(Box<str>, TreeEntry)] {
         &self.entries
     }
 
-    /// The place of the first entry after this key.
+    /// The index of the first entry after a key.
     pub(super) fn after(&self, key: &str) -> usize {
         self.entries.partition_point(|(other, _)| **other <= *key)
     }
@@ -42,12 +42,12 @@ fn key(name: &[u8], kind: EntryKind) -> Box<str> {
     key.into()
 }
 
-/// The name that a key stands for.
+/// The file name of a key.
 pub(super) fn name(key: &str) -> Vec<u8> {
     Uri::decode_segment(key.trim_end_matches('/')).unwrap_or_default()
 }
 
-/// Weighs directories by their bytes.
+/// Weighs a directory by its size in bytes.
 #[derive(Clone)]
 pub(super) struct DirectoryWeight;
 
@@ -67,7 +67,7 @@ mod tests {
     fn keys_are_in_the_order_of_uris() {
         let id = gix::ObjectId::null(gix::hash::Kind::Sha1);
         let entry = |name: &[u8], kind| (name.to_vec(), TreeEntry { kind, id });
-        // As git sorts them: a space before `!`, and `a` the directory as if it were `a/`.
+        // In git's order: a space before `!`, and the directory `a` as if it were `a/`.
         let names = [
             entry(b"a b", EntryKind::Blob),
             entry(b"a!", EntryKind::Blob),

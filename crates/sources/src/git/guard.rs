@@ -1,8 +1,8 @@
-//! Checks the files that the git library opens by itself: they must be small regular files, and not lead to another
-//! repository unseen.
+//! Validates the files that the git library opens by itself: they must be small regular files, and must not redirect
+//! it to an unrelated repository.
 //!
-//! The check is by path, shortly before the library opens the file. Whoever replaces a file within that moment can
-//! still block one thread; [`blocking`](super::Inner::blocking) bounds what that costs.
+//! The check is by path, shortly before the library opens the file. A process that replaces the file in between can
+//! still block one thread; [`blocking`](super::Inner::blocking) bounds the damage.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use libris_core::{Error, Result};
 use super::ref_store::{LOOSE, PACKED};
 use super::regular::{self, RefFileStamp, Unreadable, is_absent};
 
-/// The most bytes of a configuration file.
+/// The largest configuration file, in bytes.
 const CONFIG: u64 = 4 * 1024 * 1024;
 
-/// The most bytes of a file that holds paths.
+/// The largest file of paths, such as `.git`, `commondir` or `alternates`, in bytes.
 const PATHS: u64 = 64 * 1024;
 
-/// The most object folders that a repository may borrow from.
+/// The most alternate object directories of a repository.
 const BORROWED: usize = 64;
 
-/// The most replaced objects.
+/// The most replacement refs (`refs/replace/`).
 const REPLACED: usize = 100_000;
 
-/// Checks that the library can open the repository at a path, and says why not.
+/// Validates the repository at a path before the library opens it. The error states the reason.
 pub(super) fn check_repository(path: &Path) -> Result<(), String> {
     let inside = path.join(".git");
     let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
@@ -61,7 +61,7 @@ fn said(cause: Unreadable, name: &str) -> String {
     }
 }
 
-/// The folder that a `.git` file names; `None` where it is no file.
+/// The git directory that a `.git` file names; `None` if `.git` is not a file.
 fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     let Some(file) = regular::read(root, PATHS).map_err(|cause| said(cause, ".git"))? else {
         return Ok(None);
@@ -72,8 +72,8 @@ fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
     Ok(Some(root.parent().unwrap_or(Path::new("")).join(named)))
 }
 
-/// Checks that the repository that a `.git` file names belongs to it. Otherwise a file in a folder that came from
-/// somebody else could choose any repository of this machine.
+/// Checks that the repository that a `.git` file names belongs to it: it is inside the same directory or refers back
+/// to it. Otherwise such a file in an untrusted directory could select any repository of this machine.
 fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     let folder = root.parent().unwrap_or(Path::new(""));
     let same = |one: &Path, other: &Path| {
@@ -108,7 +108,8 @@ fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
     ))
 }
 
-/// Where the branches and objects of a repository are: elsewhere for a linked working tree.
+/// The common directory of a repository, with its refs and objects. A linked working tree has a git directory of its
+/// own.
 fn common_folder(own: &Path) -> Result<PathBuf, String> {
     let file = regular::read(&own.join("commondir"), PATHS).map_err(|cause| said(cause, "commondir"))?;
     let Some(file) = file else { return Ok(own.to_owned()) };
@@ -127,7 +128,7 @@ fn common_folder(own: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The library reads all replacements when it opens a repository.
+/// Limits the number of replacement refs, because the library reads all of them when it opens a repository.
 fn check_replacements(common: &Path) -> Result<(), String> {
     let failed = |cause: io::Error| said(Unreadable::System(cause), "refs/replace");
     let entries = match std::fs::read_dir(common.join("refs/replace")) {
@@ -156,11 +157,11 @@ fn path_of(bytes: &[u8]) -> Option<PathBuf> {
     str::from_utf8(bytes).ok().map(PathBuf::from)
 }
 
-/// The files that name the object folders a repository borrows from. The library reads them again whenever it does
-/// not find an object.
+/// The `alternates` files of a repository, which name further object directories. The library reads them again
+/// whenever it does not find an object.
 pub(super) struct Alternates {
     objects: PathBuf,
-    /// The files that were found to be right; empty before.
+    /// The files of the last successful check, with their stamps; empty before the first.
     verified: Mutex<Vec<(PathBuf, Option<RefFileStamp>)>>,
 }
 
@@ -169,8 +170,8 @@ impl Alternates {
         Self { objects: common.join("objects"), verified: Mutex::default() }
     }
 
-    /// Fails if the library would open anything but small regular files. Costs one system call for each object
-    /// folder where nothing has changed.
+    /// Fails if the library would open anything but small regular files. If nothing has changed, this costs one
+    /// `stat` call per object directory.
     pub(super) fn check(&self) -> Result<()> {
         const NAME: &str = "objects/info/alternates";
         let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +200,7 @@ impl Alternates {
             if let Some(file) = file {
                 let named = gix::odb::alternate::parse(&file.data)
                     .map_err(|_| Unreadable::Broken("it is damaged").of(NAME))?;
-                // As the library does: all are relative to the first.
+                // The library resolves all relative paths against the first object directory.
                 folders.extend(named.into_iter().map(|named| self.objects.join(named)));
             }
         }

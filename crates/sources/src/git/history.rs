@@ -10,17 +10,17 @@ use super::compare::{Difference, TreeComparison};
 use super::filter::VisibilityFilter;
 use super::repo::{Node, Objects};
 
-/// How much is looked at to tell when files last changed: bytes of trees, commits, paths, and changes in one commit.
+/// The limits of the search for modification times: bytes of trees, commits, paths, and changes in one commit.
 const LOOKED_AT: u64 = 2 * 1024 * 1024;
 const COMMITS: usize = 10_000;
 const PATHS: usize = 100_000;
 const CHANGES: usize = 10_000;
 
-/// Commits from the newest on, as `git log` shows them: by the time they were committed, each after at least one
-/// of its children.
+/// The commits of a history in the order of `git log`: newest committer time first, each after at least one of its
+/// children.
 pub(super) struct Log<'a> {
     objects: &'a Objects<'a>,
-    /// Only those that change this path, where there is one.
+    /// Restricts the log to commits that change this path.
     path: Option<&'a [&'a [u8]]>,
     queue: CommitQueue<Node>,
     seen: HashSet<ObjectId>,
@@ -82,7 +82,8 @@ impl<'a> Log<'a> {
             if node.parents.is_empty() && here.is_some() {
                 return Ok(Some(id));
             }
-            // A merge that took the path from one side says nothing about it, and neither does the other side.
+            // A parent with the same entry explains the path: the commit is omitted and the other parents are pruned,
+            // as in git's history simplification.
             let mut same = None;
             for parent in &node.parents {
                 let tree = self.objects.node(*parent)?.tree;
@@ -147,7 +148,7 @@ impl ModificationTimes {
         Ok(window)
     }
 
-    /// Notes what a commit made as it is in `tree`; false where it changed too much to tell.
+    /// Records the paths whose current state in `tree` comes from this commit; false if it changed too many.
     fn look(
         &mut self,
         objects: &Objects<'_>,
@@ -155,7 +156,8 @@ impl ModificationTimes {
         node: &Node,
         parents: &[ObjectId],
     ) -> Result<bool> {
-        // A first commit made all that is left, and a merge that took all from one side made nothing.
+        // A root commit needs no entries, since `oldest` covers its paths. A merge with the tree of one parent
+        // changed nothing.
         let Some((first, others)) = parents.split_first() else { return Ok(true) };
         if parents.contains(&node.tree) {
             return Ok(true);
@@ -182,7 +184,7 @@ impl ModificationTimes {
         Ok(true)
     }
 
-    /// When a path last changed, or a time since which it did not.
+    /// When a path last changed; if the search did not reach that change, the time of the oldest examined commit.
     pub(super) fn time(&self, path: &[u8]) -> i64 {
         self.times.get(path).copied().unwrap_or(self.oldest)
     }

@@ -21,7 +21,7 @@ const PARENTS: usize = 1_000;
 /// How many bytes a task may use without reserving memory.
 const FREE: u64 = 1024 * 1024;
 
-/// Memory that a task uses for what it has loaded.
+/// The memory that a task holds for loaded data.
 pub(super) struct HeldMemory<'o> {
     objects: &'o Objects<'o>,
     bytes: u64,

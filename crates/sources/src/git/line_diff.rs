@@ -1,7 +1,7 @@
-//! Which lines of two files differ, in bounded time.
+//! Line diffs in bounded time.
 //!
-//! The library that compares lines cannot be interrupted, and takes quadratic time for some inputs. So it is given no
-//! more than some thousand lines at once: larger inputs are first split at lines that are unique in both files.
+//! The diff library cannot be interrupted and takes quadratic time for some inputs. It therefore gets at most some
+//! thousand lines at a time: larger inputs are first split at lines that are unique in both files.
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use libris_core::Result;
 
 use super::repo::Deadline;
 
-/// The most lines of one file that are compared at once. The worst input of this size takes less than a second.
+/// The most lines of one file in one call of the diff library. The worst input of this size takes less than a second.
 const LINES: usize = 16_384;
 
-/// How many lines of what both files begin and end with are compared too, since a change among lines that repeat may be
-/// shown at several places.
+/// The number of lines of the common prefix and suffix that are included in the diff, because a change among repeated
+/// lines can be placed at several positions.
 const MARGIN: usize = 1_000;
 
-/// How many lines are looked at between two looks at the clock.
+/// The number of lines processed between two checks of the deadline.
 const STEP: usize = 65_536;
 
-/// How wide a tab is when the indentation of lines is compared, as in git.
+/// The width of a tab when indentations are compared, as in git.
 const TAB: u8 = 8;
 
-/// The differences between the lines of two files, in order. Where too many lines in a row have no counterpart, all of
-/// them differ, also those that both files have.
+/// The hunks between two files, in order. If a part without anchors is too large, all its lines form one hunk,
+/// including lines that both files contain.
 pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Deadline) -> Result<Vec<Hunk>> {
     let mut compare = LineComparison { input, patience, hunks: Vec::new() };
     for part in parts(&input.before, &input.after, patience)? {
@@ -45,12 +45,12 @@ impl LinePair {
         self.before.len() <= LINES && self.after.len() <= LINES
     }
 
-    /// Whether it is small, but for its margins.
+    /// Whether it is small apart from its margins.
     fn fits(&self) -> bool {
         self.before.len().max(self.after.len()) <= LINES + 2 * MARGIN
     }
 
-    /// The same without the lines that both ranges begin and end with.
+    /// The pair without its common prefix and suffix.
     fn stripped(&self, before: &[Token], after: &[Token]) -> Self {
         let (old, new) = (&before[self.before.clone()], &after[self.after.clone()]);
         let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
@@ -63,8 +63,8 @@ impl LinePair {
     }
 }
 
-/// The parts of two files that are compared, each with its counterpart; the lines between them are the same. Only parts
-/// that cannot be split are not small.
+/// Splits two files into pairs of ranges to compare; the lines between the pairs are equal. Only pairs without
+/// anchors to split at exceed the size limit.
 fn parts(before: &[Token], after: &[Token], patience: &Deadline) -> Result<Vec<LinePair>> {
     let whole = LinePair { before: 0..before.len(), after: 0..after.len() };
     let changed = whole.stripped(before, after);
@@ -103,7 +103,7 @@ fn parts(before: &[Token], after: &[Token], patience: &Deadline) -> Result<Vec<L
     Ok(parts)
 }
 
-/// The places of lines that occur once in both files and in the same order: a longest sequence of them.
+/// A longest common subsequence of the lines that occur exactly once in each file, as pairs of line indexes.
 fn anchors(
     changed: &LinePair,
     before: &[Token],
@@ -123,8 +123,9 @@ fn anchors(
     };
     let (old, new) = (places(before, &changed.before), places(after, &changed.after));
     patience.check()?;
-    // Pairs in the order of the first file. Of those that end sequences of the same length, the one with the lowest
-    // place in the second file is at that length in `ends`; `previous` leads back from each.
+    // Patience sorting over the pairs in the order of the first file: `ends[n]` is the pair with the lowest position
+    // in the second file that ends an increasing sequence of length `n + 1`; `previous` links each pair to its
+    // predecessor.
     let mut pairs: Vec<(u32, u32)> = Vec::new();
     let mut previous: Vec<u32> = Vec::new();
     let mut ends: Vec<u32> = Vec::new();
@@ -189,8 +190,7 @@ impl LineComparison<'_, '_> {
         Ok(())
     }
 
-    /// Adds a hunk of a part that begins at this place; one that follows the last without a line between them is part
-    /// of it.
+    /// Adds a hunk, offset by the start of its part. A hunk adjacent to the last one is merged into it.
     fn push(&mut self, (before, after): (u32, u32), hunk: Hunk) {
         let hunk = Hunk {
             before: hunk.before.start + before..hunk.before.end + before,
@@ -216,7 +216,7 @@ mod tests {
         Deadline::new(Instant::now(), Duration::from_secs(600), Arc::default())
     }
 
-    /// Lines of numbers below `different`, by a linear congruential generator.
+    /// Pseudorandom numbers below `different`, from a linear congruential generator.
     fn lines(count: usize, different: u64, seed: u64) -> Vec<u64> {
         let mut state = seed;
         let mut next = || {
@@ -230,7 +230,7 @@ mod tests {
         lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect()
     }
 
-    /// Asserts that the hunks make the second file of the first, and that all other lines are the same.
+    /// Asserts that the hunks transform the first file into the second, and that all other lines are equal.
     fn check(old: &[u8], new: &[u8]) {
         let input = InternedInput::new(byte_lines(old), byte_lines(new));
         let (mut before, mut after) = (0, 0);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn large_files_are_split_where_they_have_lines_in_common() {
-        // Each line is unique; every thousandth is another.
+        // Each line is unique; every thousandth line differs.
         let old: Vec<_> = (0..200_000).collect();
         let new: Vec<_> =
             old.iter().map(|line| if line % 1000 == 0 { line + (1 << 30) } else { *line }).collect();

@@ -1,4 +1,4 @@
-//! Listing the files of a repository and the children of a folder.
+//! Lists the files of a repository and the children of a directory.
 
 use gix::objs::tree::EntryKind;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use super::walk::{TreeItem, Walk, join};
 use super::{Inner, LISTED, answer, ref_evidence, rev};
 
 impl Inner {
-    /// One page of the files at [`LISTED`], with the log and the refs.
+    /// One page of the resources: the files at [`LISTED`], the log and the refs.
     pub(super) fn list(&self, objects: &Objects<'_>, after: Option<&Uri>, limit: usize) -> Result<Page> {
         let mut page = Page::default();
         let seen = ref_evidence::RefEvidence::of(objects, LISTED);
@@ -50,7 +50,7 @@ impl Inner {
         let mut walk = Walk::new(objects, &self.filter, node.tree, after)?;
         let mut items = Vec::new();
         while let Some(item) = walk.step()? {
-            // One whose URI would be too long cannot be asked for.
+            // A resource whose URI would be too long cannot be requested.
             if self.space.place(LISTED, &item.key).is_none() {
                 continue;
             }
@@ -64,7 +64,7 @@ impl Inner {
         Ok(page)
     }
 
-    /// One page of the entries of a folder.
+    /// One page of the entries of a directory.
     pub(super) fn children(
         &self,
         objects: &Objects<'_>,

@@ -1,7 +1,7 @@
-//! A git repository whose files, history and differences are resources.
+//! Serves the files, history and diffs of a git repository.
 //!
-//! `git://<name>/tree/HEAD/<path>` is listed; templates lead to any branch, tag or commit. Nothing here runs a
-//! program, writes, or uses the network, and names in a URI are only looked up.
+//! The files at `HEAD` are listed as `git://<name>/tree/HEAD/<path>`; templates address any branch, tag or commit.
+//! The source runs no subprocesses, writes nothing and uses no network. It resolves names from URIs only by lookup.
 
 mod address;
 mod answer;
@@ -50,8 +50,8 @@ use filter::VisibilityFilter;
 use repo::Repo;
 use work::{AT_ONCE, QUEUE};
 
-/// The revision whose files are listed. It is the same whatever branch that is, so that switching branches changes
-/// files and not all URIs.
+/// The revision whose files are listed. It is `HEAD` whichever branch is checked out, so that switching branches
+/// changes files and not all URIs.
 const LISTED: &str = "HEAD";
 
 /// A git repository as a source of resources.
@@ -107,7 +107,7 @@ impl Git {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The root of its URIs.
+    /// The root of the repository's URIs.
     pub fn root(&self) -> &Uri {
         &self.inner.space.root
     }
@@ -136,9 +136,9 @@ fn cannot_open(shown: &Path, path: &Path, cause: &gix::Error) -> Error {
     Error::Unavailable(format!("the repository `{shown}` cannot be opened: {why}"))
 }
 
-/// The name of a repository: that of its folder.
+/// The default name of a repository: the name of its directory.
 fn name_of(path: &Path) -> String {
-    // `.` has a name only once it is resolved.
+    // `.` must be resolved to get a name.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = if path.ends_with(".git") { path.parent().unwrap_or(&path) } else { &path };
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

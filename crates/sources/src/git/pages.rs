@@ -1,4 +1,4 @@
-//! Refs, logs and commits as pages: Markdown for people, JSON for programs.
+//! Renders refs, logs and commits as Markdown and JSON.
 
 use std::fmt::Write as _;
 
@@ -15,13 +15,13 @@ use super::compare::Difference;
 use super::refs::Refs;
 use super::repo::{Objects, fault};
 
-/// How many digits of an id are shown to people.
+/// The number of digits of an abbreviated id in Markdown.
 pub(super) const SHORT: usize = 10;
 
-/// The most bytes of a subject beside thousands of others.
+/// The longest subject in a list of refs, in bytes.
 const SUBJECT: usize = 4096;
 
-/// A commit as it is shown.
+/// A decoded commit.
 pub(super) struct Commit {
     pub(super) id: ObjectId,
     pub(super) tree: ObjectId,
@@ -64,7 +64,7 @@ impl Commit {
         subject(&self.message)
     }
 
-    /// The subject as it is shown beside many others: no more than the first part of a very long one.
+    /// The subject, truncated to the limit for lists.
     pub(super) fn short_subject(&self) -> String {
         let mut subject = self.subject();
         if subject.len() > SUBJECT {
@@ -74,13 +74,13 @@ impl Commit {
         subject
     }
 
-    /// How many bytes it has, about.
+    /// The approximate size in bytes.
     pub(super) fn size(&self) -> usize {
         let size = |person: &Person| person.name.len() + person.email.len();
         self.message.len() + size(&self.author) + size(&self.committer)
     }
 
-    /// When it was committed.
+    /// The committer time, as ISO 8601.
     pub(super) fn time(&self) -> &str {
         &self.committer.time
     }
@@ -99,19 +99,19 @@ impl Commit {
     }
 }
 
-/// The first paragraph of a message on one line, as git shows it.
+/// The first paragraph of a message on one line, as `git log` shows it.
 fn subject(message: &str) -> String {
     let lines = message.trim_start_matches('\n').lines().map(str::trim_end);
     lines.take_while(|line| !line.is_empty()).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-/// The text of a commit, in the encoding that it names.
+/// Decodes commit text from the encoding that the commit header declares.
 fn decoded(bytes: &[u8], encoding: Option<&BStr>) -> String {
     let named = encoding.and_then(|label| encoding_rs::Encoding::for_label(label));
     named.unwrap_or(encoding_rs::UTF_8).decode_without_bom_handling(bytes).0.into_owned()
 }
 
-/// A time as ISO 8601 with the offset that it was written with.
+/// A time as ISO 8601 in its recorded UTC offset.
 fn time(time: Option<gix::date::Time>) -> String {
     let Some(time) = time else { return String::new() };
     let (Ok(timestamp), Ok(offset)) =
@@ -126,7 +126,7 @@ pub(super) fn short(id: ObjectId) -> String {
     id.to_hex_with_len(SHORT).to_string()
 }
 
-/// Text from the repository within a line of Markdown.
+/// Escapes text from the repository for a line of Markdown.
 fn inline(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -146,14 +146,14 @@ fn link(text: &str, uri: Option<libris_core::Uri>) -> String {
     }
 }
 
-/// What a log is of.
+/// The heading and the end of a log.
 pub(super) struct Title<'a> {
     pub(super) rev: &'a str,
     pub(super) path: Option<&'a str>,
-    /// Whether there are more commits, and how many may be asked for.
+    /// Whether the log is truncated, and the maximum `limit`.
     pub(super) more: bool,
     pub(super) most: usize,
-    /// Whether the history ends because the clone is shallow.
+    /// Whether the log ends at the boundary of a shallow clone.
     pub(super) shallow: bool,
 }
 
@@ -194,7 +194,7 @@ pub(super) fn log_json(title: &Title<'_>, commits: &[Commit]) -> Value {
     })
 }
 
-/// What a commit changed: none where there is too much to tell.
+/// The files that a commit changed; `None` if there are too many.
 pub(super) type Changed<'a> = Option<&'a [Difference]>;
 
 pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changed: Changed<'_>) -> String {
@@ -219,7 +219,7 @@ pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changed: Change
         out.push_str("- signed: yes, and the signature was not checked\n");
     }
     let _ = writeln!(out, "- files: {}", link("tree", space.place(&id, "")));
-    // Everything up to the first empty line is in the title.
+    // The title contains everything up to the first empty line.
     let body = commit.message.trim_start_matches('\n').split_once("\n\n").map_or("", |(_, body)| body.trim());
     if !body.is_empty() {
         let _ = writeln!(out, "\n{body}");
@@ -256,7 +256,7 @@ pub(super) fn commit_json(commit: &Commit, changed: Changed<'_>) -> Value {
     page
 }
 
-/// The letter of `git diff --name-status`.
+/// The status letter of `git diff --name-status`.
 fn status(difference: &Difference) -> &'static str {
     match (difference.old, difference.new) {
         (None, _) => "A",
@@ -265,7 +265,7 @@ fn status(difference: &Difference) -> &'static str {
     }
 }
 
-/// A path of a repository as it stands in a URI.
+/// The percent-encoded path.
 pub(super) fn escaped(path: &[u8]) -> String {
     let segments = path.split(|byte| *byte == b'/').map(libris_core::Uri::encode_segment);
     segments.collect::<Vec<_>>().join("/")

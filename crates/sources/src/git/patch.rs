@@ -1,4 +1,4 @@
-//! Differences as a patch, in the words of `git diff --no-renames --full-index`.
+//! Renders differences as a patch, in the format of `git diff --no-renames --full-index`.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -12,22 +12,22 @@ use super::limits::HeldMemory;
 use super::line_diff;
 use super::repo::{Objects, TreeEntry};
 
-/// How many lines are shown around a change.
+/// The number of context lines around a change.
 const CONTEXT: u32 = 3;
 
-/// How much of a file is looked at to tell whether it is binary, as git does.
+/// The number of bytes that are searched for NUL to detect binary files, as in git.
 const HEAD: usize = 8000;
 
-/// How much of the line that names a function is shown.
+/// The longest function name in a hunk header, in bytes.
 const HEADING: usize = 80;
 
-/// The most bytes of a file that is compared. Larger ones are said to differ, as binary ones are.
+/// The largest compared file, in bytes. Larger files are reported like binary ones.
 const COMPARED: u64 = 16 * 1024 * 1024;
 
-/// How many bytes of memory a line takes while it is compared, beside its text.
+/// The memory per line during a diff, in addition to its text, in bytes.
 const LINE: u64 = 64;
 
-/// Writes a patch up to a limit.
+/// Writes a patch of limited size.
 pub(super) struct Patch<'a> {
     objects: &'a Objects<'a>,
     out: Vec<u8>,
@@ -40,7 +40,7 @@ impl<'a> Patch<'a> {
         Ok(Self { objects, out: Vec::new(), held: objects.hold(0)?, limit })
     }
 
-    /// Whether it has become larger than its limit.
+    /// Whether the patch exceeds its limit.
     pub(super) fn is_full(&self) -> bool {
         self.out.len() as u64 > self.limit
     }
@@ -63,7 +63,7 @@ impl<'a> Patch<'a> {
         let Difference { path, old, new } = difference;
         let file = |entry: &Option<TreeEntry>| entry.filter(|entry| entry.kind != EntryKind::Tree);
         match (file(old), file(new)) {
-            // What becomes another kind of thing goes first and then comes.
+            // An entry that changes its type, such as a file replaced by a link, is a deletion and an addition.
             (Some(old), Some(new)) if class(old.kind) != class(new.kind) => {
                 self.file(path, Some(old), None)?;
                 self.file(path, None, Some(new))
@@ -110,7 +110,7 @@ impl<'a> Patch<'a> {
         Ok(())
     }
 
-    /// What is compared; `None` where it is binary or too large.
+    /// The content to compare; `None` if it is binary or too large.
     fn content(&self, entry: Option<TreeEntry>) -> Result<Option<(Vec<u8>, Option<HeldMemory<'a>>)>> {
         let Some(entry) = entry else { return Ok(Some((Vec::new(), None))) };
         if entry.kind == EntryKind::Commit {
@@ -133,7 +133,7 @@ impl<'a> Patch<'a> {
             InternedInput::new(imara_diff::sources::byte_lines(old), imara_diff::sources::byte_lines(new));
         let lines = HunkLines { input: &input };
         let mut hunks = line_diff::hunks(&input, self.objects.patience())?.into_iter().peekable();
-        // Where the search for the name of the function went on to, and what it found before.
+        // The line up to which function names were searched, and the last one found.
         let (mut searched, mut heading): (u32, Option<&[u8]>) = (0, None);
         while let Some(first) = hunks.next() {
             let mut group = vec![first];
@@ -220,7 +220,7 @@ impl<'i, 'd> HunkLines<'i, 'd> {
     }
 }
 
-/// Whether two entries can be compared line by line: files with files, links with links.
+/// The type class of an entry. Only entries of the same class can be compared line by line.
 fn class(kind: EntryKind) -> u8 {
     match kind {
         EntryKind::Tree => 0,
@@ -230,7 +230,7 @@ fn class(kind: EntryKind) -> u8 {
     }
 }
 
-/// The part of a line to show if it looks like the beginning of a function, as git does where nobody says more.
+/// The function name in a hunk header, if this line begins a function by git's default heuristic.
 fn function(line: &[u8]) -> Option<&[u8]> {
     let first = line.first()?;
     if !(first.is_ascii_alphabetic() || matches!(first, b'_' | b'$')) {
@@ -239,7 +239,7 @@ fn function(line: &[u8]) -> Option<&[u8]> {
     Some(line[..line.len().min(HEADING)].trim_ascii_end())
 }
 
-/// A path behind a prefix, quoted as git does where it holds anything unusual.
+/// The path with a prefix, quoted by git's rules if it contains special characters.
 fn quoted(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     if path.iter().all(plain) {
@@ -261,7 +261,7 @@ fn quoted(prefix: &[u8], path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A name in a `---` or `+++` line: one with a blank in it is marked where it ends.
+/// The name in a `---` or `+++` line. A tab marks the end of a name with a space in it.
 fn marked(mut name: Vec<u8>) -> Vec<u8> {
     if name.contains(&b' ') && !name.starts_with(b"\"") {
         name.push(b'\t');

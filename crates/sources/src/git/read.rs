@@ -1,4 +1,4 @@
-//! Reading files, parts of files, and directories at a commit.
+//! Reads files, ranges of files, and directories at a commit.
 
 use std::io::{self, Cursor};
 
@@ -18,10 +18,10 @@ use crate::meta;
 use crate::part::{ByteBounds, LineScanner};
 use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
 
-/// The largest file of which a part is read: git keeps files whole, so all of it is in memory for that.
+/// The largest file of which a range is read, in bytes: a blob can only be decompressed as a whole, into memory.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-/// The media type of notes that stand for what is left out.
+/// The media type of notes in place of omitted files.
 const NOTE: &str = "text/plain";
 
 /// A read of a path at a commit.
@@ -29,12 +29,12 @@ pub(super) struct PathReader<'a> {
     pub(super) inner: &'a Inner,
     pub(super) objects: &'a Objects<'a>,
     pub(super) uri: &'a Uri,
-    /// The revision and the path, as they stand in the URI.
+    /// The percent-encoded revision and path of the URI.
     pub(super) rev: &'a str,
     pub(super) path: &'a str,
 }
 
-/// What was found at a path.
+/// A visible tree entry with its path.
 pub(super) struct FoundEntry {
     pub(super) path: Vec<u8>,
     pub(super) entry: TreeEntry,
@@ -54,7 +54,7 @@ impl PathReader<'_> {
         }
     }
 
-    /// What is at the path, if it is shown.
+    /// The entry at the path; `None` if it does not exist or is not visible.
     pub(super) fn find(&self, tree: ObjectId) -> Result<Option<FoundEntry>> {
         let Some(names) = names(self.path).filter(|names| names.len() <= DEPTH) else { return Ok(None) };
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -143,7 +143,7 @@ impl PathReader<'_> {
         bounds.map_err(|cause| ended.take().unwrap_or_else(|| Error::failed("read the file", cause)))
     }
 
-    /// The entries of a directory that the caller may see, with their data as far as it fits.
+    /// The entries of a directory that the caller may see, with their contents up to `directory_bytes`.
     fn directory(&self, found: &FoundEntry, context: &Context) -> Result<Vec<Content>> {
         let config = &self.inner.config;
         let directory = self.objects.directory(found.entry.id)?;
@@ -207,7 +207,7 @@ impl PathReader<'_> {
             Some(size) => format!("{size} bytes"),
             None => "it is not in this clone".to_owned(),
         };
-        // Hosts take a part without data for a directory or an empty file, and not all see the `_meta`.
+        // Hosts take a part without data for a directory or an empty file, and some ignore `_meta`.
         let note = format!("[not included: {why}; read {uri} itself]");
         let meta = Some(meta::with(meta::OMITTED, why));
         Ok(Content { meta, ..Content::text(uri, NOTE, note) })
@@ -235,10 +235,10 @@ impl PathReader<'_> {
     }
 }
 
-/// What to do about a part that is too large.
+/// The hint for a range that is too large.
 const FEWER: &str = "ask for fewer";
 
-/// A path of a URI as that of a directory.
+/// The percent-encoded path with the trailing slash of a directory; empty for the root.
 pub(super) fn base(path: &str) -> String {
     match path.trim_end_matches('/') {
         "" => String::new(),

@@ -1,6 +1,7 @@
-//! The refs of a repository as files: loose ones, one file each, and `packed-refs`.
+//! Reads the refs of a repository: loose refs and `packed-refs`.
 //!
-//! They are read here and not by the git library, which opens whatever is at their paths and reads all of it.
+//! The git library is not used for this, because it opens any type of file at these paths and reads it without a size
+//! limit.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,53 +15,53 @@ use super::limits::HeldMemory;
 use super::regular::{self, RefFileStamp, Unreadable, is_absent};
 use super::repo::Deadline;
 
-/// The most bytes of a loose ref; git writes one line.
+/// The largest file of a loose ref, in bytes; git writes one line.
 pub(super) const LOOSE: u64 = 4 * 1024;
 
-/// The most bytes of `packed-refs`: some 220,000 refs.
+/// The largest `packed-refs` file, in bytes: some 220,000 refs.
 pub(super) const PACKED: u64 = 16 * 1024 * 1024;
 
-/// The most branches and tags that are listed.
+/// The most listed refs.
 const MOST: usize = 100_000;
 
-/// The memory that a listed ref takes beside its name, in bytes.
+/// The memory of a listed ref in addition to its name, in bytes.
 const OVERHEAD: usize = 80;
 
-/// How deep folders of loose refs may be nested.
+/// The deepest nesting of directories of loose refs.
 const DEPTH: usize = 64;
 
-/// How many refs may lead from one to the next, as in git.
+/// The most symbolic refs in a chain, as in git.
 const LINKS: usize = 5;
 
-/// Refs that each working tree has for itself.
+/// The namespaces of refs that are private to a working tree.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
 
 /// The refs of one repository.
 pub(super) struct RefStore {
-    /// Where `HEAD` is.
+    /// The git directory, with `HEAD`.
     own: PathBuf,
-    /// Where branches and tags are: elsewhere for a linked working tree.
+    /// The common directory, with branches and tags; differs from `own` for a linked working tree.
     common: PathBuf,
     hash: gix::hash::Kind,
-    /// `packed-refs` as it was parsed last.
+    /// The cached `packed-refs`, with the stamp of the file.
     packed: Mutex<Option<(RefFileStamp, Arc<PackedRefs>)>>,
 }
 
-/// Where a ref leads.
+/// The target of a ref.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RefTarget {
-    /// To an object.
+    /// A direct ref.
     Object(ObjectId),
-    /// To the ref of this full name.
+    /// A symbolic ref, with the full name of its target.
     Symbolic(String),
 }
 
-/// All refs of some kinds.
+/// All refs of some namespaces.
 #[derive(Debug, Default)]
 pub(super) struct AllRefs {
-    /// By full name, sorted, with the commit or tag that they lead to.
+    /// Full names with the ids of their objects, sorted.
     pub(super) refs: Vec<(String, ObjectId)>,
-    /// How many are there and cannot be read.
+    /// The number of unreadable refs.
     pub(super) unreadable: usize,
 }
 
@@ -69,14 +70,14 @@ impl RefStore {
         Self { own: own.to_owned(), common: common.to_owned(), hash, packed: Mutex::default() }
     }
 
-    /// Where `HEAD` leads.
+    /// The target of `HEAD`.
     pub(super) fn head(&self) -> Result<RefTarget> {
         let head = self.loose("HEAD").map_err(|cause| cause.of("HEAD"))?;
         head.ok_or_else(|| Error::Unavailable("the repository does not exist now".into()))
     }
 
-    /// The object that the ref of this full name leads to; `None` if there is none, or it leads to a ref that is not
-    /// there, as `HEAD` does before the first commit.
+    /// Resolves a ref by its full name to an object; `None` if it does not exist or is a symbolic ref to a missing
+    /// one, as `HEAD` is before the first commit.
     pub(super) fn follow(&self, name: &str) -> Result<Option<ObjectId>> {
         self.find_object(name).map_err(|cause| cause.of(name))
     }
@@ -120,7 +121,7 @@ impl RefStore {
         {
             return Ok(packed.clone());
         }
-        // The old one and the new one need not be in memory together.
+        // So that the old and the new version are never in memory together.
         *cached = None;
         let Some(file) = regular::read(&path, PACKED)? else { return Ok(Arc::default()) };
         let packed = Arc::new(PackedRefs::parse(file.data, self.hash)?);
@@ -128,8 +129,8 @@ impl RefStore {
         Ok(packed)
     }
 
-    /// All refs whose full names begin with one of these, for which memory is reserved before they are copied. A broken
-    /// ref hides none of the others.
+    /// All refs in these namespaces. Memory is reserved before they are copied. A broken ref is counted and does not
+    /// hide others.
     pub(super) fn all(
         &self,
         kinds: &[&str],
@@ -169,7 +170,7 @@ impl RefStore {
         Ok(all)
     }
 
-    /// The names of the loose refs in a folder and below it.
+    /// Collects the names of the loose refs below a directory.
     fn loose_names(
         &self,
         folder: &str,
@@ -187,7 +188,7 @@ impl RefStore {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             let name = format!("{folder}/{name}");
-            // Symbolic links to folders are not entered: they may lead in a circle.
+            // Symbolic links to directories are not followed: they may form a cycle.
             if entry.file_type().map_err(failed)?.is_dir() {
                 if depth > 0 {
                     self.loose_names(&name, depth - 1, names, patience)?;
@@ -203,7 +204,7 @@ impl RefStore {
     }
 }
 
-/// The memory that a listed ref takes.
+/// The memory of a listed ref, in bytes.
 fn size(name: &str) -> u64 {
     (name.len() + OVERHEAD) as u64
 }
@@ -215,13 +216,13 @@ fn too_many() -> Error {
     ))
 }
 
-/// Whether git would let a ref have this full name.
+/// Whether this is a valid full name of a ref.
 fn is_full_name(name: &[u8]) -> bool {
     name.starts_with(b"refs/") && gix::validate::reference::name(name.into()).is_ok()
 }
 
 impl RefTarget {
-    /// Reads the file of a loose ref.
+    /// Parses the contents of a loose ref.
     fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Self, Unreadable> {
         let broken = Unreadable::Broken("it is not a ref");
         if let Some(name) = data.strip_prefix(b"ref:") {
@@ -239,18 +240,18 @@ impl RefTarget {
     }
 }
 
-/// The file `packed-refs`: a line for each ref, with its object and its full name.
+/// A parsed `packed-refs` file: one line per ref, with its object id and its full name.
 #[derive(Debug, Default)]
 struct PackedRefs {
     data: Vec<u8>,
-    /// Where the lines of refs begin, in the order of their names.
+    /// The offsets of the lines of refs, sorted by name.
     lines: Vec<u32>,
-    /// How many digits an id has.
+    /// The length of an object id in hexadecimal.
     digits: usize,
 }
 
 impl PackedRefs {
-    /// Fails as a whole where a line is damaged, as git does: refs that are left out would look like deleted ones.
+    /// One damaged line invalidates the whole file, as in git: a skipped ref would look deleted.
     fn parse(data: Vec<u8>, hash: gix::hash::Kind) -> Result<Self, Unreadable> {
         let digits = hash.len_in_hex();
         let mut lines = Vec::new();
@@ -258,7 +259,7 @@ impl PackedRefs {
         for line in data.split_inclusive(|byte| *byte == b'\n') {
             let at = start;
             start += line.len();
-            // Lines that begin with `^` say where a tag leads, which the tag says too.
+            // `^` lines are the peeled targets of tags. They are redundant.
             if line.trim_ascii().is_empty() || line.starts_with(b"#") || line.starts_with(b"^") {
                 continue;
             }
@@ -293,7 +294,7 @@ impl PackedRefs {
         self.id(self.lines[at])
     }
 
-    /// The refs whose names begin so.
+    /// The refs whose full names have this prefix.
     fn beginning<'p>(&'p self, prefix: &'p str) -> impl Iterator<Item = (&'p str, ObjectId)> {
         let from = self.lines.partition_point(|line| self.name(*line) < prefix);
         let lines = self.lines[from..].iter().map(|line| (self.name(*line), *line));

@@ -1,4 +1,4 @@
-//! The branches and tags of a repository.
+//! Lists the branches and tags of a repository with their commits.
 
 use gix::ObjectId;
 use libris_core::Result;
@@ -9,18 +9,18 @@ use super::ref_store::{AllRefs, RefTarget};
 use super::repo::Objects;
 use super::rev::{SHOWN, by_name, candidates, peel};
 
-/// How many refs one page tells of.
+/// The most refs on one page.
 const MOST: usize = 2000;
 
-/// The refs of a repository, with their commits.
+/// The visible refs of a repository, for one page.
 pub(super) struct Refs {
-    /// The branch that `HEAD` is, where it is one.
+    /// The short name of the branch that `HEAD` points to; `None` if it is detached.
     pub(super) head: Option<String>,
     pub(super) head_commit: Option<ObjectId>,
     pub(super) all: Vec<GitRef>,
-    /// How many there are beside those.
+    /// The number of refs that the page omits.
     pub(super) more: usize,
-    /// How many are there and cannot be read.
+    /// The number of unreadable refs.
     pub(super) unreadable: usize,
 }
 
@@ -29,35 +29,35 @@ pub(super) struct GitRef {
     /// The full name.
     pub(super) name: String,
     pub(super) commit: ObjectId,
-    /// The tag object, where there is one.
+    /// The tag object of an annotated tag.
     pub(super) tag: Option<ObjectId>,
-    /// When its commit was made.
+    /// The committer time of the commit.
     pub(super) time: String,
     pub(super) subject: String,
-    /// Whether another ref has the same short name and goes before it.
+    /// Whether another ref with the same short name takes precedence.
     hidden: bool,
 }
 
 impl GitRef {
-    /// The shortest name that stands for it.
+    /// The shortest name that resolves to this ref.
     pub(super) fn short(&self) -> &str {
         if self.hidden { self.name.trim_start_matches("refs/") } else { shortest(&self.name) }
     }
 }
 
-/// The name of a ref without its kind.
+/// The name of a ref without its namespace.
 pub(super) fn shortest(name: &str) -> &str {
     SHOWN.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
-/// All refs that are shown, and the memory that is reserved for them.
+/// All visible refs, with their memory reservation.
 pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, HeldMemory<'o>)> {
     let mut held = objects.hold(0)?;
     let all = objects.refs().all(&SHOWN, objects.patience(), &mut held)?;
     Ok((all, held))
 }
 
-/// The full name of the branch that `HEAD` is, where it is one.
+/// The full name of the branch that `HEAD` points to; `None` if it is detached.
 pub(super) fn head(objects: &Objects<'_>) -> Result<Option<String>> {
     Ok(match objects.refs().head()? {
         RefTarget::Symbolic(name) => Some(name),

@@ -1,7 +1,7 @@
-//! Reads the small files of a repository, such as refs, without trusting what they are.
+//! Reads small files of a repository, such as refs, which may be of any type.
 //!
-//! The file is opened without waiting, and its type and size are those of the open file, so that nothing can be
-//! swapped in between: a named pipe does not block, and a huge file is refused before it is read.
+//! A file is opened with `O_NONBLOCK`, and its type and size are those of the open descriptor, so that it cannot be
+//! replaced in between: a named pipe does not block, and a huge file is rejected before it is read.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -10,23 +10,23 @@ use std::time::SystemTime;
 
 use libris_core::Error;
 
-/// The content of a regular file, with the stamp that it had while it was open.
+/// The contents of a regular file, and its stamp while it was open.
 pub(super) struct Regular {
     pub(super) data: Vec<u8>,
     pub(super) stamp: RefFileStamp,
 }
 
-/// Why a file was not read.
+/// Why a file could not be read.
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    /// The file itself is wrong; others are not affected.
+    /// The file itself is invalid; other files are not affected.
     Broken(&'static str),
-    /// The system failed, which says nothing about the file.
+    /// A system call failed, which may be temporary.
     System(io::Error),
 }
 
 impl Unreadable {
-    /// The error for callers; `what` names the file within the repository.
+    /// The error for callers; `what` is the path of the file within the repository.
     pub(super) fn of(self, what: &str) -> Error {
         match self {
             Self::Broken(why) => Error::Unavailable(format!("`{what}` cannot be read: {why}")),
@@ -35,7 +35,7 @@ impl Unreadable {
     }
 }
 
-/// The content of a file of at most `limit` bytes; `None` if there is none, or a directory.
+/// The contents of a file of at most `limit` bytes; `None` if it does not exist or is a directory.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadable> {
     let Some((mut file, metadata)) = open(path)? else { return Ok(None) };
     if metadata.len() > limit {
@@ -49,7 +49,7 @@ pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadabl
     Ok(Some(Regular { data, stamp: RefFileStamp::new(&metadata) }))
 }
 
-/// Fails unless a program that opens this path finds nothing, a directory, or a regular file of at most `limit` bytes.
+/// Fails if the path is anything but missing, a directory, or a regular file of at most `limit` bytes.
 pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
     match regular(std::fs::metadata(path))? {
         Some(metadata) if metadata.len() > limit => Err(Unreadable::Broken("it is too large")),
@@ -59,8 +59,8 @@ pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
 
 fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
     let file = match options(SymlinkPolicy::Refuse).open(path) {
-        // Asked before, because opening a device that a link leads to can have an effect; asked again after, because
-        // another file may have taken its place.
+        // The target is checked before it is opened, because opening a device can have side effects, and again after
+        // that, because it may have been replaced.
         Err(cause) if is_loop(&cause) => match regular(std::fs::metadata(path))? {
             Some(_) => options(SymlinkPolicy::Follow).open(path),
             None => return Ok(None),
@@ -69,7 +69,7 @@ fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
     };
     match file {
         Ok(file) => Ok(regular(file.metadata())?.map(|metadata| (file, metadata))),
-        // As for the metadata.
+        // The same classification as for `stat`.
         Err(cause) => regular(Err(cause)).map(|_| None),
     }
 }
@@ -94,7 +94,7 @@ fn options(symlinks: SymlinkPolicy) -> OpenOptions {
     options
 }
 
-/// The metadata of a regular file; `None` for what is absent and for directories.
+/// The metadata of a regular file; `None` if it is missing or a directory.
 fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, Unreadable> {
     match metadata {
         Ok(metadata) if metadata.is_file() => Ok(Some(metadata)),
@@ -109,7 +109,7 @@ fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, Unreadabl
     }
 }
 
-/// Whether an error says that there is no such file, rather than that the system could not tell.
+/// Whether an error means that the file does not exist. All other errors leave that open.
 pub(super) fn is_absent(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),
@@ -127,7 +127,7 @@ fn is_loop(_: &io::Error) -> bool {
     false
 }
 
-/// What tells one state of a file or folder from another. Git replaces files and never writes into them.
+/// Identifies a version of a file or directory. Git replaces files by renaming and never modifies them in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RefFileStamp {
     pub(super) modified: Option<SystemTime>,
@@ -140,7 +140,7 @@ impl RefFileStamp {
         Self { modified: metadata.modified().ok(), size: metadata.len(), inode: inode(metadata) }
     }
 
-    /// The stamp of what is at a path; `None` if nothing is.
+    /// The stamp of the file at a path; `None` if it does not exist.
     pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Self::new(&metadata))),

@@ -1,4 +1,4 @@
-//! The repository itself: opened once, without the environment and without programs, with bounded memory.
+//! An open repository: isolated from the environment, without subprocesses, with bounded memory.
 
 use std::cell::{Cell, OnceCell};
 use std::ops::Deref;
@@ -20,7 +20,7 @@ use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
 use super::regular::{self, RefFileStamp};
 
-/// The cache sizes of each handle, in bytes: objects, and delta bases.
+/// The cache sizes of each handle, in bytes: decoded objects, and delta bases.
 const OBJECTS: usize = 8 * 1024 * 1024;
 const DELTAS: usize = 8 * 1024 * 1024;
 
@@ -46,21 +46,21 @@ const SHALLOW: u64 = 16 * 1024 * 1024;
 /// A repository for concurrent use.
 pub(super) struct Repo {
     path: PathBuf,
-    /// The folder with `HEAD`.
+    /// The git directory, with `HEAD`.
     own: PathBuf,
-    /// The folder with the branches and tags: a different one for a linked working tree.
+    /// The common directory, with branches and tags; differs from `own` for a linked working tree.
     common: PathBuf,
     shared: Mutex<OpenRepository>,
-    /// Whether it is on a remote file system, which other machines may write to.
+    /// Whether the repository is on a remote file system, which other machines may write to.
     remote: bool,
     refs: RefStore,
     alternates: Alternates,
-    /// The cached boundary commits of a shallow clone, sorted.
+    /// The cached boundary commits of a shallow clone, sorted, with the stamp of the `shallow` file.
     shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
     directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, DirectoryWeight>,
-    /// The modification times of the files of some commits.
+    /// The modification times of the files of recently listed commits.
     windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
-    /// The ancestors of commits, by their distance along first parents.
+    /// The ancestors of commits, by commit and distance along first parents.
     ancestors: quick_cache::sync::Cache<(ObjectId, u32), ObjectId>,
 }
 
@@ -72,15 +72,15 @@ struct OpenRepository {
     /// Generation: bumped when the repository is opened again.
     generation: u64,
     opened: Instant,
-    /// Whether an object was missing since then. The library does not look again at a pack that it failed to open
-    /// once, for want of file descriptors or memory, so everything in it would be missing for good.
+    /// Whether an object was missing since `opened`. The library never retries a pack that it once failed to open for
+    /// lack of file descriptors or memory, so all its objects would be missing until the repository is reopened.
     suspect: bool,
 }
 
 impl OpenRepository {
     fn open(path: &Path, generation: u64) -> gix::Result<Self> {
-        // Nothing of the environment or of the user's configuration is read, and nothing here asks for what would
-        // run a program.
+        // Isolated: the library ignores the environment and the user's configuration. No operation of this source
+        // runs a subprocess.
         let options = gix::open::Options::isolated()
             .config_overrides([format!("gitoxide.objects.allocLimit={RESERVED}")]);
         let repository = options.open(path)?;
@@ -109,12 +109,12 @@ impl Repo {
         })
     }
 
-    /// Where `HEAD` is.
+    /// The git directory, with `HEAD`.
     pub(super) fn own(&self) -> &Path {
         &self.own
     }
 
-    /// Where the branches and tags are: elsewhere for a linked working tree.
+    /// The common directory, with branches and tags; differs for a linked working tree.
     pub(super) fn common(&self) -> &Path {
         &self.common
     }
@@ -129,7 +129,7 @@ impl Repo {
         }
     }
 
-    /// The commits that a shallow clone ends at, sorted; none for other repositories.
+    /// The boundary commits of a shallow clone, sorted; empty for other repositories.
     fn shallow(&self) -> Result<Arc<[ObjectId]>> {
         const NAME: &str = "shallow";
         let path = self.common().join(NAME);
@@ -236,16 +236,16 @@ pub(super) struct Task {
     pub(super) patience: Deadline,
 }
 
-/// A repository as one task sees it.
+/// The repository as seen by one task: a handle with its own caches, the task's deadline and its memory.
 pub(super) struct Objects<'r> {
     handle: Option<gix::Repository>,
     repo: &'r Repo,
     pub(super) task: Task,
     pub(super) memory: TaskMemory,
-    /// Generation of the repository that the handle is of.
+    /// Generation of the repository that the handle belongs to.
     generation: u64,
     decoded: Cell<u64>,
-    /// The commits that a shallow clone ends at, for all of this task.
+    /// The boundary commits, so that one task sees one version of them.
     shallow: OnceCell<Arc<[ObjectId]>>,
 }
 
@@ -272,7 +272,7 @@ impl Deref for Objects<'_> {
 pub(super) struct Node {
     pub(super) tree: ObjectId,
     pub(super) parents: Vec<ObjectId>,
-    /// When it was committed, in seconds.
+    /// The committer time, in seconds.
     pub(super) time: i64,
 }
 
@@ -283,7 +283,7 @@ pub(super) struct TreeEntry {
     pub(super) id: ObjectId,
 }
 
-/// An entry with its name.
+/// A tree entry with its name.
 pub(super) type NamedEntry = (Vec<u8>, TreeEntry);
 
 impl Objects<'_> {
@@ -305,24 +305,24 @@ impl Objects<'_> {
         self.repo.shared().suspect = true;
     }
 
-    /// Whether others may write the repository without this system knowing.
+    /// Whether other machines may write to the repository.
     pub(super) fn is_remote(&self) -> bool {
         self.repo.remote
     }
 
-    /// The size of an object; `None` if the repository does not hold it, as a partial clone may not.
+    /// The size of an object; `None` if it is missing, as in a partial clone.
     pub(super) fn size(&self, id: ObjectId) -> Result<Option<u64>> {
         Ok(self.try_find_header(id).map_err(fault)?.map(|header| header.size()))
     }
 
-    /// The data of a blob, whose size the caller has checked.
+    /// The data of a blob. The caller has checked its size.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
         self.patience().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
         Ok(blob.take_data())
     }
 
-    /// A commit; its parents are left out where a shallow clone ends.
+    /// A commit; the boundary commits of a shallow clone have no parents.
     pub(super) fn node(&self, id: ObjectId) -> Result<Node> {
         let object = self.load(id, Kind::Commit)?;
         let iter = || CommitRefIter::from_bytes(&object.data, self.object_hash());
@@ -332,7 +332,7 @@ impl Objects<'_> {
         Ok(Node { tree, parents, time })
     }
 
-    /// Whether a shallow clone ends at this commit.
+    /// Whether this is a boundary commit of a shallow clone.
     pub(super) fn is_boundary(&self, id: ObjectId) -> Result<bool> {
         Ok(self.boundaries()?.binary_search(&id).is_ok())
     }
@@ -354,7 +354,7 @@ impl Objects<'_> {
         &self.repo.refs
     }
 
-    /// The entries of a tree in the order of git, without those whose names lead elsewhere.
+    /// The entries of a tree in git's order, without those whose names are unsafe as path segments.
     pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
         let held = self.hold(object.data.len() as u64 * DECODED)?;
@@ -369,7 +369,7 @@ impl Objects<'_> {
         Ok((entries, held))
     }
 
-    /// The entry of a name in a tree, without making a list of all.
+    /// The entry of a tree with a given name, found without decoding the other entries into a list.
     fn entry(&self, id: ObjectId, name: &[u8]) -> Result<Option<TreeEntry>> {
         let object = self.tree_object(id)?;
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
@@ -392,7 +392,7 @@ impl Objects<'_> {
         self.decoded.get()
     }
 
-    /// The entries of a tree in the order of URIs.
+    /// The entries of a tree in the order of their URIs; cached.
     pub(super) fn directory(&self, id: ObjectId) -> Result<Arc<Directory>> {
         if let Some(kept) = self.repo.directories.get(&id) {
             return Ok(kept);
@@ -403,7 +403,7 @@ impl Objects<'_> {
         Ok(directory)
     }
 
-    /// The modification times of the files of a commit.
+    /// The modification times of the files of a commit; cached.
     pub(super) fn window(&self, commit: ObjectId) -> Result<Arc<ModificationTimes>> {
         if let Some(kept) = self.repo.windows.get(&commit) {
             return Ok(kept);
@@ -413,7 +413,7 @@ impl Objects<'_> {
         Ok(window)
     }
 
-    /// The ancestor of a commit along first parents.
+    /// The ancestor of a commit, `back` steps along first parents; cached. `None` if the history is shorter.
     pub(super) fn ancestor(&self, commit: ObjectId, back: u32) -> Result<Option<ObjectId>> {
         if let Some(kept) = self.repo.ancestors.get(&(commit, back)) {
             return Ok(Some(kept));
@@ -429,7 +429,7 @@ impl Objects<'_> {
         Ok(Some(id))
     }
 
-    /// What is at a path below a tree; the tree itself where the path is empty.
+    /// The entry at a path below a tree; the tree itself if the path is empty.
     pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<TreeEntry>> {
         let mut found = TreeEntry { kind: EntryKind::Tree, id: tree };
         for name in path {
@@ -445,10 +445,10 @@ impl Objects<'_> {
     }
 }
 
-/// The longest name in a tree: no system has longer ones.
+/// The longest name of a tree entry, in bytes. No file system has longer ones.
 const NAME: usize = 4096;
 
-/// Whether a name in a tree is one that git would have written. A tree may come from anybody.
+/// Whether a name of a tree entry is valid in git. A crafted tree can contain any names.
 pub(super) fn is_name(name: &[u8]) -> bool {
     let reserved = name.is_empty()
         || name.len() > NAME
@@ -457,7 +457,7 @@ pub(super) fn is_name(name: &[u8]) -> bool {
     !reserved && !name.contains(&b'/') && !name.contains(&0)
 }
 
-/// The names of a path as it stands in a URI; `None` where it cannot be one.
+/// The decoded names of a percent-encoded path; `None` if one is invalid.
 pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.is_empty() {
@@ -466,7 +466,7 @@ pub(super) fn names(path: &str) -> Option<Vec<Vec<u8>>> {
     path.split('/').map(|segment| Uri::decode_segment(segment).filter(|name| is_name(name))).collect()
 }
 
-/// The error for an object.
+/// The error for a failed load of an object.
 pub(super) fn fault(cause: gix::Error) -> Error {
     if cause.is_not_found() {
         tracing::warn!(%cause, "an object is missing");

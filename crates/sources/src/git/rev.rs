@@ -16,13 +16,13 @@ use super::repo::{Objects, fault};
 /// The longest revision.
 const LENGTH: usize = 1024;
 
-/// How far back a revision may lead.
+/// The greatest distance of an ancestor.
 const BACK: u32 = 100_000;
 
-/// How many steps may follow a name.
+/// The most steps to an ancestor, and the most tags in a chain.
 const STEPS: usize = 16;
 
-/// The shortest part of an id that is looked for.
+/// The shortest id prefix.
 pub(super) const SHORTEST: usize = 4;
 
 /// The most objects with the same id prefix; with more, the prefix is too short.
@@ -48,12 +48,12 @@ struct Rev<'a> {
     steps: Vec<AncestorStep>,
 }
 
-/// A step from a commit to one before it.
+/// A step to an ancestor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AncestorStep {
-    /// The parent of this number, from 1; the commit itself for 0.
+    /// The parent with this number, from 1; 0 is the commit itself.
     Parent(u32),
-    /// So many first parents back.
+    /// The ancestor at this distance along first parents.
     Back(u32),
 }
 
@@ -142,7 +142,7 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
 /// The objects with an id prefix.
 pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
-    // Filled up, since a part alone does not tell what kind of id it is of.
+    // `Prefix` needs a full id. A prefix alone does not determine the hash algorithm, so it is padded with zeros.
     let whole = format!("{part:0<length$}", length = objects.object_hash().len_in_hex());
     let prefix = ObjectId::from_hex(whole.as_bytes()).and_then(|id| gix::hash::Prefix::new(&id, part.len()));
     let Ok(prefix) = prefix else { return Ok(found) };
@@ -155,7 +155,7 @@ pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<Obj
 
 /// Peels an object to a commit: a commit itself, or the target of a tag.
 pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
-    // A tag may stand for a tag.
+    // A tag can point to another tag.
     for _ in 0..STEPS {
         objects.patience().check()?;
         let header = objects.try_find_header(id).map_err(fault)?;

@@ -1,4 +1,4 @@
-//! Walking through a tree in the order of URIs, from any place on.
+//! Walks a tree in the order of URIs, from any key (keyset pagination).
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use super::directory::{Directory, name};
 use super::filter::VisibilityFilter;
 use super::repo::{Objects, TreeEntry};
 
-/// How deep directories may be nested. What is deeper is not shown.
+/// The deepest nesting of directories. Deeper entries are not visible.
 pub(super) const DEPTH: usize = 128;
 
 /// A file or directory in a tree.
 #[derive(Clone, Debug)]
 pub(super) struct TreeItem {
-    /// The path as it stands in a URI; that of a directory ends with a `/`, that of the root is empty.
+    /// The percent-encoded path: with a trailing `/` for a directory, empty for the root.
     pub(super) key: String,
-    /// The names on the way to it.
+    /// The decoded path.
     pub(super) path: Vec<u8>,
     pub(super) entry: TreeEntry,
 }
 
-/// A walk through the directories below a tree.
+/// A depth-first walk over the visible entries of a tree.
 pub(super) struct Walk<'a> {
     objects: &'a Objects<'a>,
     filter: &'a VisibilityFilter,
-    /// The root, where it is still to be told.
+    /// The root, if it has not been returned yet.
     root: Option<ObjectId>,
     stack: Vec<Frame>,
 }
@@ -40,7 +40,7 @@ struct Frame {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk over all that comes after a key; over everything with the root where there is none.
+    /// Starts a walk after a key; without a key, at the root, which is returned first.
     pub(super) fn new(
         objects: &'a Objects<'a>,
         filter: &'a VisibilityFilter,
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
         walk.enter(tree, String::new(), Vec::new())?;
         while let Some(frame) = walk.stack.last_mut() {
             frame.next = frame.directory.after(rest);
-            // Of the keys that are not after it, only the last may be that of a directory that it is in.
+            // Only the last key that is not greater can be that of a parent directory.
             let Some((key, entry)) = frame.next.checked_sub(1).map(|at| &frame.directory.entries()[at])
             else {
                 break;
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The path of the entry of this key in the directory of this path.
+/// The path of an entry, given the path of its directory and its key.
 pub(super) fn join(path: &[u8], key: &str) -> Vec<u8> {
     let name = name(key);
     if path.is_empty() { name } else { [path, b"/", &name].concat() }

@@ -1,7 +1,7 @@
 //! Detects changes of refs by polling.
 //!
-//! A poll reads the refs only if their files and folders have changed. That costs a few
-//! system calls, needs no file system events, and works with any program that writes the repository.
+//! A poll reads the refs only if the stamps of their files and directories have changed. That costs a few system
+//! calls, needs no file system events, and works with any program that writes to the repository.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ struct RefStamps {
 }
 
 impl RefStamps {
-    /// Whether anything may have changed since the last time.
+    /// Whether the refs may have changed since the last poll.
     fn beats(&mut self, inner: &Inner) -> bool {
         let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
             RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
@@ -158,7 +158,7 @@ impl RefStamps {
     }
 }
 
-/// A folder and all that are in it, up to a limit.
+/// Collects a directory and its subdirectories, up to the limit.
 fn folders(path: &Path, found: &mut Vec<PathBuf>) {
     if found.len() >= FOLDERS {
         return;
@@ -172,12 +172,12 @@ fn folders(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// All refs at one time.
+/// A snapshot of all refs.
 #[derive(Clone, PartialEq, Eq)]
 struct RefsState {
     /// The branch or commit that `HEAD` points to.
     head: HeadState,
-    /// By full name: a commit or a tag.
+    /// By full name: the id of a commit or tag.
     refs: BTreeMap<String, ObjectId>,
 }
 
@@ -291,18 +291,18 @@ impl ChangeList<'_> {
     }
 }
 
-/// Whether this is a directory that was there before and still is.
+/// Whether this is a directory in both trees.
 fn stayed(difference: &Difference) -> bool {
     difference.is_directory() && difference.old.is_some() && difference.new.is_some()
 }
 
-/// The path of the directory that a path is in.
+/// The path of the parent directory.
 fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// What happened to a resource that was there or not before, and is there or not now. Only what is listed is added
-/// to or removed from the list.
+/// The change of a resource that existed before or not, and exists now or not. Only listed resources are reported as
+/// added or removed.
 fn presence(listed: bool, old: bool, new: bool, uri: Uri) -> Change {
     match (listed, old, new) {
         (true, false, true) => Change::Added(uri),

@@ -1,4 +1,4 @@
-//! Running work on the blocking threads: with a limit of concurrent tasks, a bounded queue and a deadline.
+//! Runs work on blocking threads: with limited concurrency, a bounded queue and a deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 use super::repo::{Deadline, Objects, Task};
 use super::{Git, Inner};
 
-/// The concurrent tasks of one repository. Each may have a large file in memory.
+/// The most concurrent tasks of one repository. Each may hold a large file in memory.
 pub(super) const AT_ONCE: usize = 4;
 
 /// The most tasks that wait for a permit.
@@ -58,9 +58,9 @@ impl Inner {
         Task { uri: self.space.root.clone(), context: Context::default(), patience }
     }
 
-    /// Does work that waits for a disk, with few others at once, within `timeout` from now: the wait for the others
-    /// counts. Work that the system blocks keeps its place until it ends, so that there are never more threads than
-    /// places, and its caller does not wait for it.
+    /// Runs work on a blocking thread with one of [`AT_ONCE`] permits, within the deadline of the task, which
+    /// includes the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so
+    /// that there are never more threads than permits; its caller stops waiting after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
@@ -107,7 +107,7 @@ mod tests {
     use super::{AT_ONCE, Git, QUEUE};
     use crate::git::Config;
 
-    /// The repository that git makes, without the program.
+    /// An empty repository, created without running git.
     fn repository(timeout: Duration) -> (tempfile::TempDir, Git) {
         let folder = tempfile::tempdir().unwrap();
         for name in ["objects", "refs"] {
@@ -152,7 +152,7 @@ mod tests {
         for task in blocked {
             assert!(is_unavailable(&task.await.unwrap(), "does not answer"));
         }
-        // Nobody waits for them any more, but their threads are still there.
+        // Their callers have timed out, but their threads still hold the permits.
         assert_eq!(git.inner.at_once.available_permits(), 0);
         drop(release);
         while git.inner.at_once.available_permits() < AT_ONCE {

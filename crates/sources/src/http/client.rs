@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The most headers in a response.
 const HEADERS: usize = 100;
 
-/// The size of the read buffer, and of the largest response head. It bounds how long one poll of a
-/// connection takes: until then hyper yields only after 128 reads.
+/// The size of the read buffer, and of the largest response head. It bounds the duration of one poll of a connection:
+/// hyper yields only after 128 reads.
 const READ: usize = 64 * 1024;
 
 /// The most interim responses, such as `100 Continue`, before a response.
@@ -303,7 +303,7 @@ mod tests {
     use std::time::Duration;
     use tokio::net::TcpListener;
 
-    /// What `GET /` of `localhost` comes to, when it leads to a private address only once it is connected to.
+    /// The outcome of `GET /` of `localhost`, where only the resolver may refuse the address.
     async fn ask_localhost(port: u16, allow_private: bool) -> Option<HttpFault> {
         let config = Config::default();
         let (none, renamed, url) = (BTreeMap::new(), BTreeMap::new(), format!("http://localhost:{port}/"));
@@ -332,7 +332,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert_eq!(ask_localhost(port, false).await, Some(HttpFault::Refused));
-        // Whoever may ask is the first that the listener hears of.
+        // The allowed request must be the first connection that the listener accepts.
         let allowed = tokio::spawn(async move { ask_localhost(port, true).await });
         let (first, from) = listener.accept().await.unwrap();
         drop(first);

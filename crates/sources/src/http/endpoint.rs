@@ -1,7 +1,6 @@
 //! An endpoint: a URL with variables, headers and a query.
 //!
-//! Values are percent-encoded, and the host is never a variable, so a value cannot change the
-//! structure of the URL.
+//! Values are percent-encoded, and the host is never a variable, so a value cannot change the structure of the URL.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -226,7 +225,7 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-/// Whether a value, decoded any number of times, is a path traversal.
+/// Whether a value is a path traversal, at any supported level of percent-encoding.
 fn climbs(text: &str) -> bool {
     /// How many levels of percent-encoding are decoded.
     const DEPTH: usize = 3;

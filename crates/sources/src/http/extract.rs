@@ -12,15 +12,14 @@ const ITEMS: usize = 10_000;
 /// The most bytes of text from one list.
 const TEXT: usize = 4 << 20;
 
-/// The fields of an item as text, in the requested order; `None` if a field is not a string, number or
-/// boolean.
+/// The fields of an item as text, in the requested order; `None` if a field is not a string, number or boolean.
 pub(super) type ItemFields = Vec<Option<String>>;
 
 /// A requested field: its index in [`ItemFields`], and the rest of its path.
 type WantedField<'p> = (usize, &'p [String]);
 
-/// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the members of
-/// an object, each with its `key` and its `value`.
+/// The items of the list at a JSON pointer, each with the fields at these pointers: the elements of an array, or the
+/// members of an object, each with its `key` and its `value`.
 pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemFields>, HttpFault> {
     let (list_path, paths) = (path(list), fields.iter().map(|field| path(field)).collect::<Vec<_>>());
     let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
@@ -73,7 +72,7 @@ impl ExtractedItems {
     }
 }
 
-/// Deserializes the way to a list.
+/// Deserializes the path to a list.
 struct Search<'a> {
     /// The rest of its path.
     path: &'a [String],
@@ -377,7 +376,7 @@ mod tests {
         assert_eq!(items(&format!("{{{}}}", members.join(",")), "", &["/key"]).unwrap().len(), ITEMS);
         let long = format!("[{}0]", format!("\"{}\",", "x".repeat(TEXT / 4)).repeat(10));
         assert_eq!(items(&long, "", &[""]).unwrap().len(), 4);
-        // What is not asked for does not count.
+        // Fields that are not requested do not count towards the limit.
         assert_eq!(items(&long, "", &["/a"]).unwrap().len(), 11);
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Instances {
 pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
 struct DerivedFrom<T> {
-    /// The response, by identity; it is not kept alive.
+    /// The response, for comparison of identity. A weak reference does not prolong its lifetime.
     answer: Weak<ApiResponse>,
     value: T,
     /// The time of the last use.
@@ -148,13 +148,13 @@ impl Instances {
         Some((uri, ListedResource { resource, values }))
     }
 
-    /// Whether the list has values of this variable.
+    /// Whether the list contains values of this variable.
     pub(super) fn tells(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }
 }
 
-/// The field of an item at an index.
+/// The value at a JSON pointer, as text.
 pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     match item.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
@@ -164,8 +164,8 @@ pub(super) fn text(item: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The completions of typed text, best first: values that begin with it, then values whose
-/// label does, then values with a word in the label that does.
+/// The completions of typed text, best first: values that begin with it, then values whose label does, then values
+/// with a word in the label that does.
 pub(super) fn offer(choices: impl IntoIterator<Item = Choice>, typed: &str, limit: usize) -> Completion {
     let typed = typed.to_lowercase();
     let mut ranks: [Vec<String>; 3] = Default::default();

@@ -1,7 +1,7 @@
 //! The memory budget of responses while they are received.
 //!
-//! A response is received once for all callers, so it does not count for one of them. Its memory is reserved until it is
-//! cached, or until the callers have their copies.
+//! A response is received once for all callers, so no single caller is charged for it. Its memory is reserved until
+//! it is cached, or until the callers have their copies.
 
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,8 @@ const ARRIVING: usize = 32 << 20;
 /// Responses up to this size need no reservation.
 pub(super) const SMALL: usize = 64 << 10;
 
-/// The time-out of the wait for memory. Nothing is read meanwhile, so the service waits too.
+/// The time-out of the wait for memory. The connection is not read meanwhile, which applies backpressure to the
+/// service.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(ARRIVING));
@@ -80,7 +81,7 @@ impl ReceivedBody {
 
     /// The whole body, with its reserved memory.
     pub(super) async fn finish(mut self) -> Result<(Vec<u8>, Option<Lease>), ReceiveError> {
-        // An empty body is not compressed, whatever the headers say.
+        // An empty body is not compressed, regardless of the headers.
         if !self.empty {
             while let Decoder::Gzip(decoder) = &mut self.decoder
                 && let Err(cause) = decoder.try_finish()

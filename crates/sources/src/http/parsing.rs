@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSED));
 
-/// Works on the large answers of one source.
+/// Parses the large responses of one source.
 pub(super) struct ResponseParser {
     turns: Arc<Budget>,
 }
@@ -31,7 +31,8 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Does some work on an answer, in the turn of this client.
+    /// Runs work on a response. For a large one, it waits for a permit and for memory, both from the share of this
+    /// client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         answer: &Arc<ApiResponse>,
@@ -49,7 +50,7 @@ impl ResponseParser {
         let admitted = timeout(PATIENCE, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
         let answer = Arc::clone(answer);
         blocking(move || {
-            // Held until the work has ended, also if the caller leaves.
+            // Held until the work has ended, even if the caller is gone.
             let _admitted = admitted;
             work(&answer)
         })
@@ -57,7 +58,7 @@ impl ResponseParser {
     }
 }
 
-/// Does work that takes long on a thread where it may.
+/// Runs long work on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HttpFault> + Send + 'static,
 ) -> Result<T, HttpFault> {

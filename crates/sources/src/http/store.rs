@@ -50,8 +50,8 @@ fn share(new: &Arc<Answers>, bytes: u64) {
     }
 }
 
-/// The sizes of caches, given their configured sizes in ascending order: what one does not need is left to
-/// the others.
+/// Fair shares of the total size, given the configured sizes in ascending order: space that one cache does not need
+/// is divided among the others.
 fn shares(wanted: &[u64]) -> Vec<u64> {
     let count = wanted.len();
     let mut left = wanted.last().copied().unwrap_or_default().max(TOTAL);
@@ -78,7 +78,7 @@ struct CachedResponse {
     policy: CachePolicy,
     /// The time of the last validation.
     at: SystemTime,
-    /// Whether its headers have a lifetime.
+    /// Whether its headers specify a lifetime.
     says: bool,
     scope: Scope,
     /// Whether it must not be served stale.
@@ -191,7 +191,7 @@ impl Store {
                 let (response, large) = (response(&reply), reply.data.len() > SMALL);
                 let (endpoint, path) = (Arc::clone(&endpoint), url.path().to_owned());
                 let answer = move || ApiResponse::new(&endpoint, &path, reply);
-                // Decoding and validating a large response takes long.
+                // Decoding and validating a large response is CPU-bound.
                 let answer = if large { parsing::blocking(answer).await? } else { answer()? };
                 (Arc::new(answer), response)
             }
@@ -274,7 +274,7 @@ fn renewed(kept: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
 /// The headers of a conditional request.
 fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
     use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
-    // Evaluated as of much later: a fresh response would need no request.
+    // As of a much later time, because a fresh response would need no request.
     let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
     let mut conditions = HeaderMap::new();
     if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
@@ -287,7 +287,7 @@ fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime
     conditions
 }
 
-/// Whether the headers have a lifetime.
+/// Whether the headers specify a lifetime.
 fn says_how_long(headers: &HeaderMap) -> bool {
     let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
     headers.contains_key(EXPIRES)
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(shares(&[32 * MIB]), [32 * MIB]);
         assert_eq!(shares(&[32 * MIB; 4]), [16 * MIB; 4]);
         assert_eq!(shares(&[0, 4 * MIB, 40 * MIB, 40 * MIB]), [0, 4 * MIB, 30 * MIB, 30 * MIB]);
-        // Whoever is to keep more than that may, together with the others.
+        // A cache configured larger than the total raises it.
         assert_eq!(shares(&[32 * MIB, 1024 * MIB]), [32 * MIB, 992 * MIB]);
     }
 

@@ -1,8 +1,8 @@
 //! Detects changes by polling.
 //!
 //! A round polls the lists and the subscribed resources. The concurrency of a round is limited, so with many
-//! resources it takes longer. The state of a newly followed
-//! resource is determined outside the rounds, so that a change during a long one is not missed.
+//! resources it takes longer. The state of a newly followed resource is determined outside the rounds, so that a
+//! change during a long one is not missed.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -54,7 +54,7 @@ pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
 
 /// Records the state of a resource; `None` if it could not be determined. Returns whether it has changed.
 fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> bool {
-    // The known state may be newer than the start of this poll.
+    // The stored state may be newer than the start of this poll.
     let changed = followed.with(uri, |known| {
         let before = *known;
         match now {
@@ -70,7 +70,7 @@ fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> 
 /// Follows a resource while there is a watch.
 pub(super) fn follow(inner: &Inner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
-    // Callers know the cached response, so a change is a difference from it.
+    // Callers have seen the cached response, so a difference from it is a change.
     let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
     let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
     inner.followed.add(uri, seen, |_, _| {});

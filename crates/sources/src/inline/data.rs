@@ -34,7 +34,7 @@ impl InlineData {
         match (&entry.text, &entry.base64, &entry.file) {
             (Some(text), None, None) => Ok(Self::Text(text.clone())),
             (None, Some(base64), None) => {
-                // Long base64 is written on several lines.
+                // Long Base64 may have line breaks.
                 let packed: String = base64.split_whitespace().collect();
                 match STANDARD.decode(packed) {
                     Ok(bytes) => Ok(Self::Bytes(bytes.into())),
@@ -117,8 +117,8 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         true => Ok(metadata.len()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file any more")),
     };
-    // Checked before, because opening a device may have an effect, and after, because the file may have
-    // been replaced in between.
+    // Checked before, because opening a device may have side effects, and after, because the file may have been
+    // replaced in between.
     regular(std::fs::metadata(path)?)?;
     let file = reading().open(path)?;
     let size = regular(file.metadata()?)?;

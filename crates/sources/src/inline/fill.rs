@@ -1,18 +1,18 @@
-//! Filling the variables of a template into a text.
+//! Substitutes template variables in a text.
 
 use libris_core::uri_template::{Value, Variables};
 
-/// How values are written into a text.
+/// How substituted values are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueEscape {
-    /// As they are.
+    /// Not at all.
     Nothing,
-    /// For the inside of a JSON string.
+    /// As part of a JSON string.
     Json,
 }
 
 impl ValueEscape {
-    /// The way for this media type.
+    /// The escaping for a media type.
     pub(super) fn of(mime: &str) -> Self {
         let essence = mime.split(';').next().unwrap_or_default().trim();
         if essence == "application/json" || essence.ends_with("+json") { Self::Json } else { Self::Nothing }
@@ -29,8 +29,8 @@ impl ValueEscape {
     }
 }
 
-/// The text with each `{{name}}` replaced by the value of that variable of the template. Variables that
-/// have no value leave nothing behind, and names that are no variables stay as they are.
+/// Replaces each `{{name}}` with the value of that variable. A variable without a value is replaced with nothing;
+/// names that are not variables of the template are left unchanged.
 pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: ValueEscape) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in pieces(text) {
@@ -47,7 +47,7 @@ pub(super) fn fill(text: &str, names: &[&str], variables: &Variables, escape: Va
     out
 }
 
-/// The names that stand between double braces.
+/// The names in double braces.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     pieces(text).filter_map(|piece| match piece {
         TextPiece::Name(_, name) => Some(name),
@@ -57,7 +57,7 @@ pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
 
 enum TextPiece<'a> {
     Text(&'a str),
-    /// With its braces, and without.
+    /// With and without its braces.
     Name(&'a str, &'a str),
 }
 
@@ -82,7 +82,7 @@ fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
                 rest = after;
                 Some(TextPiece::Name(whole, inside.trim()))
             }
-            // One brace at a time, since `{{{x}}` ends in a name.
+            // Advances by one brace, since `{{{x}}` ends in a name.
             _ => {
                 let (text, after) = rest.split_at(1);
                 rest = after;

@@ -1,6 +1,6 @@
 //! Detects changes of the files of inline resources by polling.
 //!
-//! Polling, because the files are few, may be in any folder, and editors replace them.
+//! Polling suits them because they are few, may be in any folder, and are replaced by editors.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Media types and text decoding: by the name of a file if that suffices, otherwise by its content.
 
-// Some sources have no names of files.
+// Some sources have no file names.
 #[cfg_attr(
     not(any(feature = "files", feature = "git", feature = "http", feature = "inline")),
     allow(dead_code)

@@ -52,7 +52,7 @@ pub(super) fn decode_part(head: &[u8], part: Vec<u8>) -> Option<String> {
         let marked = CodeUnits::of(&part).encoding() == Some(encoding);
         return decode_strictly(encoding, if marked { &part[2..] } else { &part });
     }
-    // The beginning of the file says more about its encoding than a few lines do.
+    // The beginning of the file is a better sample of its encoding than a few lines.
     decode(part, LegacyEncoding::Refuse).or_else(|part| decode_guessed(head, &part).ok_or(())).ok()
 }
 
@@ -83,7 +83,7 @@ pub(super) fn has_no_nul(text: &str) -> bool {
     memchr::memchr(0, text.as_bytes()).is_none()
 }
 
-/// Decodes text in a legacy encoding, which is detected from the data and from what stands before it.
+/// Decodes text in a legacy encoding, which is detected from the data and the text before it.
 fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
     // Any bytes are valid Windows-1252, so without this every small binary file would be text.
     let control = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);

@@ -159,7 +159,7 @@ impl NotionClient {
             budget.request()?;
             let (after, why) = {
                 let _turn = self.turns.acquire().await;
-                // The wait for a permit does not count.
+                // The deadline excludes the wait for the permit.
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
                 self.hush(deadline).await?;
                 match self.once(method.clone(), path, body.as_ref(), budget).await? {

@@ -158,7 +158,7 @@ pub(super) async fn search(
             if since.is_some_and(|since| found.edited.is_some_and(|edited| edited < since)) {
                 return Ok(all);
             }
-            // Of several tables of one database, the one that was edited last comes first.
+            // Results are ordered by edit time, so of several tables of one database the last edited one wins.
             all.entry(found.key()).or_insert(found);
         }
         cursor = tree::next(&page).map(str::to_owned);

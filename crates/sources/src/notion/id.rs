@@ -1,8 +1,8 @@
-//! The identifiers of Notion.
+//! Parses identifiers of Notion.
 
 use serde_json::Value;
 
-/// An identifier as Notion writes it, from one with or without dashes; `None` where it is none.
+/// Parses an identifier with or without dashes, and returns it with dashes; `None` if it is invalid.
 pub(super) fn parse(text: &str) -> Option<String> {
     let digits: String = text.chars().filter(|letter| *letter != '-').collect();
     let is_id = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Option<String> {
     })
 }
 
-/// The identifier that stands at `key`.
+/// The identifier in a field of an object.
 pub(super) fn of(value: &Value, key: &str) -> Option<String> {
     parse(value[key].as_str()?)
 }

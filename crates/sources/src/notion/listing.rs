@@ -108,8 +108,8 @@ impl WorkspaceListing {
         Self { all, resources }
     }
 
-    /// The identifiers of those whose title has this in it, or that begin with it themselves; those whose
-    /// title begins with it first.
+    /// Completes an id from a part of the title or a prefix of the id. Objects whose titles begin with the typed text
+    /// come first.
     pub(super) fn complete(&self, kind: ObjectKind, typed: &str, limit: usize) -> Completion {
         let typed = typed.to_lowercase();
         let mut fits: Vec<(u8, &str, &str)> = Vec::new();

@@ -1,20 +1,20 @@
-//! Blocks as Markdown.
+//! Renders blocks as Markdown.
 
 use serde_json::Value;
 
 use super::text::{self, escape, link, markdown, paragraph, plain};
 
-/// The key under which the children of a block are put when they have been fetched.
+/// The key under which the fetched children of a block are inserted.
 pub(super) const CHILDREN: &str = "children";
 
-/// A block that is written.
+/// The Markdown of a block.
 struct RenderedBlock {
     text: String,
-    /// The kind of list that it is an item of.
+    /// The kind of list, if the block is a list item.
     list: Option<&'static str>,
 }
 
-/// The blocks with their children as Markdown, without an end of the last line.
+/// Renders blocks with their children, without a final line terminator.
 pub(super) fn blocks(blocks: &[Value]) -> String {
     let mut out = String::new();
     let mut last: Option<Option<&'static str>> = None;
@@ -24,9 +24,9 @@ pub(super) fn blocks(blocks: &[Value]) -> String {
         let Some(written) = block_of(block, number) else { continue };
         match last {
             None => {}
-            // Items of one list stand close together.
+            // Items of one list are not separated by empty lines.
             Some(list) if list.is_some() && list == written.list => out.push('\n'),
-            // Two lists that meet would be one.
+            // Without a separator, Markdown merges two adjacent lists.
             Some(Some(_)) if written.list.is_some() => out += "\n\n<!-- -->\n\n",
             Some(_) => out += "\n\n",
         }
@@ -39,7 +39,7 @@ pub(super) fn blocks(blocks: &[Value]) -> String {
     out
 }
 
-/// Whether a block has children that were not fetched: they are too deep, or went away.
+/// Whether the children of a block were not fetched: they are nested too deep, or were deleted meanwhile.
 fn is_cut(block: &Value) -> bool {
     let is_link = matches!(block["type"].as_str(), Some("child_page" | "child_database"));
     block["has_children"] == true && block.get(CHILDREN).is_none() && !is_link
@@ -91,7 +91,7 @@ fn block_of(block: &Value, number: usize) -> Option<RenderedBlock> {
             _ => return None,
         },
         "table" => table(data, below),
-        // The parts of a page that are made from the rest of it.
+        // Blocks that Notion generates from the rest of the page.
         "table_of_contents" | "breadcrumb" => return None,
         "column_list" | "column" | "synced_block" | "tab" => children,
         "transcription" | "meeting_notes" => after(format!("**{}**", markdown(&data["title"])), &children),
@@ -101,13 +101,13 @@ fn block_of(block: &Value, number: usize) -> Option<RenderedBlock> {
     (!written.is_empty()).then_some(RenderedBlock { text: written, list: None })
 }
 
-/// An item of a list with what stands below it.
+/// A list item with its children.
 fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> RenderedBlock {
     let pad = " ".repeat(mark.len() + 1);
     let mut out = format!("{mark} {}", indented(text, &pad));
     let children = blocks(below);
     if !children.is_empty() {
-        // A list may follow at once; what is no list would be more of the same paragraph.
+        // A nested list may follow on the next line; any other block would continue the paragraph.
         let is_list = |kind: &str| kind.ends_with("_list_item") || kind == "to_do";
         let close = below.first().and_then(|first| first["type"].as_str()).is_some_and(is_list);
         out += if close { "\n" } else { "\n\n" };
@@ -117,7 +117,7 @@ fn item(mark: &str, list: &'static str, text: &str, below: &[Value]) -> Rendered
     RenderedBlock { text: out, list: Some(list) }
 }
 
-/// The text with its lines, but for the first, moved to the right.
+/// Indents all lines but the first.
 fn indented(text: &str, pad: &str) -> String {
     let mut lines = text.split('\n');
     let mut out = lines.next().unwrap_or_default().to_owned();
@@ -149,7 +149,7 @@ fn emoji(data: &Value) -> String {
     data["icon"]["emoji"].as_str().map(|emoji| format!("{emoji} ")).unwrap_or_default()
 }
 
-/// Markdown is not read between the tags of HTML.
+/// Escapes text for HTML elements, in which Markdown is not parsed.
 fn html(rich: &Value) -> String {
     plain(rich).replace('&', "&amp;").replace('<', "&lt;").replace('\n', " ")
 }
@@ -169,13 +169,13 @@ fn code(data: &Value) -> String {
     after(format!("{fence}{language}\n{code}\n{fence}"), &caption)
 }
 
-/// What a file is called and where it is.
+/// The name and the URL of a file.
 fn media(data: &Value) -> Option<(String, String)> {
     let kind = data["type"].as_str()?;
     let url = data[kind]["url"].as_str()?;
     let caption = markdown(&data["caption"]);
     let named = data["name"].as_str().filter(|name| !name.is_empty()).map(escape);
-    // Those that Notion keeps have long signatures behind the name.
+    // URLs of files that Notion hosts have long signatures after the name.
     let last = || escape(url.split(['?', '#']).next().unwrap_or(url).rsplit('/').next().unwrap_or(url));
     let name = Some(caption).filter(|caption| !caption.is_empty()).or(named).unwrap_or_else(last);
     Some((name, url.to_owned()))
@@ -205,7 +205,7 @@ fn table(data: &Value, rows: &[Value]) -> String {
     lines.join("\n")
 }
 
-/// Text for a cell of a table, which is one line.
+/// Escapes text for a cell of a table, which is one line.
 pub(super) fn cell_of(text: &str) -> String {
     text.replace("\\\n", "<br>").replace('\n', "<br>").replace('|', "\\|")
 }

@@ -238,7 +238,8 @@ impl Source for Notion {
     }
 }
 
-/// Reserves memory for contents, whose size is known only after the read. The number of concurrent reads bounds the rest.
+/// Reserves memory for contents, whose size is known only after the read. The limit on concurrent reads bounds the
+/// memory before that.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
     /// Contents up to this size need no reservation.
     const SMALL: usize = 64 << 10;

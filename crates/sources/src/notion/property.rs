@@ -1,10 +1,10 @@
-//! The properties of pages: as simple values, and as text.
+//! Converts page properties to JSON values and to Markdown.
 
 use serde_json::{Map, Value, json};
 
 use super::text::{self, escape, markdown, plain};
 
-/// The title of a page; empty where it has none.
+/// The title of a page; empty if it has none.
 pub(super) fn title(page: &Value) -> String {
     let properties = page["properties"].as_object().into_iter().flat_map(Map::values);
     properties
@@ -14,13 +14,13 @@ pub(super) fn title(page: &Value) -> String {
         .unwrap_or_default()
 }
 
-/// The properties of a page, each as the simplest value that says the same.
+/// The properties of a page, each as the simplest equivalent JSON value.
 pub(super) fn simple(page: &Value) -> Map<String, Value> {
     let properties = page["properties"].as_object().into_iter().flatten();
     properties.map(|(name, property)| (name.clone(), value(property))).collect()
 }
 
-/// The properties of a page beside its title, as lines of Markdown.
+/// The properties of a page without its title, as lines of Markdown.
 pub(super) fn lines(page: &Value) -> String {
     let properties = page["properties"].as_object().into_iter().flatten();
     let lines =
@@ -85,7 +85,7 @@ fn value(property: &Value) -> Value {
             (None, number) => number.clone(),
         },
         "verification" => data["state"].clone(),
-        // A number, a checkbox, a link, an address and the times are already simple.
+        // Numbers, checkboxes, URLs, addresses and times are simple already.
         _ => data.clone(),
     }
 }

@@ -89,7 +89,7 @@ fn info(me: &Value) -> Value {
     json!({ "workspace": me["bot"]["workspace_name"], "connection": me["name"], "id": me["id"] })
 }
 
-/// A page as Markdown: its title, its other properties, its blocks.
+/// Renders a page: its title, its other properties, its blocks.
 fn whole(page: &Value, blocks: &[Value]) -> String {
     let title = property::title(page).replace('\n', " ");
     let title = if title.is_empty() { "Untitled".to_owned() } else { text::escape(&title) };
@@ -98,7 +98,7 @@ fn whole(page: &Value, blocks: &[Value]) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// The tables of a database, by their identifiers. Most have one.
+/// A database, and the ids of its tables (data sources). Most databases have one.
 async fn tables(
     client: &NotionClient,
     id: &str,

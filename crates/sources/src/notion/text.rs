@@ -1,19 +1,20 @@
-//! Rich text as Markdown.
+//! Renders rich text as Markdown.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
 use super::id;
 
-/// What would end the target of a link.
+/// Characters that would end the target of a link.
 const ODD: &AsciiSet = &CONTROLS.add(b' ').add(b'<').add(b'>').add(b'\\');
 
-/// Rich text as Markdown for the inside of a paragraph.
+/// Renders rich text for the inside of a paragraph.
 pub(super) fn markdown(rich: &Value) -> String {
     let mut out = String::new();
     let mut runs = rich.as_array().map(Vec::as_slice).unwrap_or_default();
     while let Some((first, rest)) = runs.split_first() {
-        // Notion cuts runs where Markdown would need no new marks, and `**a****b**` is something else.
+        // Notion may split a run without a change of formatting, and `**a****b**` is not bold `ab`. So equal runs are
+        // merged.
         let same = |run: &&Value| {
             run["annotations"] == first["annotations"]
                 && run["href"] == first["href"]
@@ -23,7 +24,7 @@ pub(super) fn markdown(rich: &Value) -> String {
         let text: String = runs[..=more].iter().map(|run| run["plain_text"].as_str().unwrap_or("")).collect();
         let run = run(first, &text);
         if run.starts_with('[') && out.ends_with('!') {
-            // A link behind it would be a picture.
+            // A `!` before a link would turn it into an image.
             out.insert(out.len() - 1, '\\');
         }
         out += &run;
@@ -32,7 +33,7 @@ pub(super) fn markdown(rich: &Value) -> String {
     out.replace('\n', "\\\n")
 }
 
-/// Rich text without its marks.
+/// Rich text without formatting.
 pub(super) fn plain(rich: &Value) -> String {
     let runs = rich.as_array().map(Vec::as_slice).unwrap_or_default();
     runs.iter().filter_map(|run| run["plain_text"].as_str()).collect()
@@ -42,7 +43,7 @@ fn run(run: &Value, text: &str) -> String {
     if run["type"] == "equation" {
         return format!("${}$", run["equation"]["expression"].as_str().unwrap_or(text));
     }
-    // Marks must touch what they mark.
+    // In Markdown, emphasis markers must be adjacent to the text.
     let inner = text.trim();
     if inner.is_empty() {
         return text.to_owned();
@@ -67,7 +68,7 @@ fn run(run: &Value, text: &str) -> String {
     format!("{before}{marked}{after}")
 }
 
-/// Where a run leads to: for pages and databases, to what we serve of them.
+/// The link target of a run: for pages and databases, the URI of the resource.
 fn target(run: &Value) -> Option<String> {
     let mention = &run["mention"];
     match mention["type"].as_str() {
@@ -93,7 +94,7 @@ pub(super) fn rows(id: &str) -> String {
     format!("notion://databases/{id}/rows")
 }
 
-/// A link, where its target is one that may be followed, and its text otherwise.
+/// A link; only the text if the target has an unsafe scheme.
 pub(super) fn link(text: &str, target: &str) -> String {
     if !is_safe(target) {
         return text.to_owned();
@@ -105,24 +106,24 @@ pub(super) fn link(text: &str, target: &str) -> String {
     }
 }
 
-/// Whether following it runs nothing.
+/// Whether the scheme is safe to follow: it cannot execute code, as `javascript:` can.
 fn is_safe(target: &str) -> bool {
     ["https://", "http://", "mailto:", "notion://"].iter().any(|scheme| target.starts_with(scheme))
 }
 
-/// Code within a line, between as many ticks as it takes.
+/// A code span, delimited by more backticks than any run of backticks in it.
 fn code(text: &str) -> String {
     let ticks = "`".repeat(longest(text, '`') + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{ticks}{pad}{text}{pad}{ticks}")
 }
 
-/// The longest row of this letter.
+/// The length of the longest run of a character.
 pub(super) fn longest(text: &str, letter: char) -> usize {
     text.split(|other| other != letter).map(str::len).max().unwrap_or_default()
 }
 
-/// Text that Markdown takes for nothing but text.
+/// Escapes all characters with a meaning in Markdown.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
@@ -135,19 +136,19 @@ pub(super) fn escape(text: &str) -> String {
     out
 }
 
-/// Whether the text begins with the name of a character, such as `&amp;` or `&#38;`.
+/// Whether the text begins with a character reference, such as `&amp;` or `&#38;`.
 fn is_entity(text: &str) -> bool {
     let name = text.split_once(';').map(|(before, _)| before.trim_start_matches(['&', '#']));
     name.is_some_and(|name| !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric()))
 }
 
-/// A paragraph none of whose lines begins like something else.
+/// Escapes the beginnings of lines that would start another kind of block.
 pub(super) fn paragraph(text: String) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn line(text: &str) -> String {
-    // It is not shown, and much of it would make the line code.
+    // Leading whitespace is not rendered, and four spaces would make a code block.
     let text = text.trim_start_matches([' ', '\t']);
     let rest = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
     let numbered = rest.len() < text.len() && rest.starts_with(['.', ')']);

@@ -42,7 +42,7 @@ async fn complete(
     Ok(block)
 }
 
-/// Whose children stand below a block, if there are any that belong to the page.
+/// The id of the block whose children belong below a block; `None` if it has none on this page.
 fn below(block: &Value) -> Option<String> {
     if matches!(block["type"].as_str()?, "child_page" | "child_database") {
         return None;
@@ -68,7 +68,7 @@ async fn all(client: &NotionClient, id: &str, budget: &RequestBudget) -> Result<
     }
 }
 
-/// The cursor of the page after this one. It goes into a query, so what could end one is no cursor.
+/// The cursor of the next page. It becomes part of a query, so one with other characters is rejected.
 pub(super) fn next(page: &Value) -> Option<&str> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.~=+/".contains(letter);
     page["next_cursor"].as_str().filter(|cursor| page["has_more"] == true && cursor.chars().all(plain))

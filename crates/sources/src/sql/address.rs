@@ -128,7 +128,7 @@ fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(A
     Ok((Address::Mysql(Box::new(options)), name))
 }
 
-// What is wrong with it may be its password.
+// The malformed part may be the password, so the URL is not shown.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn malformed() -> Error {
     Error::invalid("the URL of the database is malformed: write `postgres://user@host:port/database`")

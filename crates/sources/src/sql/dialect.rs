@@ -123,13 +123,13 @@ impl Dialect {
     }
 }
 
-/// How many values share a size column. They are read only if their total is small enough, and the cost
-/// of computing it grows with their number.
+/// The number of values that share a size column. They are read only if their total size is within the limit, and
+/// each evaluates that total, so its cost grows with their number.
 const SHARING: usize = 8;
 
-/// A list of what to select for values, given as expressions and whether they may have many bytes: null
-/// instead of values that have more than `most` bytes together, and at the end how many they have. The
-/// database knows the size of a value without reading it. Also gives how many columns hold sizes.
+/// The select list for values, given as expressions and whether they may be large. Values whose total size exceeds
+/// `most` bytes are null, and the size columns at the end contain the total sizes. The database determines the size
+/// of a value without reading it. Also returns the number of size columns.
 pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
     let sizes: Vec<_> = large
@@ -169,10 +169,10 @@ fn postgres_grows(kind: ValueType) -> bool {
     )
 }
 
-/// A statement for PostgreSQL that selects these values; `rest` is what follows them. As PostgreSQL can
-/// write every type as text, also those that others have added, all come as text. Where the values of a row
-/// that may be large have more than `most` bytes together they are null, and the last column says how many
-/// they have. Also gives whether there is such a column, as 0 or 1.
+/// A PostgreSQL statement that selects these values; `rest` is the rest of the statement. All values are selected as
+/// text, since PostgreSQL can convert every type, also those of extensions. If the total size of the large values of
+/// a row exceeds `most` bytes, they are null, and the last column contains the size. Also returns the number of size
+/// columns, 0 or 1.
 pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (String, usize) {
     let mut inner = Vec::new();
     let mut sizes = Vec::new();

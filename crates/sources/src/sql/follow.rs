@@ -1,17 +1,17 @@
-//! What is known of the resources that clients subscribe to.
+//! The state of the resources that clients subscribe to.
 
 use std::collections::BTreeMap;
 
 use libris_core::{Client, Uri};
 
-/// The resources that are followed.
+/// The followed resources.
 pub(super) type FollowedRows = crate::followed::Followed<Known>;
 
-/// What is known of a followed resource.
+/// The state of a followed resource.
 pub(super) struct Known {
     /// The digest of its contents at the last poll, if it has been polled.
     pub(super) digest: Option<u64>,
-    /// The client to whose share of the time a poll counts.
+    /// The client whose share of the polling time a poll counts against.
     pub(super) client: Client,
 }
 

@@ -1,9 +1,8 @@
 //! Table names and row keys in URIs.
 //!
-//! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary
-//! key, or its values with commas between them. As in SQL, a part in which that would be ambiguous stands
-//! in double quotes, which are doubled within. All of it is percent-encoded as one segment of the path;
-//! whether a comma is encoded makes no difference.
+//! A table is `orders`, or `sales.orders` outside the default schema. A key is the value of the primary key, or its
+//! values separated by commas. As in SQL, an ambiguous part is in double quotes, and quotes within it are doubled.
+//! The result is percent-encoded as one path segment; encoded and literal commas are equivalent.
 
 use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

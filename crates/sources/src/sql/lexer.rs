@@ -1,7 +1,7 @@
 //! A lexer that finds the parameters of a configured query.
 //!
-//! It knows only enough SQL to distinguish `:name` from similar text: it skips strings, quoted
-//! names, comments and casts.
+//! It understands only enough SQL to distinguish `:name` from similar text: it skips strings, quoted names, comments
+//! and casts.
 
 use super::dialect::Dialect;
 
@@ -21,7 +21,7 @@ pub(super) struct SqlPieces {
     pub(super) ordered: bool,
 }
 
-/// Splits one query; the error says why it is invalid.
+/// Splits one query; the error is the reason why it is invalid.
 pub(super) fn pieces(sql: &str, dialect: Dialect) -> Result<SqlPieces, String> {
     let begins = ["select", "with", "values", "table"];
     let mut lexer = Lexer::new(sql, dialect);
@@ -43,9 +43,9 @@ struct Lexer<'a> {
     text: String,
     /// The first word.
     first: Option<String>,
-    /// How many parentheses are open.
+    /// The number of open parentheses.
     depth: usize,
-    /// Whether the outermost part has an `ORDER BY` that nothing but expressions follows so far.
+    /// Whether the outermost part has an `ORDER BY`, followed only by expressions so far.
     ordered: bool,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string or name in quotes, which are doubled within.
+    /// Skips a quoted string or name, in which quotes are doubled.
     fn quoted(&mut self, quote: char, backslashes: bool) -> Result<(), String> {
         self.take(1);
         while let Some(next) = self.rest.chars().next() {
@@ -153,9 +153,9 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// `$$` or `$tag$`, if one begins here.
+    /// The opening delimiter of a dollar-quoted string, `$$` or `$tag$`, if one begins here.
     fn dollar(&self) -> Option<&'a str> {
-        // Within a word it is a part of it.
+        // A `$` within a word does not get here: it is part of the word.
         let end = self.rest[1..].find('$')? + 2;
         let tag = &self.rest[1..end - 1];
         let begins = !tag.starts_with(|digit: char| digit.is_ascii_digit());
@@ -165,7 +165,7 @@ impl<'a> Lexer<'a> {
 
     fn begins_line_comment(&self) -> bool {
         let Some(after) = self.rest.strip_prefix("--") else { return false };
-        // MySQL takes `1--1` for a sum.
+        // MySQL parses `1--1` as an expression.
         self.dialect != Dialect::Mysql
             || after.is_empty()
             || after.starts_with(|next: char| next.is_whitespace() || next.is_control())

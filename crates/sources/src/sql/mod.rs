@@ -1,10 +1,10 @@
 //! Databases as resources: schemas, rows and configured queries.
 //!
-//! Nothing is ever written: connections or transactions are read-only, names in URIs are looked up in the
-//! catalog of the database, and every value is bound. If the database is unavailable, callers
-//! get a general reason; the error of the database is logged.
+//! The source never writes: connections or transactions are read-only, names in URIs are looked up in the catalog of
+//! the database, and every value is bound. If the database is unavailable, callers get a general reason; the error of
+//! the database is logged.
 
-// One database alone needs only a part of what they share.
+// With a single database feature, some of the shared code is unused.
 #![cfg_attr(not(all(feature = "sqlite", feature = "postgres", feature = "mysql")), allow(dead_code))]
 
 mod address;
@@ -106,8 +106,8 @@ enum UriKind {
 }
 
 impl Sql {
-    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database
-    /// is not connected to until it is needed, so it may be unavailable.
+    /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database is not
+    /// connected to until it is needed, so it may be unavailable.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
         let (address, found) = Address::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
@@ -368,7 +368,7 @@ impl Inner {
     }
 
     fn remember(&self, name: TableName, table: TableInfo) -> Arc<TableInfo> {
-        /// More tables than anybody looks at within a moment.
+        /// The capacity of the cache of descriptions; more tables are rarely read within `KNOWN`.
         const MOST: usize = 1000;
         let table = Arc::new(table);
         let mut known = self.known();

@@ -62,7 +62,7 @@ pub(super) struct RowWriter {
     max_bytes: u64,
     /// The unique names of the columns.
     names: Vec<String>,
-    /// How many hidden values at the end of each row are its key.
+    /// The number of hidden values at the end of each row, which are its key.
     hidden: usize,
     text: String,
     /// The context that memory is reserved in, and the reserved bytes.
@@ -133,8 +133,8 @@ impl RowWriter {
         }
     }
 
-    /// Writes a row behind what is there, and stops as soon as that is too large; then nothing of it stays
-    /// and the error is how large it would have been at least.
+    /// Appends a row. If the output would exceed its limit, removes the incomplete row; the error is the minimum
+    /// size.
     fn write(&mut self, row: Vec<Cell>) -> Result<(), u64> {
         let before = self.text.len();
         let (begin, between, end) = match self.format {
@@ -172,13 +172,13 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Reserves memory for more bytes. The capacity doubles, so that each byte is moved only a few times.
+    /// Reserves memory for more bytes. The capacity doubles, so that the cost per byte is constant.
     fn make_room(&mut self, more: u64) -> Outcome<()> {
         let needed = self.text.len().saturating_add(usize::try_from(more).unwrap_or(usize::MAX));
         if needed > self.reserved {
             let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
             let capacity = needed.max(self.reserved.saturating_mul(2).min(most));
-            // What was not counted so far is counted with the first of the rest.
+            // The first `SMALL` bytes are reserved together with the first growth beyond them.
             let counted = if self.reserved == SMALL { 0 } else { self.reserved };
             self.context.reserve((capacity - counted) as u64)?;
             self.reserved = capacity;
@@ -187,8 +187,8 @@ impl RowWriter {
         Ok(())
     }
 
-    /// Takes note of a row that makes it too large. Where the rest can be asked for, as much as fits is
-    /// given.
+    /// Records that a row exceeds the limit. If the rest can be requested as another page, the rows so far are the
+    /// result.
     fn overflow(&mut self, size: u64) {
         if self.hidden > 0 && self.rows > 0 {
             self.more = true;
@@ -205,7 +205,7 @@ impl RowWriter {
                 (None, true) => "\nThere are more rows than are shown.\n".to_owned(),
                 (None, false) => String::new(),
             };
-            // A table has no place for a remark, but prose around it has.
+            // CSV cannot contain a remark; Markdown can.
             return self.text + if self.format == RowFormat::Markdown { &more } else { "" };
         }
         if self.shape == RowShape::One {
@@ -234,7 +234,7 @@ impl Sink for RowWriter {
             return ControlFlow::Continue(());
         }
         let key = row.split_off(row.len().saturating_sub(self.hidden));
-        // More than that is added for what separates the values.
+        // A lower bound: separators and escapes are not included.
         if let Err(refused) = self.make_room(row.iter().map(Cell::size).sum()) {
             self.refused = Some(refused);
             self.text = String::new();
@@ -264,7 +264,7 @@ fn line(parts: impl Iterator<Item = String>, between: &str) -> String {
 
 /// A text as JSON.
 fn quote(text: &str) -> String {
-    // A string cannot fail to be written.
+    // Serializing a string cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
@@ -287,7 +287,7 @@ fn json(cell: Cell) -> String {
 fn plain(cell: Cell) -> String {
     match cell.into_text() {
         None => String::new(),
-        // Otherwise it would read as null.
+        // Unquoted, an empty string would be parsed as null.
         Some(text) if text.is_empty() => "\"\"".to_owned(),
         Some(text) => field(&text),
     }
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(writer.large, Some(209));
     }
 
-    /// Memory of so many bytes.
+    /// A memory budget of this many bytes.
     struct TestMemory(AtomicUsize);
 
     impl Memory for TestMemory {

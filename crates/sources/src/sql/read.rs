@@ -347,9 +347,9 @@ struct CompletionSink {
     /// Whether only the first value of each row counts, rather than all as a key.
     first: bool,
     budget: u64,
-    /// The number of values to examine.
+    /// The most values to collect.
     most: usize,
-    /// Whether there are more.
+    /// Whether values were left out.
     cut: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Statements for the rows of a table.
 //!
-//! Keyset pagination: each page begins after the last key of the previous one, which an index
-//! finds without reading the rows before it.
+//! Keyset pagination: each page begins after the last key of the previous one, which an index finds without reading
+//! the rows before it.
 
 use libris_core::{Completion, Error, Partial, Result};
 
@@ -11,7 +11,7 @@ use super::driver::{Sizes, Statement};
 use super::key;
 use super::value::{Bind, ValueType, parse};
 
-/// How many keys are scanned for a typed prefix if no index can be used.
+/// The number of keys that are scanned for a typed prefix if no index can be used.
 const LOOKED_AT: usize = 1000;
 
 /// Builds statements for one table.
@@ -96,7 +96,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Columns of the table, with its key behind them, in the order of the key.
+    /// Selects columns of the table, followed by its key, in the order of the key.
     fn select(&self, columns: &[Column], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
         let order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
@@ -131,7 +131,7 @@ impl Rows<'_> {
         Statement { kinds: Some(kinds), sizes, ..Statement::new(sql, condition.binds) }
     }
 
-    /// What comes after this key.
+    /// The condition for rows after this key.
     fn beyond(&self, key: Vec<Bind>) -> Condition {
         let columns = &self.table.key;
         if self.dialect != Dialect::Mysql || columns.len() == 1 {
@@ -168,7 +168,7 @@ impl Rows<'_> {
         Condition { text: format!("{} {sign} {place}", self.dialect.ordered(column)), binds: vec![value] }
     }
 
-    /// A value of the key.
+    /// Parses a value of the key.
     fn value(&self, variable: &str, column: &Column, text: &str) -> Result<Bind> {
         // An untyped column of SQLite may contain both numbers and text.
         if self.dialect == Dialect::Sqlite && column.base.is_empty() {
@@ -176,7 +176,7 @@ impl Rows<'_> {
         }
         let wrong = |wanted| unfit(variable, &format!("{wanted} for the column `{}`", column.name), text);
         parse(column.kind, text).or_else(|wanted| match self.dialect {
-            // Only what a row is known by is sure to be of its type; other columns take anything.
+            // SQLite enforces the type only of an `INTEGER` key; other columns accept values of any type.
             Dialect::Sqlite if !column.base.eq_ignore_ascii_case("integer") => {
                 Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Number))
             }
@@ -202,10 +202,10 @@ pub(super) fn unfit(variable: &str, wanted: &str, text: &str) -> Error {
     Error::invalid(format!("`{variable}` must be {wanted}, not `{}{cut}`", short.escape_debug()))
 }
 
-/// The ranges of whole numbers that begin with these digits: 12, 120 to 129, 1200 to 1299, and so on.
+/// The ranges of integers that begin with these digits: 12, 120 to 129, 1200 to 1299, and so on.
 fn spans(digits: &str) -> Vec<(i64, i64)> {
     let Ok(first) = digits.parse::<i64>() else { return Vec::new() };
-    // A number does not begin with a zero, unless it is one.
+    // No number but 0 begins with a zero.
     if digits.starts_with('0') {
         return if digits == "0" { vec![(0, 0)] } else { Vec::new() };
     }
@@ -220,7 +220,7 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
     spans
 }
 
-/// The keys among these that begin with what was typed.
+/// The keys that begin with the typed text.
 pub(super) fn matching(keys: Vec<String>, asked: Partial<'_>, cut: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= cut;

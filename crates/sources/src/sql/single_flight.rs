@@ -10,9 +10,9 @@ use super::driver::DriverError;
 
 /// Loads in progress, by key.
 ///
-/// A result is shared only with callers who arrived before its load began, so that nobody gets a result that was
-/// outdated when they called. Errors are shared too: otherwise the callers of an unresponsive database would
-/// wait one after the other.
+/// A result is shared only with callers who arrived before its load began, so that no caller gets a result that was
+/// outdated when it called. Errors are shared too: otherwise the callers of an unresponsive database would wait one
+/// after the other.
 pub(super) struct SingleFlight<K, V> {
     slots: Mutex<HashMap<K, Arc<Slot<V>>>>,
 }
@@ -104,7 +104,7 @@ mod tests {
             }
         };
         let answers = join_all((0..20).map(|_| ask("a"))).await;
-        // The first had begun before the others asked.
+        // The first load began before the other callers arrived.
         assert_eq!((answers[0], loads.load(Ordering::SeqCst)), (0, 2));
         assert!(answers[1..].iter().all(|answer| *answer == 1), "{answers:?}");
         assert_eq!(ask("a").await, 2, "a later question gets a new answer");

@@ -28,8 +28,8 @@ CREATE TRIGGER libris_truncate AFTER TRUNCATE ON {target}
     script
 }
 
-/// Its first argument is the channel, the others are the columns of the key. A message may have 8,000
-/// bytes at most, so a longer key is omitted, and the notification is for the whole table.
+/// The trigger function. Its first argument is the channel, the others are the columns of the key. A payload may have
+/// at most 8,000 bytes, so a longer key is omitted, and the notification is for the whole table.
 const FUNCTION: &str = "BEGIN;
 
 CREATE OR REPLACE FUNCTION libris_tell() RETURNS trigger LANGUAGE plpgsql AS $libris$

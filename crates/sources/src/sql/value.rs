@@ -72,7 +72,7 @@ impl Cell {
         (size_of::<Self>() + more) as u64
     }
 
-    /// The value as text of a key; empty for null.
+    /// The value as the text of a key; `None` for null.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
@@ -85,7 +85,7 @@ impl Cell {
         }
     }
 
-    /// The value as text, borrowed if it is text.
+    /// The value as text, without a copy if it is text; `None` for null.
     pub(super) fn into_text(self) -> Option<String> {
         match self {
             Self::Text(text) | Self::Json(text) => Some(text),
@@ -93,7 +93,7 @@ impl Cell {
         }
     }
 
-    /// The value as text, where bytes are known to be text.
+    /// The value as text, if bytes are text, as in catalogs.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -130,8 +130,7 @@ impl Cell {
     }
 }
 
-/// Turns `2026-07-28 12:00:00+00` into what ISO 8601 says. Whatever else a database writes, such as
-/// `infinity`, stays.
+/// Converts `2026-07-28 12:00:00+00` to ISO 8601. Other formats, such as `infinity`, are unchanged.
 fn moment(text: String) -> String {
     let begins_as_one = text.len() >= 19 && text.as_bytes()[10] == b' ' && !text.ends_with("BC");
     if !begins_as_one {
@@ -200,12 +199,12 @@ fn is_decimal(text: &str) -> bool {
     all(whole) && all(part)
 }
 
-/// The special values of PostgreSQL that are greater or less than all others.
+/// Whether this is one of the special values `infinity` and `-infinity` of PostgreSQL.
 fn is_infinite(text: &str) -> bool {
     text.strip_prefix('-').unwrap_or(text).eq_ignore_ascii_case("infinity")
 }
 
-/// The suffix of PostgreSQL for dates before the year 1.
+/// Whether this has PostgreSQL's suffix for dates before the year 1.
 fn is_before_christ(text: &str) -> bool {
     let written = |letter: char| letter.is_ascii_digit() || "-:. +".contains(letter);
     text.strip_suffix(" BC").is_some_and(|rest| !rest.is_empty() && rest.chars().all(written))
@@ -233,7 +232,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Base64 in either alphabet, with or without padding, and with the line ends that databases put in.
+/// Decodes Base64 in either alphabet, with or without padding, and with the line breaks that databases insert.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();

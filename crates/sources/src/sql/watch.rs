@@ -1,9 +1,8 @@
 //! Detects changes of a database while there are subscriptions.
 //!
-//! A poll compares the version of the database. Only if it has changed, or if the database has none,
-//! the poll compares the catalog and the followed resources. PostgreSQL also sends notifications from the
-//! triggers of its tables. After an outage everything is compared
-//! in the same way, so that changes during it are reported.
+//! A poll compares the version of the database. Only if it has changed, or if the database has none, the poll
+//! compares the catalog and the followed resources. PostgreSQL also sends notifications from the triggers of its
+//! tables. After an outage, a poll compares everything, so that changes during it are reported.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -33,8 +32,7 @@ const FIRST: Duration = Duration::from_secs(2);
 /// The most notified rows that are remembered.
 const MANY: usize = 10_000;
 
-/// The time for the resources of one client in a poll, at least one of them. The
-/// rest wait for the next poll.
+/// The polling time per client in one poll, which covers at least one resource. The rest wait for the next poll.
 const SHARE: Duration = Duration::from_secs(1);
 
 /// The longest back-off while the database is unavailable.
@@ -63,8 +61,8 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         away: false,
         changes: VecDeque::new(),
     };
-    // The first poll is the baseline. Other sources wait for it, so a database that does not
-    // respond is polled later, and then counts as changed.
+    // The first poll is the baseline. Other sources wait for it, so a database that does not respond is polled later,
+    // and then counts as changed.
     if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
         watch.next = Instant::now();
     }
@@ -147,8 +145,7 @@ impl DatabaseWatch {
         }
     }
 
-    /// Polls the database. While it is unavailable, the interval grows
-    /// exponentially.
+    /// Polls the database. While it is unavailable, the interval grows exponentially.
     async fn look(&mut self) {
         let begun = Instant::now();
         let was_away = self.away;
@@ -322,7 +319,7 @@ impl DatabaseWatch {
                 if inner.driver.version().await.is_err() {
                     return Err(Unreachable);
                 }
-                // It would delay the others at every poll.
+                // It would delay the other resources at every poll.
                 tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
                 inner.followed.remove(&uri);
                 continue;
@@ -379,9 +376,9 @@ impl DatabaseWatch {
 #[derive(Clone, Copy)]
 enum PollScope<'a> {
     All,
-    /// Those that notifications may concern.
+    /// The resources that notifications may affect.
     Heard(&'a PendingMessages),
-    /// No others.
+    /// None.
     Unfinished,
 }
 
@@ -396,14 +393,14 @@ impl Inner {
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
         match place {
             UriKind::Schema | UriKind::TableSchema => uri.without_query(),
-            // The encoding of the key and the format do not matter.
+            // Encodings of the key and the format are irrelevant.
             UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
             UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) => uri.clone(),
         }
     }
 
-    /// Follows a resource. Schemas are always compared.
+    /// Follows a resource. Schemas need not be followed: they are always compared.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
         if !matches!(
             self.place(subject),

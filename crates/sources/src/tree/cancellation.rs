@@ -31,11 +31,11 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What cancels some work.
+/// The cause of a cancellation.
 pub(crate) enum Cancellation {
-    /// The caller is gone, which the flag says.
+    /// The caller is gone, as the flag indicates.
     Caller(Arc<AtomicBool>),
-    /// It takes too long.
+    /// The deadline has passed.
     Deadline(Instant),
 }
 

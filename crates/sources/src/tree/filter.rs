@@ -58,7 +58,7 @@ fn is_git(name: &OsStr) -> bool {
 
 /// The ignore rules of a directory and of its ancestors.
 pub(super) struct IgnoreRules {
-    /// Identifies these rules and those above: other rules never have the same number.
+    /// Identifies these rules together with those above: no other rules ever have the same number.
     pub(super) identity: u64,
     /// The length of the path of the directory, with a slash at the end.
     pub(super) base: usize,
@@ -81,7 +81,7 @@ pub(super) struct RulesSize {
 }
 
 impl RulesSize {
-    /// The memory that they take, in bytes.
+    /// The memory of the rules, in bytes.
     pub(super) fn bytes(self) -> usize {
         self.text + self.patterns * IgnorePatterns::PATTERN_SIZE
     }
@@ -96,8 +96,8 @@ impl Add for RulesSize {
 }
 
 impl IgnoreRules {
-    /// The names of ignore files, by precedence: a match in any `.ignore` up to the root goes before one in a
-    /// `.gitignore`.
+    /// The names of ignore files, by precedence: a match in any `.ignore` up to the root takes precedence over one in
+    /// a `.gitignore`.
     pub(super) const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
     pub(super) fn matches(&self, path: &Path, directory: bool) -> bool {

@@ -21,7 +21,7 @@ pub(super) struct IgnorePatterns {
     others: Box<[u32]>,
 }
 
-/// What the last matching pattern says about a path.
+/// The verdict of the last matching pattern on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Ignored,
@@ -86,7 +86,7 @@ impl IgnorePatterns {
         self.patterns.len()
     }
 
-    /// What the last pattern that matches says; `None` if none does. The path is relative to the directory of the
+    /// The verdict of the last matching pattern; `None` if none matches. The path is relative to the directory of the
     /// ignore file, has slashes between names, and ends with `name`.
     pub(super) fn matched(&self, path: &[u8], name: &[u8], directory: bool) -> Option<Verdict> {
         let applies = |at: &&u32| directory || !self.patterns[**at as usize].only_directories;

@@ -1,8 +1,8 @@
 //! An inotify instance (Linux): registers watches on open directories and reads the event queue.
 //!
-//! [`proof`](super::proof) and [`watch`](super::watch) each have an instance of their own, since they ask for
-//! different events. The `notify` crate cannot stand in for this: it watches a path rather than the directory that
-//! was opened, and it asks for an event for every file that is merely opened or read.
+//! [`proof`](super::proof) and [`watch`](super::watch) each have an instance of their own, since they subscribe to
+//! different events. The `notify` crate is unsuitable: it watches a path rather than an open directory, and it
+//! subscribes to events for every file that is merely opened or read.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -48,7 +48,7 @@ impl Inotify {
         inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map(Self)
     }
 
-    /// Watches a directory that is open, even if its path leads elsewhere by now. Needs `/proc`.
+    /// Watches an open directory, even if it is no longer at its path. Needs `/proc`.
     pub(super) fn watch_handle(
         &self,
         directory: BorrowedFd<'_>,

@@ -103,7 +103,7 @@ pub(crate) struct Tree {
     warned: Mutex<HashSet<String>>,
 }
 
-/// An open directory with all that decides what is visible in it.
+/// An open directory with the rules that determine which of its entries are visible.
 pub(crate) struct OpenFolder {
     pub(crate) handle: DirectoryHandle,
     /// The path on which it was reached, which may have symbolic links that are followed.
@@ -115,7 +115,7 @@ pub(crate) struct OpenFolder {
     ancestry: Vec<FileId>,
     /// The size of the ignore rules on the paths to which symbolic links on `logical` led.
     linked_rules: RulesSize,
-    /// Evidence that the path still leads to this directory; `None` if that cannot be proven.
+    /// Evidence that the path still resolves to this directory; `None` if that cannot be proven.
     path_evidence: Option<Arc<PathEvidence>>,
     /// Evidence that `stamp` and `names` are up to date; `None` if there is no path evidence.
     names_evidence: Option<DirectoryEvidence>,
@@ -126,15 +126,15 @@ pub(crate) struct OpenFolder {
 /// A path from the root to a directory, with the ignore rules that apply there.
 #[derive(Clone, Default)]
 pub(crate) struct TreePath {
-    /// The key: the path as it stands in a URI.
+    /// The key: the percent-encoded path.
     pub(crate) key: String,
-    /// The path as the operating system writes it.
+    /// The path as the operating system represents it.
     pub(crate) path: PathBuf,
     /// The rules of the ignore files in the directories on the path; `None` if there are none.
     ignore_rules: Option<Arc<IgnoreRules>>,
 }
 
-/// What decides which names are visible in a directory, beside the options of the tree.
+/// The inputs, besides the options of the tree, that determine which names are visible in a directory.
 #[derive(PartialEq, Eq)]
 struct PathIdentity {
     path: PathBuf,
@@ -183,7 +183,7 @@ impl OpenFolder {
     }
 }
 
-/// What a path leads to: a directory, or a file by its name in a directory.
+/// The result of resolving a key: a directory, or a file by its name in a directory.
 pub(crate) enum Resolved {
     Folder(Arc<OpenFolder>),
     File(Arc<OpenFolder>, OsString),
@@ -250,7 +250,7 @@ impl Tree {
         Ok(FileId::of(&self.root.handle()?.metadata()?))
     }
 
-    /// What a key such as `guide/start.md` leads to. The slash at the end of a directory's key may be left out.
+    /// Resolves a key such as `guide/start.md`. The slash at the end of a directory's key may be omitted.
     pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<Resolved> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
@@ -276,8 +276,7 @@ impl Tree {
         Ok(Resolved::Folder(folder))
     }
 
-    /// The file name that a URI segment stands for in a directory, and whether it is a directory; not found if it is
-    /// not visible.
+    /// The file name of a URI segment in a directory, and whether it is a directory; not found if it is not visible.
     pub(crate) fn entry(&self, folder: &OpenFolder, segment: &str) -> io::Result<(OsString, bool)> {
         let name = name::from_segment(segment).ok_or_else(missing)?;
         let metadata = self.with_target(folder, &name, DirectoryHandle::stat)?;
@@ -333,7 +332,7 @@ impl Tree {
         physical: Option<(&TreePath, &OsStr)>,
     ) -> io::Result<OpenFolder> {
         cancellation::check()?;
-        // Watched before anything is read that the evidence is to prove.
+        // The watch must exist before the data is read that the evidence is to prove.
         let path_evidence = above
             .path_evidence
             .as_ref()
@@ -387,7 +386,7 @@ impl Tree {
         handle.check_listable()?;
         let metadata = handle.metadata()?;
         let file_id = FileId::of(&metadata);
-        // A symbolic link may lead to one of its own ancestors.
+        // A symbolic link may point to one of its own ancestors.
         if above.contains(&file_id) {
             return Err(missing());
         }
@@ -413,7 +412,7 @@ impl Tree {
         Ok(self.names(folder)?.contains(&key))
     }
 
-    /// Logs that something could not be read, once for each key.
+    /// Logs a failed read, once for each key.
     pub(crate) fn warn(&self, key: &str, cause: &io::Error) {
         if self.is_first_warning(key) {
             tracing::warn!(path = key, %cause, "skipped what cannot be read");

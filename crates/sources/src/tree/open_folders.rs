@@ -61,7 +61,7 @@ impl OpenFolders {
 }
 
 impl Tree {
-    /// The root with evidence, where there can be any, so that a response about it can be proven valid.
+    /// The root, with evidence if the platform supports it, so that a response about it can be proven valid.
     pub(crate) fn watched_root(&self) -> io::Result<Arc<OpenFolder>> {
         if let Some(root) = self.cached_folder("") {
             return Ok(root);
@@ -125,8 +125,8 @@ impl Tree {
         folder.names.get().cloned()
     }
 
-    /// The stamps of the files of these names in a directory, as far as they are known and proven; `None` if nothing
-    /// can be proven about the directory.
+    /// The proven stamps of the files of these names in a directory; `None` if nothing can be proven about the
+    /// directory.
     pub(super) fn stamp_table(&self, folder: &OpenFolder, names: &Arc<NameList>) -> Option<Arc<StampTable>> {
         let path_evidence = folder.path_evidence.as_ref()?;
         if let Some(cached) = self.stamp_tables.get(&folder.logical.key)

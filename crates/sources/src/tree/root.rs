@@ -33,7 +33,7 @@ pub(crate) struct DirectoryHandle {
     dir: Arc<Dir>,
 }
 
-/// What has the name of a control file: a file such as `.gitignore` that the tree itself reads.
+/// The entry with the name of a control file: a file such as `.gitignore` that the tree itself reads.
 pub(super) enum ControlFile {
     Missing,
     Regular(File, Metadata),
@@ -48,15 +48,15 @@ pub(crate) struct PathFromRoot {
 }
 
 impl PathFromRoot {
-    /// The stamp of the file that is there now. Symbolic links before the last name are followed, so the caller must
-    /// have proven that there are none.
+    /// The current stamp of the file at the path. Symbolic links before the last name are followed, so the caller
+    /// must have proven that there are none.
     #[cfg(target_os = "linux")]
     pub(super) fn stamp(&self) -> io::Result<StatStamp> {
         use rustix::fs::{AtFlags, statat};
         Ok(StatStamp::of_stat(&statat(&*self.root, &self.path, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    /// The stamp of the file that is there now.
+    /// The current stamp of the file at the path.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn stamp(&self) -> io::Result<StatStamp> {
         Ok(StatStamp::of(&self.root.symlink_metadata(&self.path)?))
@@ -85,7 +85,7 @@ impl Root {
     }
 
     /// Whether the open directory is still the one at the path. This follows symbolic links, which is safe: if they
-    /// lead to another directory, that one is not served but the path is opened again.
+    /// resolve to another directory, the path is opened again instead of serving that one.
     #[cfg(unix)]
     fn is_at_path(&self, dir: &Dir) -> io::Result<bool> {
         use std::os::unix::fs::MetadataExt as _;
@@ -183,7 +183,7 @@ impl DirectoryHandle {
             Ok(Some((file, metadata))) => Ok(ControlFile::Regular(file, metadata)),
             Ok(None) => Ok(ControlFile::Other),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(ControlFile::Missing),
-            // It was replaced by something else in between.
+            // It was replaced by another type of file in between.
             Err(cause) if is_missing(&cause) => Ok(ControlFile::Other),
             Err(cause) => Err(cause),
         }
@@ -261,7 +261,7 @@ fn has_permission(_dir: &Dir, _name: &OsStr, _permission: Permission) -> bool {
     false
 }
 
-/// Opens a regular file; an error that [`is_missing`] if it is anything else.
+/// Opens a regular file. For any other type of file, the error [`is_missing`].
 fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
     // Checked first, because opening a device can have side effects.
     if !metadata::of_entry(dir, name)?.is_file() {
@@ -273,7 +273,7 @@ fn open(dir: &Dir, name: &OsStr) -> io::Result<(File, Metadata)> {
 /// Opens a file that was a regular one when it was checked; `None` if it no longer is.
 fn open_regular(dir: &Dir, name: &OsStr) -> io::Result<Option<(File, Metadata)>> {
     let mut reading = OpenOptions::new();
-    // Opening a named pipe would otherwise block until somebody writes to it.
+    // Opening a named pipe would otherwise block until another process opens it for writing.
     reading.read(true).nonblock(true).follow(FollowSymlinks::No);
     let file = dir.open_with(name, &reading)?;
     let metadata = metadata::of_file(&file)?;
@@ -294,7 +294,7 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
         | io::ErrorKind::InvalidFilename => true,
         // cap-std rejects an invalid name before any system call, except on Windows.
         io::ErrorKind::InvalidInput => cfg!(windows) || error.raw_os_error().is_none(),
-        // cap-std, not the system, denies a path that leads out of the root.
+        // cap-std, not the system, denies a path that escapes from the root.
         io::ErrorKind::PermissionDenied => error.raw_os_error().is_none(),
         _ => is_link_or_socket(error),
     }

@@ -1,9 +1,9 @@
-//! Opening the root path without following symbolic links that were put into it later.
+//! Opens the root path without following symbolic links that were inserted into it later.
 //!
 //! A component that is a symbolic link when the source is opened, such as `current` in `/srv/current/docs`, is the
 //! operator's choice: it is followed, each time the root is opened again. A component that is a directory at that
-//! time must stay one. Otherwise whoever may write to its parent directory could replace it with a symbolic link and
-//! so choose what is served.
+//! time must stay one. Otherwise a process with write access to its parent directory could replace it with a symbolic
+//! link and so choose the served directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,18 @@ pub(super) struct RootPath {
     links: Vec<bool>,
 }
 
-/// Which components of a path may be symbolic links.
+/// Which components of a path may be symbolic links. On Linux this concerns all components, elsewhere only the last
+/// one: the others are always followed.
 enum ComponentSymlinks<'a> {
-    /// All may. Records for each whether it is one.
+    /// Every component may be a symbolic link. Appends whether it is one.
     Record(&'a mut Vec<bool>),
-    /// Only those that were when they were recorded.
+    /// A component may be a symbolic link only if it was one when the path was first opened (`true`).
     Recorded(&'a [bool]),
 }
 
 impl ComponentSymlinks<'_> {
-    /// Opens a component: `nofollow` fails with `ENOTDIR` or `ELOOP` if it is a symbolic link, `follow` does not.
+    /// Opens a component with `follow` if it may be a symbolic link, otherwise with `nofollow`, which must fail with
+    /// `ENOTDIR` or `ELOOP` on a link. `Record` tries `nofollow` first, to find out whether it is a link.
     #[cfg(unix)]
     fn open<T>(
         &mut self,
@@ -93,12 +95,12 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     Ok(Dir::from_std_file(dir.into()))
 }
 
-/// Opens the whole path in one call, which does not follow the last component.
+/// Opens the whole path in one call. Only the last component can be checked for a symbolic link.
 #[cfg(all(unix, not(target_os = "linux")))]
 fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags};
 
-    // Without a trailing slash, with which the system would follow a symbolic link.
+    // Removes a trailing slash: with one, the system follows a symbolic link despite `O_NOFOLLOW`.
     let path: PathBuf = path.components().collect();
     let directory = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let open = |more| rustix::fs::open(&path, directory | more, Mode::empty());
@@ -106,10 +108,12 @@ fn open_components(path: &Path, mut links: ComponentSymlinks<'_>) -> io::Result<
     Ok(Dir::from_std_file(dir.into()))
 }
 
-/// Checks for a symbolic link before and after, because this system has no call that does both.
+/// Checks for a symbolic link before and after opening, because `open_ambient_dir` cannot be told to open a directory
+/// only if it is not a link.
 #[cfg(not(unix))]
 fn open_components(path: &Path, links: ComponentSymlinks<'_>) -> io::Result<Dir> {
     let is_link = || std::fs::symlink_metadata(path).map(|metadata| metadata.is_symlink());
+    // Whether the path must not be a symbolic link: it was none when it was first opened.
     let refused = match links {
         ComponentSymlinks::Record(links) => {
             links.push(is_link()?);

@@ -36,14 +36,14 @@ impl FileId {
         Self { device: metadata.dev(), node: metadata.ino() }
     }
 
-    /// Whether this is the file that a path leads to, with all symbolic links followed.
+    /// Whether the path resolves to this file, with all symbolic links followed.
     #[cfg(unix)]
     pub(super) fn is_at(self, path: &Path) -> bool {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(path).is_ok_and(|found| found.dev() == self.device && found.ino() == self.node)
     }
 
-    /// Whether this is the file that a path leads to. Not known on this platform.
+    /// Whether the path resolves to this file, which this platform cannot tell.
     #[cfg(not(unix))]
     pub(super) fn is_at(self, _path: &Path) -> bool {
         false

@@ -32,7 +32,7 @@ pub(super) struct SymlinkTarget {
     pub(super) name: OsString,
 }
 
-/// A memo of the directory into which the last symbolic link led: links in one directory often lead into the same
+/// A memo of the parent directory of the last target: symbolic links in one directory often have targets in the same
 /// one.
 #[derive(Default)]
 pub(super) struct ParentMemo(Option<(PathBuf, Rc<OpenFolder>)>);
@@ -64,7 +64,7 @@ impl Tree {
         }
         let here = folder.physical.as_ref().unwrap_or(&folder.logical);
         let path = folder.handle.canonicalize(&here.path.join(name))?;
-        // A link to the root leads to an ancestor of itself.
+        // The target is the root, which is an ancestor of the link: a cycle.
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(missing()) };
         let parent = match &memo.0 {
             Some((path, parent)) if path == above => Rc::clone(parent),

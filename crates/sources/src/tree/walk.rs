@@ -240,7 +240,7 @@ pub(crate) fn open_listed_folder(
     skip_unreadable(tree, &format!("{}{key}", folder.logical.key), cause).map(|()| None)
 }
 
-/// Whether a listed name still stands for something that can be read.
+/// Whether the file or directory of a listed name still exists and is readable.
 pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<bool> {
     Ok(match key.ends_with('/') {
         true => open_listed_folder(tree, folder, key, None)?.is_some(),
@@ -248,7 +248,7 @@ pub(crate) fn exists(tree: &Tree, folder: &OpenFolder, key: &str) -> io::Result<
     })
 }
 
-/// Skips what is gone or not readable for lack of permission; every other error is returned.
+/// Ignores an error if the entry is gone or access is denied; returns every other error.
 pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::Result<()> {
     if is_missing(&cause) {
         return Ok(());

@@ -11,7 +11,7 @@ use crate::registry::{CommandLine, ConfigFile, Declared, Definition, Opened};
 
 const PREFIX: &str = "openapi:";
 
-/// An API, with its OpenAPI document once that is loaded.
+/// An API with its loaded OpenAPI document.
 #[derive(Clone, Debug, PartialEq)]
 struct DescribedApi {
     config: Config,

@@ -1,4 +1,4 @@
-//! An OpenAPI document.
+//! Parses an OpenAPI document and resolves its references.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use url::Url;
 use super::operation::OpenApiOperation;
 use crate::http::list;
 
-/// How many references lead from one to the next at most.
+/// The most references in a chain, and the deepest nesting of schema wrappers.
 const DEPTH: usize = 16;
 
-/// How many operations of a document are taken.
+/// The most operations of a document.
 const OPERATIONS: usize = 1_000;
 
 /// An OpenAPI document.
 pub(super) struct OpenApiDocument(Value);
 
 impl OpenApiDocument {
-    /// Parses JSON or YAML.
+    /// Parses JSON or YAML. Fails unless it is OpenAPI 3.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let wrong = |cause: String| Error::invalid(format!("the OpenAPI document cannot be read: {cause}"));
         let value: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|cause| wrong(cause.to_string()))?
         } else {
             let options = serde_saphyr::options! {
-                // Large APIs are large; what refers to what stays limited as it is.
+                // Large APIs have large documents. The limits on aliases keep their defaults.
                 budget: serde_saphyr::budget! { max_events: 4_000_000, max_nodes: 2_000_000 },
-                // Norway is `NO`, and a coordinate `y`.
+                // YAML 1.1 parses `NO` (Norway) and `y` (a coordinate) as booleans.
                 strict_booleans: true,
                 with_snippet: false,
             };
@@ -44,7 +44,7 @@ impl OpenApiDocument {
         }
     }
 
-    /// Its title, as it can begin a URI.
+    /// The title as a URI scheme.
     pub(super) fn name(&self) -> String {
         let title = self.0.pointer("/info/title").and_then(Value::as_str).unwrap_or_default();
         let mut name = String::new();
@@ -63,12 +63,12 @@ impl OpenApiDocument {
         }
     }
 
-    /// The URL of its first server.
+    /// The URL of the first server.
     pub(super) fn server(&self, document: Option<&String>) -> Result<String> {
         location(&self.0["servers"][0], document).map_err(Error::invalid)
     }
 
-    /// What can be got.
+    /// The GET operations.
     pub(super) fn operations(&self) -> Vec<OpenApiOperation<'_>> {
         let paths = self.0["paths"].as_object().into_iter().flatten();
         let mut operations = Vec::new();
@@ -80,7 +80,7 @@ impl OpenApiDocument {
                 break;
             }
             let mut parameters = BTreeMap::new();
-            // Those of the operation come last, and so count.
+            // Parameters of the operation override those of the path item.
             for of in [item, get] {
                 for parameter in of["parameters"].as_array().into_iter().flatten() {
                     let Some(parameter) = self.resolved(parameter) else { continue };
@@ -90,15 +90,15 @@ impl OpenApiDocument {
                     }
                 }
             }
-            // The nearest counts.
+            // The servers of the operation override those of the path item.
             let server = [get, item].into_iter().find_map(|of| of["servers"].get(0));
             operations.push(OpenApiOperation { document: self, path, get, server, parameters });
         }
         operations
     }
 
-    /// What a schema says beneath what it is wrapped in: references, an `allOf` of one, and a choice between it
-    /// and `null`, which is how an optional value is written.
+    /// Unwraps a schema: follows references, an `allOf` with one element, and the `anyOf` or `oneOf` of a schema and
+    /// `null` that declares an optional value.
     pub(super) fn schema<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..DEPTH {
@@ -114,7 +114,7 @@ impl OpenApiDocument {
         &Value::Null
     }
 
-    /// A value, or what it refers to within the document.
+    /// Follows the references of a value within the document; `None` if one cannot be resolved.
     pub(super) fn resolved<'a>(&'a self, value: &'a Value) -> Option<&'a Value> {
         let mut value = value;
         for _ in 0..DEPTH {
@@ -131,11 +131,11 @@ impl OpenApiDocument {
     }
 }
 
-/// The URL of a server, which may be relative to that of the document.
+/// The URL of a server with the defaults of its variables; it may be relative to the URL of the document.
 pub(super) fn location(server: &Value, document: Option<&String>) -> Result<String, String> {
     let mut url = server["url"].as_str().unwrap_or("/").to_owned();
     for (name, variable) in server["variables"].as_object().into_iter().flatten() {
-        // YAML reads a port or a version as a number.
+        // YAML parses a port or a version as a number.
         if let Some(default) = list::text(variable, "/default") {
             url = url.replace(&format!("{{{name}}}"), &default);
         }
@@ -156,7 +156,7 @@ pub(super) fn location(server: &Value, document: Option<&String>) -> Result<Stri
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// The one of several schemas that allows more than `null`.
+/// The only one of several schemas that allows more than `null`; `None` if there are several.
 fn only(schemas: &Value) -> Option<&Value> {
     let mut schemas = schemas.as_array()?.iter().filter(|schema| schema["type"] != "null");
     schemas.next().filter(|_| schemas.next().is_none())

@@ -1,4 +1,4 @@
-//! APIs that are described by an OpenAPI document: what can be got becomes resources and templates.
+//! APIs with an OpenAPI document: its GET operations become resources and templates.
 
 mod config;
 mod definition;
@@ -21,10 +21,10 @@ use super::open::{EndpointBuilder, wrong};
 use crate::regular_file;
 use document::OpenApiDocument;
 
-/// The most bytes that a document may have.
+/// The largest document, in bytes.
 const LIMIT: u64 = 16 * 1024 * 1024;
 
-/// Reads the document that a configuration names; `folder` is where a relative path begins.
+/// Reads the document of a configuration; `folder` is the base of a relative path.
 pub async fn read(config: &Config, folder: &Path) -> Result<String> {
     let data = if config.is_remote() {
         fetch(config).await?
@@ -40,7 +40,7 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
     String::from_utf8(data).map_err(|_| Error::invalid("the OpenAPI document is not UTF-8"))
 }
 
-/// What a document says that can be got, as a configuration.
+/// Derives the configuration of an HTTP source from the GET operations of a document.
 pub fn derive(config: &Config, document: &str) -> Result<Http> {
     let document = OpenApiDocument::parse(document)?;
     let name = config.name.clone().unwrap_or_else(|| document.name());
@@ -51,7 +51,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     let operations = document.operations();
     let base = match (&config.base, document.server(config.remote())) {
         (Some(base), _) => Some(base.clone()),
-        // Those that say it themselves can be asked.
+        // Operations with a server of their own need no base.
         (None, Err(_)) if operations.iter().any(|operation| operation.server.is_some()) => None,
         (None, server) => Some(server?),
     };
@@ -91,7 +91,7 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     Ok(http)
 }
 
-/// Keeps an entry, or says why it cannot be.
+/// Adds an entry; returns an error if it is invalid or a duplicate.
 fn keep<U: Display + PartialEq>(
     entries: &mut Vec<EndpointConfig<U>>,
     entry: EndpointConfig<U>,

@@ -1,4 +1,4 @@
-//! What can be got by one operation of an OpenAPI document, as a resource or a template.
+//! Converts a GET operation of an OpenAPI document to a resource or a template.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +10,29 @@ use super::document::{self, OpenApiDocument};
 use crate::http::config::{Choice, Choices, EndpointConfig};
 use crate::http::list;
 
-/// How much of a description is shown.
+/// The longest name, title or description, in characters.
 const SHOWN: usize = 1_000;
 
-/// An operation.
+/// A GET operation.
 pub(super) struct OpenApiOperation<'a> {
     pub(super) document: &'a OpenApiDocument,
     pub(super) path: &'a str,
     pub(super) get: &'a Value,
-    /// Where it is asked for, if elsewhere than the rest.
+    /// The server of the operation, if it overrides that of the document.
     pub(super) server: Option<&'a Value>,
-    /// By where they stand and what they are called.
+    /// The parameters by their location (`in`) and name.
     pub(super) parameters: BTreeMap<(&'a str, &'a str), &'a Value>,
 }
 
-/// What an operation becomes: a resource where nothing must be filled in, a template where anything can.
+/// The resources of an operation: a resource if it has no required parameter, a template if it has any parameter.
 pub(super) struct Entries {
     pub(super) resource: Option<EndpointConfig<Uri>>,
     pub(super) template: Option<EndpointConfig<UriTemplate>>,
 }
 
-/// A parameter that callers fill in.
+/// A parameter that callers provide.
 struct OperationParameter {
-    /// What it is called here, which is not always what the API calls it.
+    /// The variable name in the template of the resource; may differ from the name in the API (`upstream`).
     name: String,
     upstream: String,
     required: bool,
@@ -41,7 +41,8 @@ struct OperationParameter {
 }
 
 impl OpenApiOperation<'_> {
-    /// `None` where it cannot be asked without more than callers can say.
+    /// The resource and template of the operation; `None` if it requires parameters that callers cannot provide, or
+    /// its URL cannot be built.
     pub(super) fn entries(&self, scheme: &str, config: &Config) -> Option<Entries> {
         let skipped = |why: &str| {
             tracing::warn!(path = self.path, "an operation of the OpenAPI document is left out: {why}");
@@ -129,7 +130,7 @@ impl OpenApiOperation<'_> {
         }
     }
 
-    /// The media type of what a good answer holds.
+    /// The media type of a successful response.
     fn mime(&self) -> Option<String> {
         let responses = self.get["responses"].as_object()?;
         let good = ["200", "2XX", "2xx", "default"].iter().find_map(|status| responses.get(*status))?;
@@ -139,7 +140,7 @@ impl OpenApiOperation<'_> {
         json.or_else(|| named().next()).cloned()
     }
 
-    /// Whether a query parameter is one text or a list of them.
+    /// Whether a query parameter is a scalar or a list of scalars.
     fn is_plain(&self, parameter: &Value) -> bool {
         let styled = parameter["style"].as_str().is_none_or(|style| style == "form");
         let schema = self.document.schema(&parameter["schema"]);
@@ -153,7 +154,7 @@ impl OpenApiOperation<'_> {
         let choices = match &of["enum"] {
             Value::Array(values) => {
                 if is_of_type(of, "string") && values.iter().any(Value::is_number) {
-                    // YAML reads `010` as a number, and how it was written is lost.
+                    // YAML parses `010` as a number, and the original text is lost.
                     tracing::warn!(path = self.path, name, "values that should be text are not quoted");
                 }
                 values.iter().filter_map(choice).collect()
@@ -170,12 +171,12 @@ impl OpenApiOperation<'_> {
         }
     }
 
-    /// The path with the names of its variables as they are here. Those of the document that do not stand in it
-    /// are dropped, and those that do without being described are added.
+    /// The path as a template with valid variable names. Removes the parameters that do not occur in it, and adds
+    /// those that occur in it undeclared.
     fn path_template(&self, parameters: &mut Vec<OperationParameter>) -> Option<String> {
         let mut rest = self.path;
         let mut path = String::new();
-        // By what the document calls them.
+        // The variable names by their names in the document.
         let mut named = BTreeMap::new();
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}')?;
@@ -212,8 +213,8 @@ impl OpenApiOperation<'_> {
     }
 }
 
-/// Gives parameters that the document tells apart different names here too, and gives back the path as it stands
-/// in the URL: there a name in the query must be the one that the API knows, and one in the path need not.
+/// Renames parameters so that the names within the path and the query are unique, and returns the path template of
+/// the URL. In the URL, names in the query must be those of the API; names in the path are arbitrary.
 fn distinguish(
     in_path: &mut [OperationParameter],
     in_query: &mut [OperationParameter],
@@ -234,7 +235,7 @@ fn distinguish(
     }
     let mut taken = names;
     let mut ordered: Vec<_> = in_query.iter_mut().collect();
-    // Names that can stay as they are come first.
+    // Names that need no change take precedence.
     ordered.sort_by_key(|parameter| parameter.name != parameter.upstream);
     for parameter in ordered {
         while !taken.insert(parameter.name.clone()) {
@@ -247,7 +248,7 @@ fn distinguish(
 fn is_of_type(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == kind,
-        // Since 3.1 there may be several, such as a type and `null`.
+        // Since OpenAPI 3.1 there may be several types, such as one and `null`.
         Value::Array(several) => several.iter().any(|one| one == kind),
         _ => false,
     }
@@ -257,13 +258,14 @@ fn choice(value: &Value) -> Option<Choice> {
     list::text(value, "").map(Choice::Plain)
 }
 
-/// A name that can be that of a variable.
+/// The name with all characters replaced that a variable name cannot contain.
 fn variable(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     name.chars().map(letter).collect()
 }
 
-/// A name that stands for itself in a query: what cannot be in the name of a variable is escaped.
+/// The name with all characters percent-encoded that a variable name cannot contain, so that it expands to itself in
+/// a query.
 fn escaped_variable(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
@@ -276,7 +278,7 @@ fn escaped_variable(name: &str) -> String {
     out
 }
 
-/// The first segment of a path stands where a host and port do.
+/// Escapes the first segment of a path, which takes the position of the authority in the URI.
 fn escaped_authority(path: &str) -> String {
     let (first, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
     first.replace(':', "%3A").replace('@', "%40") + rest

@@ -1,4 +1,4 @@
-//! What becomes of each kind of block.
+//! Tests of the rendering of each kind of block.
 
 mod words;
 

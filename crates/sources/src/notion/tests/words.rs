@@ -1,4 +1,4 @@
-//! What becomes of text and of properties.
+//! Tests of the rendering of rich text and properties.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,7 @@
 //! Reads the catalog of a database: tables, columns, indexes, foreign keys.
 //!
-//! Each database has four queries with the same result columns, so that one piece of code
-//! combines them. Names from a URI are bound as values; later statements contain only
-//! names from the result.
+//! Each database has four queries with the same result columns, so that their results can be combined by the same
+//! code. Names from a URI are bound as values; later statements contain only names from the result.
 
 mod mysql;
 mod postgres;
@@ -86,7 +85,7 @@ struct Questions {
     columns: String,
     /// Schema, table, index, whether it is unique, whether it is primary, column.
     indexes: String,
-    /// Schema, table, constraint, column, schema, table and column referred to.
+    /// Schema, table, constraint, column; referenced schema, table and column; ordinal position from 1.
     references: String,
 }
 
@@ -242,7 +241,7 @@ impl TableInfo {
     }
 
     fn add_reference(&mut self, row: &[Cell]) {
-        // Those of one constraint come one after the other, which its name alone does not tell.
+        // The rows of one constraint are adjacent. Its name is not unique, so the column numbered 1 marks the first.
         let column = row[3].name();
         let target = TableName { schema: row[4].name(), table: row[5].name() };
         let first = row[7].name() == "1";

@@ -3,11 +3,11 @@
 use super::Questions;
 use crate::sql::dialect::Dialect;
 
-/// Narrows a question to one table, or to the database of the connection where no schemas are named.
+/// Restricts a query to one table, and to the configured schemas or else the database of the connection.
 fn shown(alias: &str, schemas: &[String]) -> String {
     let within = match schemas.is_empty() {
         true => format!("{alias}.table_schema = DATABASE()"),
-        // Names of the configuration, written as text.
+        // Schemas from the configuration, as string literals.
         false => {
             let names =
                 schemas.iter().map(|name| format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''")));
@@ -21,7 +21,7 @@ fn shown(alias: &str, schemas: &[String]) -> String {
     )
 }
 
-/// MariaDB keeps JSON as text, with a check. Only MariaDB reads such a comment.
+/// MariaDB stores JSON as text with a check constraint. Only MariaDB executes this kind of comment.
 const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
     SELECT 1 FROM information_schema.check_constraints j
     WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name

@@ -2,7 +2,7 @@
 
 use super::Questions;
 
-/// Tables that may be read, without those that are parts of others.
+/// The readable tables, without partitions.
 const SHOWN: &str = "
     c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
     AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'

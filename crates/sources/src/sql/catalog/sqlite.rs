@@ -5,7 +5,7 @@ use crate::sql::dialect::Dialect;
 use crate::sql::driver::{Driver, DriverError, Statement, collect};
 use crate::sql::value::ValueType;
 
-/// Up to how many rows are counted; beyond, their number is estimated.
+/// The most rows that are counted; beyond, the count is estimated from the highest `rowid`.
 const COUNTED: u64 = 10_000;
 
 pub(super) fn questions() -> Questions {
@@ -42,7 +42,7 @@ pub(super) fn questions() -> Questions {
     }
 }
 
-/// All about all tables, one by one: whatever is wrong with one must not hide the others.
+/// The descriptions of all tables, queried one by one, so that an error in one does not hide the others.
 pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, DriverError> {
     let mut tables = Vec::new();
     for summary in summaries(driver, &[]).await? {
@@ -51,8 +51,7 @@ pub(super) async fn tables(driver: &dyn Driver) -> Result<Vec<TableInfo>, Driver
     Ok(tables)
 }
 
-/// Adds what the questions do not tell: the row's number where there is no other key, and how many rows
-/// there are.
+/// Adds the number of rows, and `rowid` as the key if the table has no other.
 pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Result<(), DriverError> {
     if table.summary.view {
         return Ok(());
@@ -61,7 +60,7 @@ pub(super) async fn complete(driver: &dyn Driver, table: &mut TableInfo) -> Resu
     let quoted = Dialect::Sqlite.quote(name);
     let ask = async |sql: String| match collect(driver, &Statement::new(sql, Vec::new())).await {
         Ok(rows) => Ok(rows.first().and_then(|row| row[0].name().parse::<u64>().ok())),
-        // Tables made `WITHOUT ROWID` have no such number, and modules of others may be missing.
+        // A `WITHOUT ROWID` table has no `rowid`, and the module of a virtual table may be missing.
         Err(DriverError::Failed(_) | DriverError::Missing(_)) => Ok(None),
         Err(problem) => Err(problem),
     };

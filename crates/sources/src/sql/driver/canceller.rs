@@ -1,4 +1,4 @@
-//! Cancelling statements of a database server, over a connection of their own.
+//! Cancels statements of a database server, over a separate connection.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl<C: Connection> Canceller<C> {
         Self { options, connection: Mutex::default() }
     }
 
-    /// Runs what cancels a statement. Returns whether the server confirmed it within `timeout`.
+    /// Runs a cancel request. Returns whether the server confirmed it within `timeout`.
     pub(super) async fn cancel(
         &self,
         timeout: Duration,

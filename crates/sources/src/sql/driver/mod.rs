@@ -1,9 +1,9 @@
 //! Runs statements: connections, time-outs, cancellation and errors.
 //!
-//! A statement runs in a task that owns its connection and one of `connections` permits. A caller who
-//! disconnects, a time-out or a sink that has enough stops the task: it cancels the statement in the
-//! database and waits until that has ended. Only then are the connection and the permit free again, so the
-//! database never runs more than `connections` statements of a source.
+//! A statement runs in a task that owns its connection and one of `connections` permits. A caller who disconnects, a
+//! time-out or a sink that has enough stops the task: it cancels the statement in the database and waits until that
+//! has ended. Only then are the connection and the permit free again, so the database never runs more than
+//! `connections` statements of a source.
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod canceller;
@@ -48,7 +48,7 @@ pub(super) struct Statement {
     pub(super) kinds: Option<Arc<[ValueType]>>,
     /// The text of a configured query, which is to be wrapped with its bounds.
     pub(super) foreign: Option<Bounds>,
-    /// Sizes that the statement itself selects, where it does not read values that are too large.
+    /// Size columns that the statement itself selects, in which case it does not read values that are too large.
     pub(super) sizes: Option<Sizes>,
 }
 
@@ -62,8 +62,7 @@ pub(super) struct Bounds {
     pub(super) ordered: bool,
 }
 
-/// Columns at the end of each row with the sizes of its values. If their sum exceeds
-/// `bytes`, large values are null.
+/// Columns at the end of each row with the sizes of its values. If their sum exceeds `bytes`, large values are null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) columns: usize,
@@ -112,8 +111,8 @@ pub(super) type SharedCause = Arc<dyn std::error::Error + Send + Sync>;
 pub(super) trait Driver: Send + Sync {
     fn dialect(&self) -> Dialect;
 
-    /// Runs a statement in a read-only transaction and returns the sink. If the future is
-    /// dropped, the statement is cancelled.
+    /// Runs a statement in a read-only transaction and returns the sink. If the future is dropped, the statement is
+    /// cancelled.
     async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError>;
 
     /// A version that changes with any data in the database; `None` if there is none.
@@ -170,11 +169,11 @@ pub(super) async fn run<S: Sink>(
     sink: S,
 ) -> Result<S, DriverError> {
     let sink: Box<dyn Any> = driver.run(statement, Box::new(sink)).await?;
-    // It is the one that went in.
+    // The driver returns the sink that it was given.
     sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Away(LOST))
 }
 
-/// The most bytes that all rows of a statement of our own have, such as one that reads the catalog.
+/// The most bytes of all rows of an internal statement, such as one that reads the catalog.
 const COLLECTED: u64 = 32 * 1024 * 1024;
 
 /// Collects the rows of a statement with a small result.
@@ -207,7 +206,7 @@ pub(super) async fn collect(
     }
 }
 
-/// How much longer than the server's own time-out we wait before we close the connection.
+/// The extra time after the server's own time-out before the connection is closed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The reason for a closed connection.

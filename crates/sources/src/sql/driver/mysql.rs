@@ -1,4 +1,4 @@
-//! MySQL and MariaDB.
+//! The driver for MySQL and MariaDB.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ struct MysqlServer {
     canceller: Canceller<MySqlConnection>,
 }
 
-/// A connection and the server's number of it.
+/// A connection and its `CONNECTION_ID()`, which `KILL QUERY` needs.
 struct MysqlSession {
     connection: MySqlConnection,
     number: u64,
@@ -48,7 +48,7 @@ impl Driver for Pool<MysqlServer> {
     }
 
     async fn version(&self) -> Result<Option<String>, DriverError> {
-        // There is no such number, but whether anybody is there should show.
+        // MySQL has no version of its data. This only checks that the server responds.
         super::collect(self, &Statement::new("SELECT 1".to_owned(), Vec::new())).await?;
         Ok(None)
     }
@@ -57,7 +57,7 @@ impl Driver for Pool<MysqlServer> {
 impl MysqlServer {
     async fn session(&self) -> sqlx::Result<MysqlSession> {
         let mut connection = self.options.connect().await?;
-        // How strings are written must not depend on how the server is set up: queries are read that way.
+        // The lexer of queries assumes these rules for string literals, whatever the server's configuration.
         connection.execute("SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'").await?;
         let (version, number): (String, u64) =
             sqlx::query_as("SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED)")
@@ -104,7 +104,7 @@ impl Backend for MysqlServer {
     }
 
     async fn recover(&self, session: &mut MysqlSession) -> bool {
-        // A request to cancel that came after the statement had ended hits the first of these.
+        // A late cancel request, which arrives after the statement has ended, hits the first `ROLLBACK`.
         let first = session.connection.execute("ROLLBACK").await;
         first.is_ok() || session.connection.execute("ROLLBACK").await.is_ok()
     }
@@ -121,7 +121,7 @@ fn understand(error: sqlx::Error) -> DriverError {
         (1040 | 1203 | 1226, _) => DriverError::Away("it has too many connections"),
         (1053 | 1077 | 1079 | 1927, _) => DriverError::Away("it is stopping or starting"),
         (1146 | 1054 | 1356, _) => DriverError::Missing(Arc::new(error)),
-        // Text that a column's character set cannot hold matches nothing in it.
+        // Text that the character set of a column cannot represent matches no value in it.
         (1267 | 1366 | 1525 | 3854, _) => DriverError::Value,
         (_, code) if code.starts_with("22") => DriverError::Value,
         (_, code) if code.starts_with("08") => DriverError::Away("the connection was lost"),
@@ -137,7 +137,7 @@ async fn query(
     let mut sql = statement.sql.clone();
     let mut sizes = statement.sizes;
     if let Some(bounds) = statement.foreign {
-        // What its columns are called and are is only known to the server.
+        // Only the server knows the names and types of the columns.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let columns: Vec<_> = prepared
             .columns()
@@ -182,14 +182,14 @@ async fn query(
     Ok(())
 }
 
-/// Whether values of a type, as the server names it in a result, may have many bytes.
+/// Whether values of a type, as named in a result set, may be large.
 fn can_be_large(name: &str) -> bool {
     let large = ["CHAR", "TEXT", "BLOB", "BINARY", "JSON", "GEOMETRY", "ENUM", "SET"];
     large.iter().any(|part| name.contains(part))
 }
 
-/// A configured query with its bounds around it, and how many columns at the end hold sizes. `columns` are
-/// its names and whether values may be large.
+/// Wraps a configured query with its limits. Also returns the number of size columns at the end of a row. `columns`
+/// are the names of the columns and whether their values may be large.
 fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize) {
     let names: HashSet<_> = columns.iter().map(|(name, _)| name.to_lowercase()).collect();
     let usable = |name: &str| !name.is_empty() && name.trim() == name && name.chars().count() <= 64;
@@ -201,11 +201,11 @@ fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize
     let values: Vec<_> =
         columns.iter().enumerate().map(|(at, (_, large))| (format!("q.{}", name(at)), *large)).collect();
     let (selected, sizes) = bounded(&values, bounds.bytes);
-    // MySQL ignores the order of a query within a query unless it also has a limit.
+    // MySQL ignores the `ORDER BY` of a subquery without a `LIMIT`.
     let limit = if bounds.ordered { format!("\nLIMIT {}", bounds.rows) } else { String::new() };
     let (with, from) = match own {
         true => (String::new(), format!("(\n{sql}{limit}\n) AS q")),
-        // Names that are there twice can only be replaced in this way, which MySQL 5.7 does not know.
+        // Duplicate column names can only be replaced by a CTE, which MySQL 5.7 does not support.
         false => {
             let names: Vec<_> = (0..columns.len()).map(name).collect();
             (format!("WITH q({}) AS (\n{sql}{limit}\n) ", names.join(", ")), "q".to_owned())
@@ -242,21 +242,21 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<Cell, sqlx:
     }
     let mut bytes = <&[u8] as Decode<MySql>>::decode(value)?;
     if let "DATE" | "DATETIME" | "TIMESTAMP" | "TIME" = name {
-        // How many bytes follow is the first of them.
+        // The first byte is the length of the rest.
         bytes = bytes.get(1..).unwrap_or_default();
     }
     let text = || String::from_utf8(bytes.to_vec()).ok();
     Ok(match name {
         "DATE" => Cell::Text(date(bytes)),
         "DATETIME" => Cell::Text(moment(bytes)),
-        // Connections are in UTC.
+        // The time zone of the connection is UTC.
         "TIMESTAMP" => Cell::Text(moment(bytes) + "Z"),
         "TIME" => Cell::Text(time(bytes)),
         "BIT" => Cell::Unsigned(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
         "JSON" => text().map_or_else(|| Cell::Bytes(bytes.to_vec()), Cell::Json),
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" | "GEOMETRY" => {
             match kind {
-                // What was cut or converted is text even if it does not say so.
+                // A truncated or converted value has a binary type even if it is text.
                 Some(ValueType::Text | ValueType::Json | ValueType::Uuid | ValueType::Other)
                     if text().is_some() =>
                 {
@@ -273,7 +273,7 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<Cell, sqlx:
     })
 }
 
-/// A date as it is sent: year, month and day. Days of all zeros are sent as nothing.
+/// Decodes a date of the binary protocol: year, month and day. A zero date has no bytes.
 fn date(bytes: &[u8]) -> String {
     match bytes {
         [low, high, month, day, ..] => {
@@ -283,7 +283,7 @@ fn date(bytes: &[u8]) -> String {
     }
 }
 
-/// A date with the time of day behind it, of which what is zero at the end is not sent.
+/// Decodes a date with a time of the binary protocol, in which trailing zero fields are omitted.
 fn moment(bytes: &[u8]) -> String {
     let clock = match bytes.get(4..) {
         Some([hour, minute, second, rest @ ..]) => clock(u32::from(*hour), *minute, *second, rest),
@@ -292,7 +292,7 @@ fn moment(bytes: &[u8]) -> String {
     format!("{}T{clock}", date(bytes))
 }
 
-/// A length of time, which may be negative and of many days: a sign, days, hours, minutes and seconds.
+/// Decodes a `TIME` of the binary protocol, which is a signed duration: sign, days, hours, minutes, seconds.
 fn time(bytes: &[u8]) -> String {
     match bytes {
         [negative, a, b, c, d, hour, minute, second, rest @ ..] => {

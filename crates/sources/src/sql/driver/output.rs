@@ -10,9 +10,9 @@ use crate::sql::value::Cell;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 const LARGE: u64 = 64 * 1024;
 
-/// A sink with its state.
+/// A sink and the progress of its statement.
 pub(super) struct SinkOutput {
-    /// Absent only while a row is written on another thread.
+    /// `None` only while another thread writes a row.
     sink: Option<Box<dyn Sink>>,
     stop: Arc<Stop>,
     /// Whether it has received a row.
@@ -26,7 +26,7 @@ impl SinkOutput {
         Self { sink: Some(sink), stop, begun: false, enough: false }
     }
 
-    /// Takes it out to another thread, which gives it back.
+    /// Moves the sink to another thread, which returns it.
     #[cfg(feature = "sqlite")]
     pub(super) fn lend(&mut self) -> Self {
         Self { sink: self.sink.take(), stop: Arc::clone(&self.stop), ..*self }
@@ -42,7 +42,7 @@ impl SinkOutput {
         }
     }
 
-    /// Passes on a row, unless the sink has enough.
+    /// Passes a row to the sink, unless it has enough.
     pub(super) fn row(&mut self, row: Vec<Cell>) {
         self.begun = true;
         if let Some(sink) = &mut self.sink
@@ -53,7 +53,7 @@ impl SinkOutput {
         }
     }
 
-    /// Decodes and passes on a row of `size` bytes.
+    /// Decodes a row of `size` bytes and passes it to the sink.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) async fn decoded(
         &mut self,
@@ -81,7 +81,7 @@ impl SinkOutput {
         Ok(())
     }
 
-    /// Says that the next row is of `size` bytes and too large.
+    /// Reports to the sink that the next row has `size` bytes and is too large.
     pub(super) fn oversized(&mut self, size: u64) {
         self.begun = true;
         if let Some(sink) = &mut self.sink
@@ -113,7 +113,7 @@ mod tests {
     use crate::sql::driver::{Sink, Stop};
     use crate::sql::value::Cell;
 
-    /// Remembers which threads wrote to it, and has enough after three rows.
+    /// Records the thread of each row, and has enough after three.
     struct Threads(Vec<ThreadId>);
 
     impl Sink for Threads {

@@ -1,4 +1,4 @@
-//! A bounded number of connections, each of which runs one statement at a time to its end.
+//! A connection pool: a bounded number of connections, each of which runs one statement at a time to its end.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::stop::StopOnDrop;
 use super::{DriverError, GRACE, LOST, REQUEST, Settings, Sink, SinkOutput, Statement, Stop};
 
-/// How long to wait for a statement to end before it is cancelled once more: a server forgets a request
-/// that comes just before the statement does.
+/// The interval between cancel requests for one statement: a server ignores a request that arrives just before the
+/// statement starts.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// How much longer than its own time limit a server may run a statement before its connection is closed.
+/// How long a server may exceed its own time-out before the connection is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// The operations that differ between databases.
@@ -24,13 +24,13 @@ const ENDING: Duration = Duration::from_secs(5);
 pub(super) trait Backend: Send + Sync + 'static {
     type Connection: Send + 'static;
 
-    /// Whether the database is a server, so that an unresponsive connection is closed. A statement
-    /// in this process is always awaited.
+    /// Whether the database is a server, so that an unresponsive connection is closed. A statement in this process is
+    /// always awaited.
     const REMOTE: bool;
 
     async fn connect(&self) -> Result<Self::Connection, DriverError>;
 
-    /// Runs a statement to its end. Once a stop is requested it only has to be waited for.
+    /// Runs a statement to its end. After a stop request, the caller only awaits the end.
     async fn run(
         &self,
         connection: &mut Self::Connection,
@@ -38,19 +38,19 @@ pub(super) trait Backend: Send + Sync + 'static {
         output: &mut SinkOutput,
     ) -> Result<(), DriverError>;
 
-    /// Cancels what a connection of the server runs; `false` if the server was not reached.
+    /// Cancels the running statement of a server session; `false` if the server was not reached.
     async fn cancel(&self, session: u64) -> bool;
 
     /// Resets a connection for the next statement; `false` if that fails.
     async fn recover(&self, connection: &mut Self::Connection) -> bool;
 }
 
-/// Connections to one database.
+/// A connection pool of one database.
 pub(super) struct Pool<B: Backend> {
     connections: Arc<ConnectionPool<B>>,
 }
 
-/// Connections that are open and idle, and permits for those that may be open at once.
+/// The idle connections, and the permits that bound the number of open ones.
 struct ConnectionPool<B: Backend> {
     backend: B,
     settings: Settings,
@@ -97,7 +97,7 @@ impl<B: Backend> Pool<B> {
 /// How a statement ended.
 struct Ended {
     outcome: Result<(), DriverError>,
-    /// Whether the connection answers, and nothing is on its way to it.
+    /// Whether the connection can be reused: it responds, and no cancel request for it is in flight.
     sound: bool,
 }
 
@@ -107,16 +107,16 @@ impl<B: Backend> ConnectionPool<B> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a statement and keeps the permits until it has ended.
+    /// Runs a statement and holds the permits until it has ended.
     async fn attempt(
         self: Arc<Self>,
         statement: Statement,
         mut output: SinkOutput,
         _permits: (OwnedSemaphorePermit, Context),
     ) -> Result<Box<dyn Sink>, DriverError> {
-        // What runs in this process must also end when the runtime drops this task.
+        // A statement in this process must also end if the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
-        // An idle connection may have been closed meanwhile: try once more with a new one.
+        // An idle connection may have been closed meanwhile: retry once with a new one.
         let mut rested = self.idle().pop();
         loop {
             let was_idle = rested.is_some();
@@ -156,7 +156,7 @@ impl<B: Backend> ConnectionPool<B> {
         timeout(ENDING, self.backend.recover(connection)).await.unwrap_or(false)
     }
 
-    /// Runs a statement; when a stop is requested, or it is late, cancels it until it has ended.
+    /// Runs a statement; on a stop request or a time-out, cancels it repeatedly until it has ended.
     async fn supervise(
         &self,
         connection: &mut B::Connection,
@@ -179,7 +179,7 @@ impl<B: Backend> ConnectionPool<B> {
         }
         let mut sound = true;
         loop {
-            // A request that is still on its way could cancel the next statement.
+            // Awaited, because a cancel request still in flight could hit the next statement.
             let cancel = async {
                 match stop.session() {
                     Some(session) => self.backend.cancel(session).await,
@@ -196,7 +196,7 @@ impl<B: Backend> ConnectionPool<B> {
                 tracing::warn!("a statement does not end, and its connection is closed");
                 return Ended { outcome: Err(DriverError::Slow), sound: false };
             }
-            // A server that cannot be reached ends it by its own time limit.
+            // If the server cannot be reached, its own time-out ends the statement.
             if !cancelled && let Ok(outcome) = timeout_at(late + ENDING, &mut run).await {
                 return Ended { outcome, sound: false };
             }
@@ -219,12 +219,12 @@ mod tests {
     use crate::sql::driver::{DriverError, Settings, Sink, SinkOutput, Statement};
     use crate::sql::value::Cell;
 
-    /// A database whose statements run until they are released. The second request to cancel does that.
+    /// A database whose statements run until the second cancel request.
     struct Endless<const REMOTE: bool> {
         running: AtomicUsize,
         cancelled: AtomicUsize,
         release: Notify,
-        /// Whether requests to cancel are answered.
+        /// Whether cancel requests succeed.
         reachable: bool,
     }
 
@@ -271,12 +271,12 @@ mod tests {
         fn oversized(&mut self, _size: u64) {}
     }
 
-    /// A pool of one connection, whose statement was abandoned.
+    /// A pool of one connection, whose statement was abandoned by its caller.
     async fn abandoned<const REMOTE: bool>(reachable: bool) -> Pool<Endless<REMOTE>> {
         abandoned_by(Context::default(), reachable).await
     }
 
-    /// The same, run for this request.
+    /// The same, with a given request context.
     async fn abandoned_by<const REMOTE: bool>(request: Context, reachable: bool) -> Pool<Endless<REMOTE>> {
         let settings = Settings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
         let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -290,7 +290,7 @@ mod tests {
         pool
     }
 
-    /// Waits until the permit is free, and says how many connections are idle then.
+    /// Waits until the permit is free. Returns the number of idle connections.
     async fn freed<const REMOTE: bool>(pool: &Pool<Endless<REMOTE>>) -> usize {
         let begun = Instant::now();
         while pool.connections.permits.available_permits() == 0 {

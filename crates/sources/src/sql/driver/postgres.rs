@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! The driver for PostgreSQL.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driv
 
 struct PostgresServer {
     options: PgConnectOptions,
-    /// Begins a transaction and tells which process of the server runs it. A pooler in between may choose
-    /// another for each transaction.
+    /// Begins a transaction and selects the process id of its backend, which cancel requests need. A connection
+    /// pooler may choose another backend for each transaction.
     begin: String,
     settings: Settings,
     canceller: Canceller<PgConnection>,
@@ -50,7 +50,7 @@ impl Driver for Pool<PostgresServer> {
     }
 
     async fn version(&self) -> Result<Option<String>, DriverError> {
-        // It moves on with every transaction that writes, and also tells on a replica.
+        // The snapshot changes with every transaction that writes, on replicas too.
         let statement = Statement::new("SELECT txid_current_snapshot()::text".to_owned(), Vec::new());
         let rows = super::collect(self, &statement).await?;
         Ok(rows.first().map(|row| row[0].name()))
@@ -134,7 +134,7 @@ async fn query(
     let mut kinds = statement.kinds.clone();
     let mut sizes = statement.sizes;
     if let Some(bounds) = statement.foreign {
-        // What its columns are called and are is only known to the server.
+        // Only the server knows the names and types of the columns.
         let prepared = (&mut *connection).prepare(&statement.sql).await?;
         let mut names = Vec::new();
         let mut selected = Vec::new();
@@ -187,7 +187,7 @@ fn cells(row: &PgRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Resul
     (0..values).map(cell).collect()
 }
 
-/// The kind of a type, and its name in the catalog.
+/// The value type of a PostgreSQL type, and its name in the catalog.
 fn described(info: &PgTypeInfo) -> (ValueType, String) {
     let base = match info.kind() {
         PgTypeKind::Array(_) => "array".to_owned(),
@@ -199,7 +199,7 @@ fn described(info: &PgTypeInfo) -> (ValueType, String) {
     (postgres_kind(&base), base)
 }
 
-/// Values are sent as text, and the statement says what they are to become.
+/// The text of a value. All values are sent as text, and the statement casts them.
 fn text(bind: &Bind) -> Option<String> {
     match bind {
         Bind::Null => None,
@@ -211,7 +211,7 @@ fn text(bind: &Bind) -> Option<String> {
     }
 }
 
-/// A connection that hears what is told on a channel.
+/// A `LISTEN` connection of one channel.
 struct Channel {
     options: PgConnectOptions,
     settings: Settings,

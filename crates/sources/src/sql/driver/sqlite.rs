@@ -1,7 +1,7 @@
-//! SQLite, on threads for blocking work.
+//! The driver for SQLite, on blocking threads.
 //!
-//! Each statement occupies one thread until it has ended. It ends early when a stop is requested: SQLite
-//! asks every few instructions, and a lock is waited for in short steps.
+//! Each statement occupies one thread until it has ended. It ends early on a stop request: SQLite calls a progress
+//! handler every few instructions, and waits for locks in short steps.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,22 +16,22 @@ use super::{Backend, Driver, DriverError, LOST, Pool, Settings, Sink, SinkOutput
 use crate::sql::dialect::Dialect;
 use crate::sql::value::{Bind, Cell, ValueType};
 
-/// The largest value that SQLite handles for us, even if the result has less: 32 MiB, or `max_bytes` where
-/// that is more.
+/// The largest value that SQLite may create during a statement, in bytes, even if the result is smaller: 32 MiB, or
+/// `max_bytes` if that is more.
 const LARGEST: u64 = 32 * 1024 * 1024;
 
-/// The most memory that SQLite uses for all databases of the process together: enough for the largest value that a
-/// configuration can ask for.
+/// The heap limit of SQLite for all databases of the process: enough for the largest value that a configuration
+/// allows.
 const HEAP: i64 = 512 * 1024 * 1024;
 
-/// The most bytes of the statements that made the tables, indexes and views of a database. Each connection parses all of
-/// them and holds several times as much.
+/// The most bytes of the `CREATE` statements in a schema. Each connection parses all of them and uses several times
+/// as much memory.
 const SCHEMA: u64 = 16 * 1024 * 1024;
 
-/// How long SQLite itself waits for a lock before we look whether to go on waiting.
+/// The busy time-out of SQLite, after which we check whether to continue waiting for the lock.
 const STEP: Duration = Duration::from_millis(20);
 
-/// How many instructions SQLite runs before it asks whether to go on.
+/// The number of instructions between two calls of the progress handler.
 const INSTRUCTIONS: i32 = 1000;
 
 pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
@@ -42,18 +42,18 @@ pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
 
 struct File {
     path: PathBuf,
-    /// Which file the idle connections have open.
+    /// The identity of the file that the idle connections have open.
     known: Mutex<Option<FileIdentity>>,
     settings: Settings,
     witness: Arc<tokio::sync::Mutex<Option<Witness>>>,
-    /// Held while a connection is opened, so that a schema that is too large is in memory once.
+    /// Locked while a connection is opened, so that at most one schema that is too large is in memory.
     opening: Arc<Mutex<()>>,
 }
 
-/// What tells a file from the one that was put in its place.
+/// Device and inode, which change if the file is replaced; constant on systems other than Unix.
 type FileIdentity = (u64, u64);
 
-/// A connection that only tells whether others have changed anything since it was last asked.
+/// A connection that only detects whether others have changed the database.
 struct Witness {
     connection: Connection,
     identity: FileIdentity,
@@ -74,7 +74,7 @@ impl File {
     }
 
     async fn testify(&self, identity: FileIdentity) -> Result<String, DriverError> {
-        // The guard goes along, so that a caller who leaves does not make room for a second thread.
+        // The blocking thread owns the guard, so that an abandoned call does not let a second thread in.
         let mut witness = Arc::clone(&self.witness).lock_owned().await;
         let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
         let stop = Arc::new(Stop::default());
@@ -95,7 +95,7 @@ impl File {
 }
 
 impl Pool<File> {
-    /// Lets go of connections to a file that another has taken the place of.
+    /// Closes the idle connections if the file was replaced.
     fn check(&self) -> Result<FileIdentity, DriverError> {
         let now = self.backend().identity();
         let mut known = self.backend().known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +146,7 @@ impl Backend for File {
         let mut moved = output.lend();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
         let (moved, outcome) = blocking(move || {
-            // A thread that panicked left it between two statements.
+            // The lock is poisoned if a thread panicked, but only between two statements.
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let deadline = Instant::now() + settings.timeout;
             let asked = Arc::clone(&stop);
@@ -168,7 +168,7 @@ impl Backend for File {
     }
 
     async fn cancel(&self, _session: u64) -> bool {
-        // SQLite asks by itself whether to go on.
+        // SQLite cancels itself through the progress handler.
         true
     }
 
@@ -177,7 +177,7 @@ impl Backend for File {
     }
 }
 
-/// Runs what blocks on a thread that may.
+/// Runs work on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriverError> + Send + 'static,
 ) -> Result<T, DriverError> {
@@ -185,14 +185,14 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn largest(settings: Settings) -> u64 {
-    // One more tells what is too large from what just fits.
+    // One byte more, to distinguish a value that is too large from one that just fits.
     LARGEST.max(settings.max_bytes + 1)
 }
 
 fn open(path: &Path, settings: Settings, opening: &Mutex<()>) -> Result<Connection, DriverError> {
     let _opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
     let connection = configured(path, settings).map_err(explain)?;
-    // A database that cannot be read now says so when it is asked.
+    // An unreadable database is reported by the first statement, not here.
     let sum = "SELECT coalesce(sum(length(CAST(sql AS BLOB))), 0) FROM sqlite_schema";
     match connection.query_row(sum, [], |row| row.get::<_, u64>(0)) {
         Ok(size) if size > SCHEMA => Err(DriverError::Catalog(SCHEMA)),
@@ -213,8 +213,8 @@ fn configured(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Tries again while the file is locked, until the time-out or a stop. Nothing may have been given away
-/// when `attempt` finds it locked, which SQLite does before the first row.
+/// Retries while the database is locked, until the time-out or a stop request. `attempt` must not have produced any
+/// output when it finds the database locked; SQLite detects that before the first row.
 fn patiently<T>(
     settings: Settings,
     stop: &Stop,
@@ -229,7 +229,7 @@ fn patiently<T>(
         if !locked || stop.requested() || Instant::now() >= deadline {
             return outcome;
         }
-        // Where SQLite sees that waiting is of no use it does not.
+        // SQLite returns at once, without the busy time-out, if waiting would be a deadlock.
         std::thread::sleep(STEP / 10);
     }
 }
@@ -251,7 +251,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
     let binds = statement.binds.iter().map(|bind| match bind {
         Bind::Null => Value::Null,
         Bind::Integer(value) => Value::Integer(*value),
-        // Larger than any that SQLite has.
+        // Greater than any integer of SQLite.
         Bind::Unsigned(value) => Value::Real(*value as f64),
         Bind::Number(value) => Value::Real(*value),
         Bind::Text(text) => Value::Text(text.clone()),
@@ -276,7 +276,7 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
     Ok(())
 }
 
-/// How many bytes the values of a row have, and how many they may have.
+/// The size of the values of a row, and its limit, in bytes.
 fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result<(u64, u64)> {
     if let Some(sizes) = statement.sizes {
         let told = (values..values + sizes.columns).map(|at| row.get::<_, u64>(at));
@@ -293,7 +293,7 @@ fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result
     Ok((size, bounds.bytes))
 }
 
-/// What a value is does not depend on what its column says.
+/// Converts a value by its storage class: SQLite does not enforce the declared type of a column.
 fn cell(value: ValueRef<'_>, kind: ValueType) -> Cell {
     match value {
         ValueRef::Null => Cell::Null,
@@ -318,12 +318,12 @@ fn explain(error: rusqlite::Error) -> DriverError {
         rusqlite::Error::SqlInputError { error, msg, .. } => (*error, msg.as_str()),
         _ => return DriverError::Failed(Arc::new(error)),
     };
-    // What is above the lowest byte says more of the same.
+    // The lowest byte is the primary result code; the others refine it.
     let missing = ["no such table", "no such column"];
     match code.extended_code & 0xff {
         9 => DriverError::Slow,
         5 | 6 => DriverError::Away("it is locked"),
-        // On its own, 8 is an attempt to write.
+        // 8 without an extended code is an attempt to write.
         8 if code.extended_code == 8 => DriverError::Failed(Arc::new(error)),
         8 | 10 | 14 => DriverError::Away("its file cannot be opened"),
         11 | 26 => DriverError::Away("its file is not a sound SQLite database"),

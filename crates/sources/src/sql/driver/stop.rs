@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Shared by a statement, the task that runs it and the caller who waits for it.
+/// A stop request, shared by a statement, the task that runs it and the caller who awaits it.
 #[derive(Default)]
 pub(super) struct Stop {
     requested: AtomicBool,
     changed: Notify,
-    /// The server's number of the connection that runs the statement; 0 while there is nothing to cancel.
+    /// The id of the server session that runs the statement; 0 while there is nothing to cancel.
     session: AtomicU64,
 }
 
 impl Stop {
     pub(super) fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
-        // One task waits, and finds a permit if it does not wait yet.
+        // One task waits. If it does not wait yet, `notify_one` stores a permit.
         self.changed.notify_one();
     }
 
@@ -25,26 +25,26 @@ impl Stop {
         self.requested.load(Ordering::SeqCst)
     }
 
-    /// Waits until it is requested.
+    /// Waits for the stop request.
     pub(super) async fn wait(&self) {
         while !self.requested() {
             self.changed.notified().await;
         }
     }
 
-    /// From now on, this connection of the server runs the statement.
+    /// Records that this server session now runs the statement.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn runs_in(&self, session: u64) {
         self.session.store(session, Ordering::SeqCst);
     }
 
-    /// The connection to cancel the statement of, if there is one.
+    /// The server session whose statement to cancel.
     pub(super) fn session(&self) -> Option<u64> {
         Some(self.session.load(Ordering::SeqCst)).filter(|session| *session != 0)
     }
 }
 
-/// Requests the stop when it is dropped.
+/// Requests the stop when dropped.
 pub(super) struct StopOnDrop(pub(super) Arc<Stop>);
 
 impl Drop for StopOnDrop {

@@ -29,7 +29,7 @@ const SUBDIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS.union(WatchFlags::ONLYDIR);
 const MOVE_EVENTS: WatchFlags =
     WatchFlags::MOVE_SELF.union(WatchFlags::DELETE_SELF).union(WatchFlags::ONLYDIR);
 
-/// The events after which a name stands for another file, or for none.
+/// The events after which a name denotes a different file, or none.
 const RENAMING: ReadFlags =
     ReadFlags::CREATE.union(ReadFlags::DELETE).union(ReadFlags::MOVED_FROM).union(ReadFlags::MOVED_TO);
 

@@ -9,10 +9,10 @@ use super::super::name;
 /// The most names in the set. Beyond, scanning everything costs less.
 const MAX_NAMES: usize = 100_000;
 
-/// What to scan again.
+/// The files and directories to scan again.
 #[derive(Default)]
 pub(super) struct DirtySet {
-    /// By key, so that a directory comes before those below it.
+    /// By key, so that a directory precedes its subdirectories.
     pub(super) folders: BTreeMap<Box<str>, DirtyDirectory>,
     /// The number of names in all directories.
     names: usize,
@@ -22,7 +22,7 @@ pub(super) struct DirtySet {
     pub(super) lost: bool,
 }
 
-/// What to scan again in one directory.
+/// The entries of one directory to scan again.
 #[derive(Default)]
 pub(super) struct DirtyDirectory {
     pub(super) scope: RescanScope,
@@ -42,13 +42,13 @@ pub(super) enum RescanScope {
     Subtree,
 }
 
-/// What an event says about an entry.
+/// What is known about an entry from an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum EntryEvent {
-    /// It may have changed; if it has, its stamp is another one.
+    /// It may have changed; if it has, its stamp differs.
     #[default]
     Touched,
-    /// It has changed, even if its stamp is the same.
+    /// It has changed, even if its stamp does not differ.
     Modified,
     /// Another file or directory may have its name now.
     Replaced,
@@ -88,7 +88,7 @@ impl DirtySet {
         }
     }
 
-    /// Marks all that is below a directory, whose visibility may have changed.
+    /// Marks a whole subtree, because its visibility may have changed.
     pub(super) fn mark_subtree(&mut self, key: &str) {
         self.widen(key, RescanScope::Subtree);
     }

@@ -1,10 +1,9 @@
-//! The watcher of a tree: reports what changes in it as a stream of changes.
+//! The watcher of a tree: reports its changes as a stream.
 //!
-//! Events of the operating system only say where to look: [`events`] collects them in a [`dirty`] set, a [`rescan`]
-//! compares what is there with the [`snapshot`] of the last scan, and the differences go to the [`pending`] changes
-//! of the stream. So a superfluous event causes no change, and after lost events (an inotify queue overflow) a rescan
-//! of everything finds what was missed. Where there are no events, the watcher polls by scanning everything at an
-//! interval.
+//! Events of the operating system are only hints: [`events`] collects them in a [`dirty`] set, a [`rescan`] compares
+//! the tree with the [`snapshot`] of the last scan, and the differences go to the [`pending`] changes of the stream.
+//! So a superfluous event causes no change, and after lost events (an inotify queue overflow) a full rescan finds the
+//! missed changes. Without events, the watcher polls by a full scan at an interval.
 
 mod dirty;
 mod events;
@@ -35,8 +34,8 @@ use super::{ChangeDetection, Tree};
 /// The debounce time: a file that is written in several steps, or under a temporary name, is scanned once.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// The interval at which to check whether the root is still at its path, since no event says that a directory above
-/// it was moved or that a deleted root is back. What could not be scanned is tried again at the same interval.
+/// The interval at which to check whether the root is still at its path, since no event reports that a directory
+/// above it was moved or that a deleted root was restored. Failed scans are retried at the same interval.
 const ROOT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The most directories with an unreadable ignore file that are checked one by one. Beyond, everything is scanned.
@@ -71,14 +70,14 @@ struct TreeWatcher {
     pending: Arc<PendingChanges>,
     /// The result of the last scan; `None` while the root does not exist.
     root: Option<SnapshotDirectory>,
-    /// What is still to be scanned.
+    /// The entries that are still to be scanned.
     dirty: DirtySet,
     /// The time up to which all events were drained.
     drained: SystemTime,
     /// The time of the last poll, and when the next one is due.
     polled: SystemTime,
     poll_at: Instant,
-    /// When to check the root, and to scan again what could not be scanned.
+    /// When to check the root and to retry failed scans.
     root_check_at: Instant,
     retry: bool,
     /// The directories that are hidden because their ignore file cannot be read.
@@ -131,7 +130,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Waits until something is due, and does it.
+    /// Waits until an action is due, and performs it.
     fn run_once(&mut self) {
         let has_events = self.events.wait(self.time_to_wait());
         if self.pending.is_closed() {
@@ -214,7 +213,7 @@ impl TreeWatcher {
         }
     }
 
-    /// Scans what is dirty. All changes before `since` were seen by earlier scans.
+    /// Scans the dirty set. All changes before `since` were seen by earlier scans.
     fn rescan_dirty(&mut self, since: SystemTime) {
         let dirty = std::mem::take(&mut self.dirty);
         let mut root = self.root.take();

@@ -11,7 +11,7 @@ use libris_core::{Change, Uri};
 
 use super::events::WakeHandle;
 
-/// The most resources with pending changes. Beyond, the consumer is told that changes were lost.
+/// The most resources with pending changes. Beyond, the stream reports lost changes.
 const MAX_RESOURCES: usize = 100_000;
 
 /// The pending changes, shared by the watcher and the stream.

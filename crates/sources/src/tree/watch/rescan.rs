@@ -1,4 +1,4 @@
-//! A scan of what is dirty, which compares it with the snapshot of the last scan and emits the differences.
+//! A scan of the dirty set: compares it with the snapshot of the last scan and emits the differences.
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub(super) struct Rescan<'a> {
     pending: &'a PendingChanges,
     /// All changes before this time were seen by earlier scans.
     since: SystemTime,
-    /// What must be scanned again starting from its parent directory.
+    /// The entries that must be scanned again, starting from their parent directories.
     pub(super) later: DirtySet,
-    /// Whether something could not be scanned and was taken to be unchanged.
+    /// Whether an entry could not be scanned and was assumed to be unchanged.
     pub(super) retry: bool,
-    /// The directories that are hidden because their ignore file cannot be read. No event says when it becomes
+    /// The directories that are hidden because their ignore file cannot be read. No event reports when it becomes
     /// readable.
     pub(super) hidden: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Rescan<'a> {
 enum Observation<T> {
     Present(T),
     Absent,
-    /// The system failed, so nothing is known.
+    /// A system call failed, so the state is undetermined.
     Unknown,
 }
 
@@ -76,10 +76,10 @@ impl<'a> Rescan<'a> {
         }
     }
 
-    /// Scans what is dirty and brings the snapshot `root` up to date.
+    /// Scans the dirty set and updates the snapshot `root`.
     pub(super) fn run(&mut self, dirty: DirtySet, root: &mut Option<SnapshotDirectory>) {
         if dirty.all {
-            // A scan of everything does not look at the events for single names, so it must expect any change.
+            // A full scan ignores the events for single names, so it must expect any change.
             return self.rescan_all(root, dirty.lost || !dirty.folders.is_empty());
         }
         for (key, dirty) in dirty.folders {
@@ -191,7 +191,7 @@ impl<'a> Rescan<'a> {
         Observation::Present(())
     }
 
-    /// Scans one name, whatever it stands for now. Returns whether reading its directory gives another result.
+    /// Scans one name, whatever its type is now. Returns whether reading its directory gives a different result.
     fn rescan_name(
         &mut self,
         folder: &OpenFolder,
@@ -214,7 +214,7 @@ impl<'a> Rescan<'a> {
         self.remove_entry(folder, known, is_not) | self.rescan_entry(folder, known, is, mode)
     }
 
-    /// Scans a visible entry. Returns whether reading its directory gives another result.
+    /// Scans a visible entry. Returns whether reading its directory gives a different result.
     fn rescan_entry(
         &mut self,
         folder: &OpenFolder,
@@ -364,7 +364,7 @@ impl<'a> Rescan<'a> {
         Observation::Unknown
     }
 
-    /// Removes an entry from the snapshot. Returns whether it was there.
+    /// Removes an entry from the snapshot. Returns whether the snapshot contained it.
     fn remove_entry(&mut self, folder: &OpenFolder, known: &mut SnapshotDirectory, key: &str) -> bool {
         let Some(node) = known.entries.remove(key) else { return false };
         self.emit_entry_removed(&format!("{}{key}", folder.logical.key), &node);

@@ -28,7 +28,8 @@ const DIRECTORY_EVENTS: WatchFlags = ENTRY_EVENTS
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// The events for `.git`, in which only the appearance of `info` matters. Git creates and deletes many other files there.
+/// The events for `.git`, in which only the creation of `info` matters. Git creates and deletes many other files
+/// there.
 const ARRIVAL_EVENTS: WatchFlags = WatchFlags::CREATE.union(WatchFlags::MOVED_TO).union(WatchFlags::ONLYDIR);
 
 /// The keys of the directories that are watched without being visible.
@@ -68,7 +69,7 @@ pub(in super::super) struct EventSource {
 struct DirectoryWatches {
     inotify: Inotify,
     by_key: HashMap<Arc<str>, WatchDescriptor>,
-    /// A directory has several keys if symbolic links that are followed lead to it.
+    /// A directory has several keys if followed symbolic links point to it.
     keys: HashMap<WatchDescriptor, Vec<Arc<str>>>,
     /// The devices whose file systems are known to report changes.
     devices: Vec<u64>,
@@ -160,7 +161,7 @@ impl EventSource {
         ready.unwrap_or(false)
     }
 
-    /// Moves the queued events into the set of what to scan again. Returns whether the queue is empty.
+    /// Moves the queued events into the dirty set. Returns whether the queue is empty.
     pub(in super::super) fn drain(&mut self, dirty: &mut DirtySet) -> bool {
         self.watches.as_mut().is_none_or(|watches| watches.drain(dirty))
     }
@@ -220,7 +221,8 @@ impl DirectoryWatches {
         Ok(new)
     }
 
-    /// Watches a directory under a key, in place of the one that was watched under it. Returns whether it is another one.
+    /// Watches a directory under a key, replacing the previous watch of that key. Returns whether it is a different
+    /// directory.
     fn watch(
         &mut self,
         key: &str,
@@ -266,7 +268,7 @@ impl DirectoryWatches {
     }
 }
 
-/// Marks what an event is about, under every key of the directory.
+/// Marks the entry of an event as dirty, under every key of the directory.
 fn mark_dirty(
     dirty: &mut DirtySet,
     by_key: &mut HashMap<Arc<str>, WatchDescriptor>,

@@ -19,7 +19,7 @@ pub(in super::super) struct WakeHandle {
     shared: Arc<SharedEvents>,
 }
 
-/// What the callback of `notify` and the watcher thread share.
+/// The state that the callback of `notify` and the watcher thread share.
 #[derive(Default)]
 struct SharedEvents {
     state: Mutex<ReceivedEvents>,
@@ -106,7 +106,7 @@ impl EventSource {
         if self.polling || known || !folder.logical.key.is_empty() {
             return Ok(false);
         }
-        // Events of another root say nothing about this one.
+        // Events of the previous root do not apply to this one.
         self.watcher = None;
         match self.watch() {
             Ok(watcher) => {
@@ -165,7 +165,7 @@ fn mark_dirty(dirty: &mut DirtySet, root: &Path, path: &Path, entry_event: Entry
     dirty.mark_entry(&key, name, entry_event);
 }
 
-/// What an event says about an entry; `None` if it was only read.
+/// The event of an entry; `None` if it was only read.
 fn entry_event(kind: EventKind) -> Option<EntryEvent> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) | EventKind::Remove(_) => {
