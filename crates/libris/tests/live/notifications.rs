@@ -6,13 +6,11 @@ use libris::wire::{Client, News};
 use libris::{Change, Config, Server, SubscriptionConfig};
 use tokio::time::timeout;
 
-use crate::script::{Script, joined, server, told, updated};
+use crate::script::{Script, joined, listening, server, storm, told, updated};
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_asked_for_is_told() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:other");
     script.say(Change::Added, "a:new");
@@ -30,9 +28,7 @@ async fn only_what_was_asked_for_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_part_is_told_under_its_own_name() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.subscribe("a:one?lines=1-3").await.unwrap();
     listener.subscribe("a:one").await.unwrap();
     script.say(Change::Updated, "a:one");
@@ -53,9 +49,7 @@ async fn a_part_is_told_under_its_own_name() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_often_is_told_once_for_each_window() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     for n in 0..10_000 {
@@ -75,9 +69,7 @@ async fn what_happens_often_is_told_once_for_each_window() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_only_says_something_else_is_told_seldom() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.follow_list().await.unwrap();
     let growing = script.clone();
     tokio::spawn(async move {
@@ -92,9 +84,7 @@ async fn a_list_that_only_says_something_else_is_told_seldom() {
 
 #[tokio::test(start_paused = true)]
 async fn another_description_is_told_a_second_after_the_last_one() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.follow_list().await.unwrap();
     let mut last = None;
     for _ in 0..3 {
@@ -113,17 +103,9 @@ async fn another_description_is_told_a_second_after_the_last_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_never_rests_is_told_every_eight_seconds() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.follow_list().await.unwrap();
-    let storm = script.clone();
-    tokio::spawn(async move {
-        for n in 0..1_000 {
-            storm.say(Change::Added, &format!("a:{n}"));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    });
+    storm(&script, 1_000, Duration::from_millis(100));
     let begun = tokio::time::Instant::now();
     let mut last = begun;
     while begun.elapsed() < Duration::from_secs(90) {
@@ -135,9 +117,7 @@ async fn a_list_that_never_rests_is_told_every_eight_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_debounce_window_ends_however_often_something_changes() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     let busy = script.clone();
@@ -177,9 +157,7 @@ async fn all_of_many_resources_that_change_at_once_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_not_delivered_is_told_again_while_it_is_wanted() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (_script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     listener.owe(updated("a:one"));
     listener.owe(News::List);
@@ -192,17 +170,9 @@ async fn what_was_not_delivered_is_told_again_while_it_is_wanted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_keeps_changing_is_told_ever_less_often() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.follow_list().await.unwrap();
-    let storm = script.clone();
-    tokio::spawn(async move {
-        for n in 0..20_000 {
-            storm.say(Change::Added, &format!("a:{n}"));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    });
+    storm(&script, 20_000, Duration::from_millis(1));
     let mut told = Vec::new();
     while let Ok(news) = timeout(Duration::from_secs(9), listener.next()).await {
         assert_eq!(news, News::List);
@@ -247,9 +217,7 @@ async fn whoever_listed_before_is_owed_what_may_have_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_missed_something_is_told_to_look_again() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     script.tell(&Change::Lost);

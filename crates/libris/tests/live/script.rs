@@ -102,6 +102,25 @@ pub(crate) fn server(sources: Vec<Arc<dyn Source>>) -> (Server, Arc<Catalog>) {
     (Server::new(catalog.clone(), Config { subscriptions, ..Config::default() }), catalog)
 }
 
+/// A server of one source, and a listener of it.
+pub(crate) fn listening() -> (Arc<Script>, Server, Arc<dyn Listener>) {
+    let script = Script::new("a");
+    let (server, _) = server(vec![script.clone()]);
+    let listener = joined(&server, Client::default()).unwrap();
+    (script, server, listener)
+}
+
+/// Adds so many resources to the list of a source, with a pause after each.
+pub(crate) fn storm(script: &Arc<Script>, count: usize, pause: Duration) {
+    let script = script.clone();
+    tokio::spawn(async move {
+        for n in 0..count {
+            script.say(Change::Added, &format!("a:{n}"));
+            tokio::time::sleep(pause).await;
+        }
+    });
+}
+
 pub(crate) fn updated(uri: &str) -> News {
     News::Updated(uri.into())
 }

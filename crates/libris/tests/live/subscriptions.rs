@@ -11,7 +11,7 @@ use libris::wire::{Client, Failure, Service as _};
 use libris::{Change, Config, Contents, Context, Page, Result, Server, Source, SubscriptionConfig, Uri};
 use tokio::time::timeout;
 
-use crate::script::{Script, count, joined, server, told, updated};
+use crate::script::{Script, count, joined, listening, server, told, updated};
 
 #[tokio::test(start_paused = true)]
 async fn a_source_knows_what_somebody_wants_to_hear_of() {
@@ -61,9 +61,7 @@ async fn what_is_not_served_cannot_be_subscribed_to() {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_was_given_up_is_not_there() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, _server, listener) = listening();
     {
         let mut given_up = Box::pin(listener.subscribe("a:one"));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -12,7 +12,7 @@ use libris::wire::{Client, Failure, News};
 use libris::{Change, Config, Contents, Context, Error, Page, Result, Server, Source, Uri};
 use tokio::time::timeout;
 
-use crate::script::{Script, count, joined, server, told, updated};
+use crate::script::{Script, count, joined, listening, server, told, updated};
 
 #[tokio::test(start_paused = true)]
 async fn there_is_one_watch_and_none_once_everybody_has_left() {
@@ -39,9 +39,7 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_stays_for_those_who_come_back() {
-    let script = Script::new("a");
-    let (server, _) = server(vec![script.clone()]);
-    let listener = joined(&server, Client::default()).unwrap();
+    let (script, server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
     tokio::time::sleep(Duration::from_secs(4)).await;
     drop(listener);
