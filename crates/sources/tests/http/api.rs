@@ -202,7 +202,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
 
     assert_eq!(read(&source, "travel://activities/7/museums").await.unwrap(), r#"{"museums":["Picasso"]}"#);
     assert_eq!(read(&source, "flights://search/JFK").await.unwrap(), "a,café\n");
-    assert_eq!(refusal(&source, "flights://search/XXX").await, "no resource at `flights://search/XXX`");
+    assert_eq!(refusal(&source, "flights://search/ZZZ").await, "no resource at `flights://search/ZZZ`");
     let link = read(&source, "https://travel.example/guide.pdf").await.unwrap();
     assert!(link.contains("fetch it from there"), "{link}");
     let asked: Vec<_> = server.received().into_iter().map(|received| received.target).collect();
