@@ -67,6 +67,18 @@ async fn an_open_stream_costs_little() {
     }
 }
 
+/// Only a stream that hyper sends takes several places, so this shows that hyper has handed it over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_alone_on_its_connection_takes_one_place() {
+    for fields in ["", "connection: keep-alive, x\r\n"] {
+        let server = Server::start(Config::default()).await;
+        let session = server.connect().await.session().await;
+        let mut client = server.connect().await;
+        assert!(client.open(&get(&session, "1.1", fields)).await.starts_with("HTTP/1.1 200"));
+        assert_eq!(server.metric("listen_streams").await, 1, "`{fields}`");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_goes_on_after_its_stream_has_ended() {
     let server = Server::start(Config::default()).await;
