@@ -1,12 +1,12 @@
-//! Bars on a logarithmic scale, as a picture for the manual.
+//! A bar chart on a logarithmic scale, as SVG for the manual.
 
 use std::fmt::{self, Write as _};
 
 use crate::table::shown;
 
-/// How wide the picture is.
+/// The width of the chart.
 const WIDTH: f64 = 760.0;
-/// Where the bars begin, and how long the longest can be.
+/// The offset of the bars and their maximum length.
 const LEFT: f64 = 110.0;
 const LENGTH: f64 = 560.0;
 const BAR: f64 = 16.0;
@@ -32,12 +32,12 @@ pub(crate) struct Bar {
     pub(crate) emphasis: Emphasis,
 }
 
-/// How a bar looks.
+/// The style of a bar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emphasis {
-    /// What the picture is about.
+    /// The title of the chart.
     Strong,
-    /// What it is measured by.
+    /// The unit.
     Weak,
     Plain,
 }

@@ -1,4 +1,4 @@
-//! As much of an HTTP/1.1 client as measuring needs: it costs little, so that the server is what is measured.
+//! A minimal HTTP/1.1 client with little overhead, so that the server dominates the measurement.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,10 +7,10 @@ use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Longer answers than this are not expected.
+/// The maximum length of a response.
 const MOST: usize = 8 << 20;
 
-/// A connection on which one request follows the other's answer.
+/// A connection for sequential requests.
 pub(crate) struct Connection {
     stream: TcpStream,
     received: Vec<u8>,

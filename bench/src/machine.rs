@@ -1,5 +1,4 @@
-//! The machine on which is measured: what it is, how its cores are shared, and how many files it lets a
-//! process open.
+//! The machine: its description, CPU affinity, load and the limit of open files.
 
 use std::process::{Child, Command};
 
@@ -7,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A core for the servers and one for the client, so that neither takes time from the other.
+/// Separate cores for the servers and the client.
 pub(crate) struct Cores {
     all: CpuSet,
     server: CpuSet,
@@ -42,7 +41,7 @@ impl Cores {
         self.start_on(&self.all, command)
     }
 
-    /// What is started runs where the thread runs that starts it.
+    /// A child process inherits the CPU affinity of the thread that starts it.
     fn start_on(&self, cores: &CpuSet, command: &mut Command) -> Result<Child> {
         sched_setaffinity(None, cores)?;
         let child = command.spawn();
@@ -51,7 +50,7 @@ impl Cores {
     }
 }
 
-/// What the machine is, in a few words.
+/// A short description of the machine.
 pub(crate) fn description() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let model = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
@@ -76,7 +75,7 @@ pub(crate) fn field(path: &str, name: &str) -> Option<String> {
     fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
 }
 
-/// Lets this process, and those it starts, open as many files as it may, which must be `needed` at least.
+/// Raises the soft limit of open files to the hard limit, which must be at least `needed`.
 pub(crate) fn raise_open_files(needed: usize) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

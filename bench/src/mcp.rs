@@ -1,4 +1,4 @@
-//! Messages of the protocol, as a client sends them.
+//! MCP messages of a client.
 
 use std::net::SocketAddr;
 
@@ -12,12 +12,12 @@ pub(crate) const UPDATED: &[u8] = b"notifications/resources/updated";
 /// What the first message of a stream has in it.
 pub(crate) const ACKNOWLEDGED: &[u8] = b"notifications/subscriptions/acknowledged";
 
-/// Which of the two ways to speak the protocol.
+/// An era of the protocol: stateless, or with a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Era {
-    /// Every request stands for itself.
+    /// Stateless requests.
     Modern,
-    /// A handshake comes first, and over HTTP it opens a session.
+    /// A handshake, which opens a session over HTTP.
     Legacy,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn listen(uri: &str) -> Value {
         .request("subscriptions/listen", json!({ "notifications": { "resourceSubscriptions": [uri] } }))
 }
 
-/// What a legacy client says first.
+/// The `initialize` request of a legacy client.
 pub(crate) fn initialize() -> Value {
     let client = json!({ "name": "bench", "version": "1" });
     let params = json!({
@@ -123,7 +123,7 @@ pub(crate) fn initialize() -> Value {
     Era::Legacy.request("initialize", params)
 }
 
-/// What a legacy client says when it was answered.
+/// The `initialized` notification of a legacy client.
 pub(crate) fn initialized() -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })
 }

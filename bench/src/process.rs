@@ -1,4 +1,4 @@
-//! What a running process has used, as the kernel counts it.
+//! Memory, descriptors and CPU time of a process, from `/proc`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use anyhow::{Context as _, Result};
 
 use crate::machine::field;
 
-/// The resident memory of a process, in bytes. What the kernel holds for its sockets is not in it.
+/// The resident memory of a process, in bytes, without the kernel's socket buffers.
 pub(crate) fn memory(id: u32) -> Result<u64> {
     let text = field(&format!("/proc/{id}/status"), "VmRSS").context("the process has ended")?;
     let kilobytes: u64 = text.trim_end_matches(" kB").parse().context("`VmRSS` is no number")?;
     Ok(kilobytes << 10)
 }
 
-/// How many descriptors a process has open.
+/// The number of open file descriptors of a process.
 pub(crate) fn descriptors(id: u32) -> Result<usize> {
     Ok(std::fs::read_dir(format!("/proc/{id}/fd")).context("the process has ended")?.count())
 }
 
-/// How long each thread of a process has been computing, for itself and in the kernel.
+/// The CPU time of each thread of a process, in user and kernel mode.
 ///
-/// To the nanosecond, where the times of a whole process are counted in hundredths of a second. What a
-/// thread computed that has ended since is not in it.
+/// In nanoseconds: the kernel counts the times of a whole process in hundredths of a second only. Threads that have
+/// ended are not included.
 pub(crate) struct Computing(HashMap<String, u64>);
 
 impl Computing {
@@ -30,7 +30,7 @@ impl Computing {
         let mut threads = HashMap::new();
         for thread in std::fs::read_dir(format!("/proc/{id}/task")).context("the process has ended")? {
             let thread = thread?;
-            // It may have ended since it was listed.
+            // The thread may have ended since the directory was read.
             let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
             let time = text.split(' ').next().and_then(|time| time.parse().ok());
             threads.insert(
@@ -41,7 +41,7 @@ impl Computing {
         Ok(Self(threads))
     }
 
-    /// How long the process has been computing since.
+    /// The CPU time since an earlier measurement.
     pub(crate) fn since(&self, before: &Self) -> Duration {
         let past = |thread| before.0.get(thread).copied().unwrap_or_default();
         let times = self.0.iter().map(|(thread, time)| time.saturating_sub(past(thread)));

@@ -1,4 +1,4 @@
-//! The program that is measured: found or built, and run in a folder until it is dropped.
+//! The measured binary: located or built, and run until it is dropped.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// The program in a file.
+/// The path of the binary.
 pub(crate) struct Binary(PathBuf);
 
 impl Binary {
-    /// The one that LIBRIS_BIN names, or the one of this workspace, built from what its files say now.
+    /// The binary that LIBRIS_BIN names, or a release build of this workspace.
     pub(crate) fn find() -> Result<Self> {
         if let Some(path) = std::env::var_os("LIBRIS_BIN") {
             let path = PathBuf::from(path);
@@ -24,8 +24,7 @@ impl Binary {
             folder.ends_with("release"),
             "this is no release build\nhint: cargo run --release -p bench -- …, or name a server in LIBRIS_BIN"
         );
-        // Always, since cargo knows whether there is anything to do, and yesterday's server is worse
-        // than no number.
+        // Always builds: cargo knows whether the binary is current, and measuring an outdated one would mislead.
         eprintln!("building libris …");
         let built = Command::new("cargo")
             .args(["build", "--release", "--quiet", "-p", "libris-cli"])
@@ -38,7 +37,7 @@ impl Binary {
         Ok(Self(path))
     }
 
-    /// What it says that it is.
+    /// The output of `--version`.
     pub(crate) fn version(&self) -> Result<String> {
         let output = Command::new(&self.0).arg("--version").output();
         let output = output.with_context(|| format!("could not run `{}`", self.0.display()))?;
@@ -57,14 +56,14 @@ impl Binary {
         OverStdio::connected(child.context("could not start libris")?)
     }
 
-    /// Serves what a configuration file says, over what is still to be said.
+    /// The command that serves a configuration file; the caller adds the transport.
     pub(crate) fn configured(&self, file: &Path) -> Command {
         let mut command = Command::new(&self.0);
         command.arg("serve").arg("--config").arg(file).env_remove("LIBRIS_LOG");
         command
     }
 
-    /// Serves a folder, over what is still to be said.
+    /// The command that serves a folder; the caller adds the transport.
     pub(crate) fn command(&self, folder: &Path) -> Command {
         let mut command = Command::new(&self.0);
         command.arg("serve").arg(folder).stdin(Stdio::null()).env_remove("LIBRIS_LOG");
@@ -89,12 +88,12 @@ pub(crate) struct OverHttp {
 }
 
 impl OverHttp {
-    /// A process that says on its standard error, which is piped, where it listens.
+    /// Starts a process that prints its address to standard error, which is piped.
     pub(crate) fn listening(child: Child, name: &'static str) -> Result<Self> {
         Self::listening_with(child, name, move |line| eprintln!("{name}: {line}"))
     }
 
-    /// The same, and `log` gets each line that it prints once it listens.
+    /// The same; `log` receives each line that it prints after it listens.
     pub(crate) fn listening_with(
         child: Child,
         name: &'static str,
@@ -109,7 +108,7 @@ impl OverHttp {
                 None => eprintln!("{name}: {line}"),
             }
         };
-        // What it says later must be read, or it would wait for it.
+        // Drains the pipe, on which the process would block otherwise.
         std::thread::spawn(move || {
             lines.map_while(Result::ok).for_each(log);
         });

@@ -1,4 +1,4 @@
-//! What came out: a Markdown table for people, JSON for programs.
+//! The results of a run, as Markdown tables and as JSON.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::chart::Chart;
 use crate::machine;
 use crate::table::{Table, shown};
 
-/// What came out of one run.
+/// The results of a run.
 pub(crate) struct Report {
     date: String,
     machine: String,
-    /// How busy the machine was before.
+    /// The load average before the run.
     load: f64,
     version: String,
     rows: Vec<Row>,
@@ -20,21 +20,21 @@ pub(crate) struct Report {
     chart: Option<Chart>,
 }
 
-/// One number.
+/// A measured number.
 struct Row {
-    /// What was measured, the same in every run.
+    /// The name of the measurement, stable across runs.
     name: String,
     value: f64,
     unit: &'static str,
     aim: Option<Aim>,
 }
 
-/// What a number should be.
+/// The target of a number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Aim {
-    /// This much or less.
+    /// At most this.
     AtMost(f64),
-    /// This much or more.
+    /// At least this.
     AtLeast(f64),
 }
 
@@ -61,34 +61,34 @@ impl Report {
         }
     }
 
-    /// Adds a number that is what it is.
+    /// Adds a number without a target.
     pub(crate) fn add(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.rows.push(Row { name: name.into(), value, unit, aim: None });
     }
 
-    /// Adds a number that should be something.
+    /// Adds a number with a target.
     pub(crate) fn judge(&mut self, name: impl Into<String>, value: f64, unit: &'static str, aim: Aim) {
         self.rows.push(Row { name: name.into(), value, unit, aim: Some(aim) });
     }
 
-    /// Adds a ratio that should be something, if there is one.
+    /// Adds a ratio with a target, if the ratio was measured.
     pub(crate) fn judge_if_measured(&mut self, name: impl Into<String>, ratio: Option<f64>, aim: Aim) {
         if let Some(ratio) = ratio {
             self.judge(name, ratio, "×", aim);
         }
     }
 
-    /// Adds a table of numbers that are what they are.
+    /// Adds a table of numbers without targets.
     pub(crate) fn table(&mut self, table: Table) {
         self.tables.push(table);
     }
 
-    /// Sets the picture.
+    /// Sets the chart.
     pub(crate) fn chart(&mut self, chart: Chart) {
         self.chart = Some(chart);
     }
 
-    /// The picture, empty if there is none.
+    /// The chart; empty if there is none.
     pub(crate) fn picture(&self) -> String {
         self.chart.as_ref().map_or_else(String::new, Chart::to_string)
     }

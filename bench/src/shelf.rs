@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// How many resources a page of a list has.
+/// The number of resources on a page.
 pub(crate) const PAGE: usize = 100;
 
 /// All files of one folder, in the order of their URIs.
@@ -24,14 +24,14 @@ pub(crate) struct Book {
     pub(crate) content: Content,
 }
 
-/// What is in a file.
+/// The content of a file.
 pub(crate) enum Content {
     Text(String),
     Blob(Vec<u8>),
 }
 
 impl Content {
-    /// What a file holds now.
+    /// The current content of a file.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let bytes = std::fs::read(file)?;
         let text = file.extension().is_some_and(|extension| extension == "txt");
@@ -40,7 +40,7 @@ impl Content {
 }
 
 impl Shelf {
-    /// Reads all files that stand directly in a folder.
+    /// Reads all files directly in a folder.
     pub(crate) fn load(folder: &Path) -> Result<Self> {
         let mount = folder.file_name().context("the folder has no name")?.to_string_lossy();
         let mut books = Vec::new();

@@ -1,8 +1,8 @@
-//! Middles and tails of what was measured.
+//! Medians and percentiles.
 
 use std::time::Duration;
 
-/// The value below which this share of the values lies (nearest rank); zero if there are none.
+/// A percentile (nearest rank); zero if there are no values.
 pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -10,7 +10,7 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// The value in the middle.
+/// The median.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     percentile(&values.into_iter().collect::<Vec<_>>(), 0.5)
 }

@@ -1,4 +1,4 @@
-//! A table of many numbers, for people and for programs.
+//! A table of numbers, as Markdown and as JSON.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in one place of a table.
+/// A cell of a table.
 #[derive(Clone, Debug)]
 pub(crate) enum Cell {
     Text(String),
@@ -96,7 +96,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with as many digits as mean something, and commas between thousands.
+/// A number rounded to its significant digits, with commas between thousands.
 pub(crate) fn shown(value: f64) -> String {
     let digits = match value.abs() {
         size if size.fract() == 0.0 || size >= 100.0 => 0,

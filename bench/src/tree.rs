@@ -1,4 +1,4 @@
-//! Folders with a given number of resources, made once and removed at the end.
+//! Generated folders with a given number of resources, removed at the end.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// How many resources stand in one directory, that of the directory itself among them.
+/// The number of resources per directory, including that of the directory itself.
 const WIDTH: usize = 1000;
 
-/// What the folders are called, and so what their URIs begin with.
+/// The name of the folders, and so the first segment of their URIs.
 const NAME: &str = "tree";
 
-/// Which file of the first directory is read, and what it holds. All others are empty.
+/// The file of the first directory that is read, and its content. All others are empty.
 const READ: usize = 500;
 pub(crate) const TEXT: &str = "a line\n";
 
@@ -23,14 +23,14 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    /// Below what was built. With `keep` they are there the next time.
+    /// Creates the folders in the target directory. With `keep`, the next run reuses them.
     pub(crate) fn new(keep: bool) -> Result<Self> {
         let bench = std::env::current_exe().context("could not tell where this program is")?;
         let target = bench.ancestors().nth(2).context("this program is nowhere")?;
         Ok(Self { root: target.join("bench-trees"), keep })
     }
 
-    /// A folder that gives exactly so many resources: files, directories of a thousand, and itself.
+    /// A folder with exactly this many resources: files, directories of a thousand, and itself.
     pub(crate) fn make(&self, resources: usize) -> Result<PathBuf> {
         let home = self.root.join(resources.to_string());
         let (folder, made) = (home.join(NAME), home.join("made"));
@@ -64,7 +64,7 @@ fn fill(folder: &Path, resources: usize) -> Result<()> {
         for file in 0..left.min(WIDTH - 1) {
             path.clear();
             write!(path, "{directory}/{}", file_name(file))?;
-            // An empty file takes no block on the disk, of which a million would be four gigabytes.
+            // Empty files occupy no disk blocks; a million blocks would be four gigabytes.
             File::create(&path)?;
         }
         left -= left.min(WIDTH - 1);
@@ -90,7 +90,7 @@ pub(crate) fn template() -> String {
     format!("file:///{NAME}/{{+path}}{{?lines,bytes}}")
 }
 
-/// The beginning of a path that a hundred files have.
+/// A path prefix that a hundred files share.
 pub(crate) fn typed() -> String {
     format!("{}/f05", directory_name(0))
 }

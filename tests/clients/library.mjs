@@ -15,6 +15,7 @@ const STATUS = 'libris://status';
 const NOT_FOUND = { [LEGACY]: -32002, [MODERN]: -32602 };
 const ROOT = 'file:///library/';
 const TEMPLATE = `${ROOT}{+path}{?lines,bytes}`;
+const FOLDERS = `${ROOT}{+folder}{?after,format,contents}`;
 const INTRO = Array.from({ length: 9 }, (_, n) => `line ${n + 1}\n`);
 const PICTURE = Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), Uint8Array.from({ length: 256 }, (_, n) => n)]);
 const ODD = ['with space.md', 'books 📚.md', '100%.md', '#1.md', 'why?.md'];
@@ -146,7 +147,8 @@ export function visits(client, { revision, connect }) {
 
       test('reads a directory', async () => {
         const contents = await visitor.read(`${ROOT}guide/`);
-        assert.deepEqual(contents.map(content => content.uri).sort(), [uriOf('guide/intro.md'), uriOf('guide/picture.png')]);
+        assert.deepEqual(contents.map(content => content.uri), [`${ROOT}guide/`, uriOf('guide/intro.md')]);
+        assert.ok(contents[0].text.includes(`[picture.png](${uriOf('guide/picture.png')})`), contents[0].text);
       });
 
       test('reads a range', async () => {
@@ -157,7 +159,8 @@ export function visits(client, { revision, connect }) {
       });
 
       test('lists templates', async () => {
-        assert.deepEqual((await visitor.templates()).map(template => template.uriTemplate), [TEMPLATE, `${STATUS}{?as}`]);
+        const templates = (await visitor.templates()).map(template => template.uriTemplate);
+        assert.deepEqual(templates, [FOLDERS, TEMPLATE, `${STATUS}{?as}`]);
       });
 
       test('completes a path', async context => {

@@ -20,6 +20,7 @@ STATUS = "libris://status"
 NOT_FOUND = {LEGACY: -32002, MODERN: -32602}
 ROOT = "file:///library/"
 TEMPLATE = ROOT + "{+path}{?lines,bytes}"
+FOLDERS = ROOT + "{+folder}{?after,format,contents}"
 INTRO = [f"line {n}\n" for n in range(1, 10)]
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ODD = ["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"]
@@ -182,11 +183,9 @@ class Visits:
         assert (content["mimeType"], base64.b64decode(content["blob"])) == ("image/png", PICTURE)
 
     async def test_reads_a_directory(self, client):
-        contents = map(wire, await client.read(ROOT + "guide/"))
-        assert sorted(content["uri"] for content in contents) == [
-            uri_of("guide/intro.md"),
-            uri_of("guide/picture.png"),
-        ]
+        contents = [wire(content) for content in await client.read(ROOT + "guide/")]
+        assert [content["uri"] for content in contents] == [ROOT + "guide/", uri_of("guide/intro.md")]
+        assert f"[picture.png]({uri_of('guide/picture.png')})" in contents[0]["text"]
 
     async def test_reads_a_range(self, client):
         [lines] = map(wire, await client.read(ROOT + "guide/intro.md?lines=2-4"))
@@ -195,7 +194,8 @@ class Visits:
         assert some_bytes["text"] == "".join(INTRO)[:10]
 
     async def test_lists_templates(self, client):
-        assert [wire(template)["uriTemplate"] for template in await client.templates()] == [TEMPLATE, STATUS + "{?as}"]
+        templates = [wire(template)["uriTemplate"] for template in await client.templates()]
+        assert templates == [FOLDERS, TEMPLATE, STATUS + "{?as}"]
 
     async def test_completes_a_path(self, client):
         assert await client.complete(TEMPLATE, "path", "gui") == ["guide/"]

@@ -1,4 +1,4 @@
-//! What all servers serve: files of two sizes and two kinds, many small ones, and some that change.
+//! The data of all servers: files of two sizes and two kinds, many small ones, and some that change.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -16,32 +16,32 @@ use tempfile::TempDir;
 use crate::drive::Beside;
 use crate::shelf::PAGE;
 
-/// How many files there are for cold reads: one for each connection.
+/// The number of files for cold reads: one per connection.
 pub(super) const COLD: usize = 64;
 
-/// How many resources there are for warm reads and lists, that of the folder itself among them.
+/// The number of resources for warm reads and lists, including that of the folder itself.
 const RESOURCES: usize = 1000;
 
-/// How many bytes change at the start of a file that changes.
+/// The number of bytes that change at the start of a changing file.
 const MARK: usize = 12;
 
-/// How old a file must be before a server may trust that its time of change tells of every change.
+/// The age from which a server may trust a file's change time to reflect every change.
 const SETTLE: Duration = Duration::from_millis(2100);
 
-/// The folders that are served.
+/// The served folders.
 pub(super) struct Data {
     root: TempDir,
     made: Instant,
 }
 
-/// What is asked.
+/// The request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     /// A text of 1 KiB.
     Kilobyte,
     /// A text of 1 MiB.
     Text,
-    /// 1 MiB that is no text.
+    /// 1 MiB of binary data.
     Blob,
     /// The first page of the list.
     List,
@@ -70,7 +70,7 @@ impl Ask {
 /// Which folder is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Folder {
-    /// Nothing in it changes.
+    /// Files that do not change.
     Warm,
     /// Files that change before each read.
     Cold,
@@ -118,7 +118,7 @@ impl Data {
         std::thread::sleep(SETTLE.saturating_sub(self.made.elapsed()));
     }
 
-    /// Makes sure that an answer holds what it should, but for the marks of files that change.
+    /// Checks the content of a response, except for the changing bytes.
     pub(super) fn check(&self, ask: Ask, folder: Folder, answer: &Value) -> Result<()> {
         let result = &answer["result"];
         let right = if let Some(file) = ask.file(folder, 0) {
@@ -150,13 +150,13 @@ impl Data {
     }
 }
 
-/// Changes a file before each read and looks whether the answer has the change in it.
+/// Changes a file before each read and checks that the response contains the change.
 pub(super) struct Stir {
     files: Vec<File>,
     marks: Vec<String>,
     count: u64,
     ask: Ask,
-    /// Whether the server reads files at all, and must tell what they hold now.
+    /// Whether the server reads files at each request, so that responses must be current.
     fresh: bool,
 }
 
@@ -180,8 +180,8 @@ impl Beside for Stir {
     }
 }
 
-/// Text as people write it: words of all lengths, a quote here and there, and lines of about 80 characters.
-/// No two lines are alike, or processors would learn by heart where the next line end is.
+/// Text similar to prose: words of varying length, some quotes, and lines of about 80 characters. All lines differ:
+/// otherwise branch predictors would learn the positions of line ends.
 fn text(length: usize) -> String {
     const WORDS: [&str; 16] = [
         "a",
@@ -216,12 +216,12 @@ fn text(length: usize) -> String {
     text
 }
 
-/// Bytes that are no text.
+/// Binary data.
 fn blob(length: usize) -> Vec<u8> {
     numbers().map(|number| number as u8).take(length).collect()
 }
 
-/// Numbers without a pattern, the same in each run.
+/// A seeded pseudo-random generator.
 fn numbers() -> impl Iterator<Item = u64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     std::iter::repeat_with(move || {

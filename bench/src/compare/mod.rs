@@ -1,4 +1,4 @@
-//! The same work done by Libris, by a server that does nothing else, and by other servers, side by side.
+//! The same workloads on Libris, on a bare lower-bound server and on peers, interleaved.
 
 mod data;
 mod results;
@@ -21,7 +21,7 @@ use crate::program::OverHttp;
 use crate::report::Report;
 use crate::servers::{Server, Servers};
 
-/// How many requests a slice has at most.
+/// The maximum number of requests of a slice.
 const MOST: usize = 200_000;
 
 /// From which round on the slow servers sit out. Beside what they take small differences do not count.
@@ -104,13 +104,13 @@ impl Bench<'_> {
         let mut asked = Vec::new();
         for workload in group {
             let mut servers = self.servers.all.iter().filter(|&&server| workload.is_for(server, self.quick));
-            // Each workload has processes of its own, so that none sees what others left behind.
+            // Each workload starts new processes, so that none inherits caches or memory of another.
             servers.try_for_each(|&server| {
                 asked.push((workload, server, self.start(server, workload).with_context(|| server.name())?));
                 anyhow::Ok(())
             })?;
         }
-        // The first round warms everything up and does not count.
+        // The first round is the warm-up and is not counted.
         for round in 0..=self.rounds {
             for turn in 0..asked.len() {
                 let at = (turn + round) % asked.len();

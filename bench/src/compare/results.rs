@@ -1,4 +1,4 @@
-//! What came out of the comparison: every slice, and what they say together.
+//! The results of the comparison: all slices and their aggregates.
 
 use clap::ValueEnum as _;
 
@@ -10,11 +10,11 @@ use crate::servers::Server;
 use crate::statistics::median;
 use crate::table::{Cell, Table};
 
-/// All slices that were measured.
+/// All measured slices.
 #[derive(Default)]
 pub(super) struct Results(Vec<Outcome>);
 
-/// What one server did in one workload.
+/// The slices of one server in one workload.
 struct Outcome {
     workload: Workload,
     server: Server,
@@ -36,12 +36,12 @@ impl Results {
         }
     }
 
-    /// The workload of this name, as one server did it.
+    /// The slices of one server in the workload of this name.
     fn find(&self, workload: &str, server: Server) -> Option<&Outcome> {
         self.0.iter().find(|outcome| outcome.server == server && outcome.workload.to_string() == workload)
     }
 
-    /// What one server took, as a multiple of what another took beside it: the median over the rounds.
+    /// The ratio of one server's cost to another's in the same round: the median over the rounds.
     pub(super) fn ratio(
         &self,
         (workload, server): (&str, Server),
@@ -53,7 +53,7 @@ impl Results {
         Some(median(rounds.map(|(one, two)| of(one) / of(two))))
     }
 
-    /// Adds what was measured to the report, as tables.
+    /// Adds the results to the report, as tables.
     pub(super) fn report(&self, report: &mut Report) {
         let took_part = |server: &&Server| self.0.iter().any(|outcome| outcome.server == **server);
         let servers: Vec<_> = Server::value_variants().iter().filter(took_part).collect();
@@ -82,7 +82,7 @@ impl Results {
         report.chart(self.chart());
     }
 
-    /// Everything about every server in every workload.
+    /// A table of all servers in all workloads.
     fn details(&self) -> Table {
         let columns = [
             "workload",
@@ -120,7 +120,7 @@ impl Results {
         table
     }
 
-    /// What each server computes for the requests that people make most.
+    /// The CPU time of each server for the most frequent requests.
     fn chart(&self) -> Chart {
         let shown = [
             ("http16-read-1k", "read of 1 KiB"),

@@ -1,11 +1,11 @@
-//! What the comparison should show.
+//! The targets of the comparison.
 
 use super::results::Results;
 use crate::drive::Slice;
 use crate::report::{Aim, Report};
 use crate::servers::Server;
 
-/// Says of each aim whether it was met, as far as it was measured.
+/// Adds to the report whether each measured target was met.
 pub(super) fn judge(results: &Results, report: &mut Report) {
     let mut cost = |workload: &str, other: Server, aim: f64| {
         let ratio = results.ratio((workload, Server::Libris), (workload, other), Slice::cost);

@@ -1,4 +1,4 @@
-//! What is measured: how the servers are asked, and for what.
+//! The workloads: transports, concurrency and requests.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::data::{Ask, Folder};
 use crate::mcp::{Era, Sender};
 use crate::servers::Server;
 
-/// One thing that all servers do.
+/// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Workload {
     pub(super) way: Way,
@@ -15,7 +15,7 @@ pub(super) struct Workload {
     pub(super) sender: Sender,
 }
 
-/// How the servers are asked.
+/// The transport and concurrency of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Http { era: Era, connections: usize },

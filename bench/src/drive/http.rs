@@ -1,4 +1,4 @@
-//! Requests over HTTP/1.1: several connections, on each of which one request follows the other's answer.
+//! A load generator over HTTP/1.1 with several connections and one request in flight on each.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use super::{Beside, Bounds, CHUNK, Clock, PATIENCE, Slice};
 use crate::mcp::{self, Era, Sender};
 use crate::program::OverHttp;
 
-/// How much of an answer is kept: its head, and how its body begins.
+/// How many bytes of a response are stored: its head and the beginning of its body.
 const START: usize = 2 << 10;
 
 /// A client with several connections to one server.
@@ -27,28 +27,28 @@ pub(crate) struct Client {
 
 struct Connection {
     stream: TcpStream,
-    /// What it asks, again and again.
+    /// The request, sent repeatedly.
     request: Vec<u8>,
     answer: Answer,
     asked: Instant,
 }
 
-/// As much of an answer as has arrived.
+/// A partially received response.
 #[derive(Default)]
 struct Answer {
     /// Its beginning.
     start: Vec<u8>,
-    /// How much of it there is.
+    /// The number of bytes received.
     received: usize,
-    /// Where the body begins and where the answer ends, once that is known.
+    /// The offset of the body and the end of the response, once the head is complete.
     body: Option<(usize, End)>,
-    /// The last five bytes that came.
+    /// The last five bytes received.
     last: [u8; 5],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// After so many bytes in all.
+    /// At this total length.
     At(usize),
     /// After an empty chunk.
     Chunked,
@@ -102,7 +102,7 @@ impl Client {
         message(&answer.1)
     }
 
-    /// Asks on all connections at once until the bounds are reached.
+    /// Sends requests on all connections until the bounds are reached.
     pub(crate) fn slice(&mut self, bounds: Bounds, beside: &mut impl Beside) -> Result<Slice> {
         let mut clock = Clock::start(self.server, bounds)?;
         for at in 0..self.connections.len() {
@@ -142,7 +142,7 @@ impl Client {
         connection.stream.write_all(&connection.request).context("could not send a request")
     }
 
-    /// Takes what has come, and tells whether that is all of the answer.
+    /// Receives available bytes. Returns whether the response is complete.
     fn receive(&mut self, at: usize) -> Result<bool> {
         let Connection { stream, answer, .. } = &mut self.connections[at];
         match stream.read(&mut self.chunk) {
@@ -161,7 +161,7 @@ impl Answer {
         self.body = None;
     }
 
-    /// Takes more of the answer, and tells whether that is all.
+    /// Adds bytes to the response. Returns whether it is complete.
     fn take(&mut self, more: &[u8]) -> Result<bool> {
         let room = START.saturating_sub(self.start.len()).min(more.len());
         self.start.extend_from_slice(&more[..room]);
@@ -184,7 +184,7 @@ impl Answer {
                 self.last.rotate_left(kept);
                 let at = self.last.len() - kept;
                 self.last[at..].copy_from_slice(&more[more.len() - kept..]);
-                // Text of JSON never has a line break in it, so nothing else can look like the end.
+                // Encoded JSON contains no line break, so only the last chunk matches.
                 Ok(self.last == *b"0\r\n\r\n")
             }
             None => Ok(false),
@@ -197,7 +197,7 @@ impl Answer {
     }
 }
 
-/// A connection on which one thing is asked after the other.
+/// A connection for sequential requests.
 pub(crate) struct Conversation {
     stream: TcpStream,
     address: SocketAddr,
@@ -217,7 +217,7 @@ impl Conversation {
     }
 }
 
-/// Where the answer with this head ends.
+/// The end of the response with this head.
 fn end(head: &[u8]) -> Result<End> {
     ensure!(
         head.starts_with(b"HTTP/1.1 200 ") || head.starts_with(b"HTTP/1.1 202 "),
@@ -275,7 +275,7 @@ fn exchange(stream: &mut TcpStream, request: &[u8]) -> Result<(Vec<u8>, Vec<u8>)
     Ok((all, if end == End::Chunked { joined(&body)? } else { body }))
 }
 
-/// A body without the marks of its chunks.
+/// A body without chunk framing.
 fn joined(mut body: &[u8]) -> Result<Vec<u8>> {
     let mut whole = Vec::with_capacity(body.len());
     loop {

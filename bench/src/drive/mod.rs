@@ -1,7 +1,7 @@
-//! Many requests in a short while, and what they cost the server.
+//! Load generation, and the CPU time that requests cost the server.
 //!
-//! The client is one thread that does as little as it can: it sends bytes that stand ready, and of an
-//! answer it looks at the status and the length. What the answer holds is looked at before.
+//! The client is one thread that does little work: it sends prepared bytes and checks the status and length of
+//! responses. Their content is checked once, before the measurement.
 
 pub(crate) mod http;
 pub(crate) mod stdio;
@@ -13,28 +13,28 @@ use anyhow::Result;
 use crate::process::{self, Computing};
 use crate::statistics::percentile;
 
-/// How long an answer may take.
+/// The time-out of a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How much is received at once at most.
+/// The size of the receive buffer.
 const CHUNK: usize = 256 << 10;
 
-/// When a slice ends: after so many requests or so long, whichever comes first.
+/// When a slice ends: after a number of requests or a duration, whichever comes first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) requests: usize,
     pub(crate) time: Duration,
 }
 
-/// What happens beside the requests of one connection after the other.
+/// Hooks around the requests of a connection.
 pub(crate) trait Beside {
-    /// Before a connection asks.
+    /// Called before a connection sends a request.
     fn before(&mut self, connection: usize) -> Result<()>;
-    /// When it was answered; `start` is how the body of the answer begins.
+    /// Called after a response; `start` is the beginning of its body.
     fn after(&mut self, connection: usize, start: &[u8]) -> Result<()>;
 }
 
-/// Nothing happens.
+/// No hooks.
 pub(crate) struct Nothing;
 
 impl Beside for Nothing {
@@ -47,14 +47,14 @@ impl Beside for Nothing {
     }
 }
 
-/// What happened in a slice of time.
+/// The measurements of a slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Slice {
     pub(crate) requests: usize,
     time: Duration,
     computing: Duration,
     pub(crate) memory: u64,
-    /// How long each answer took, in microseconds.
+    /// The latency of each response, in microseconds.
     latencies: Vec<f64>,
 }
 
@@ -64,18 +64,18 @@ impl Slice {
         self.requests as f64 / self.time.as_secs_f64()
     }
 
-    /// How long the server computed for one request, in microseconds.
+    /// The server's CPU time per request, in microseconds.
     pub(crate) fn cost(&self) -> f64 {
         self.computing.as_secs_f64() * 1e6 / self.requests as f64
     }
 
-    /// How long this share of the answers took at most, in microseconds.
+    /// A percentile of the latencies, in microseconds.
     pub(crate) fn latency(&self, share: f64) -> f64 {
         percentile(&self.latencies, share)
     }
 }
 
-/// A slice that is going on.
+/// A slice in progress.
 struct Clock {
     server: u32,
     before: Computing,
@@ -91,7 +91,7 @@ impl Clock {
         Ok(Self { server, before: Computing::of(server)?, begun: Instant::now(), bounds, sent: 0, latencies })
     }
 
-    /// Whether one more request may be sent.
+    /// Whether another request may be sent.
     fn more(&mut self, now: Instant) -> bool {
         let more = self.sent < self.bounds.requests && now - self.begun < self.bounds.time;
         self.sent += usize::from(more);
@@ -102,7 +102,7 @@ impl Clock {
         self.latencies.push(took.as_secs_f64() * 1e6);
     }
 
-    /// Whether everything that was sent was answered.
+    /// Whether all requests were answered.
     fn done(&self) -> bool {
         self.latencies.len() == self.sent
     }

@@ -1,4 +1,4 @@
-//! Requests over standard input and output: so many in flight at once.
+//! A load generator over stdio with a fixed number of requests in flight.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,23 +13,23 @@ use super::{Bounds, CHUNK, Clock, PATIENCE, Slice};
 use crate::mcp::{self, Era};
 use crate::program::OverStdio;
 
-/// The first id. All that follow have as many digits, so that all answers have the same length.
+/// The first id. All later ones have the same number of digits, so that all responses have the same length.
 const FIRST: u64 = 10_000_000;
 
-/// Where the id of an answer is looked for: so close to its beginning or to its end.
+/// The distance from the start or the end of a response within which its id is searched.
 const NEAR: usize = 64;
 
 /// A client with one server.
 pub(crate) struct Client {
     server: OverStdio,
-    /// A request before and after its id.
+    /// The bytes of a request before and after its id.
     request: (Vec<u8>, Vec<u8>),
-    /// How long every answer is.
+    /// The length of every response.
     length: usize,
     id: u64,
 }
 
-/// The answer that is arriving.
+/// The response being received.
 #[derive(Default)]
 struct Line {
     start: Vec<u8>,
@@ -38,7 +38,7 @@ struct Line {
 }
 
 impl Client {
-    /// Makes the handshake if there is one. `request` is what is asked, again and again.
+    /// Performs the handshake if the era has one. `request` is sent repeatedly.
     pub(crate) fn open(mut server: OverStdio, era: Era, request: &Value) -> Result<Self> {
         if era == Era::Legacy {
             tell(&mut server, &mcp::initialize())?;
@@ -51,7 +51,7 @@ impl Client {
         Ok(Self { server, request, length: 0, id: FIRST })
     }
 
-    /// What the server answers, as JSON.
+    /// Sends the request once and returns the response as JSON.
     pub(crate) fn look(&mut self) -> Result<Value> {
         let mut line = Vec::new();
         self.push(&mut line);
@@ -61,7 +61,7 @@ impl Client {
         Ok(serde_json::from_slice(&answer)?)
     }
 
-    /// Keeps so many requests in flight until the bounds are reached. [`look`](Self::look) comes before.
+    /// Keeps this many requests in flight until the bounds are reached. Call [`look`](Self::look) first.
     pub(crate) fn slice(&mut self, bounds: Bounds, in_flight: usize) -> Result<Slice> {
         self.block(false)?;
         let outcome = self.asking(bounds, in_flight);
@@ -84,7 +84,7 @@ impl Client {
             if clock.done() {
                 return clock.stop();
             }
-            // One call for each message, as clients do it.
+            // One system call per message, as clients do.
             while let Some(end) = memchr(b'\n', &output) {
                 match self.server.input.write(&output[..=end]) {
                     Ok(count) => drop(output.drain(..count)),
@@ -121,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Waits until something can be received or, if there is something to send, sent.
+    /// Waits until the pipe is readable or, if there is something to send, writable.
     fn wait(&self, sending: bool) -> Result<()> {
         let mut ends = vec![PollFd::new(&self.server.output, PollFlags::IN)];
         if sending {
@@ -132,7 +132,7 @@ impl Client {
         Ok(())
     }
 
-    /// Adds one more request.
+    /// Appends a request to the output buffer.
     fn push(&mut self, output: &mut Vec<u8>) {
         output.extend_from_slice(&self.request.0);
         output.extend_from_slice(self.id.to_string().as_bytes());
@@ -173,7 +173,7 @@ pub(crate) fn tell(server: &mut OverStdio, message: &Value) -> Result<()> {
     server.input.write_all(format!("{message}\n").as_bytes()).context("the server has ended")
 }
 
-/// The next message, when nothing else is on its way.
+/// The next message, while no other request is in flight.
 pub(crate) fn hear(server: &mut OverStdio) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut chunk = [0; 64 << 10];

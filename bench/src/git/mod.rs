@@ -1,4 +1,4 @@
-//! A repository of 100,000 files and 2,000 commits, beside the `git` program.
+//! A repository of 100,000 files and 2,000 commits, compared with the `git` program.
 
 mod repository;
 
@@ -20,7 +20,7 @@ use repository::{FILES, git, make, path, uri};
 /// How many files are read.
 const READS: usize = 1000;
 
-/// Measures listing and reading. Every read is of another file, so that no kept answer is given.
+/// Measures listing and reading. Every read is of another file, so that no response is cached.
 pub(crate) fn run(quick: bool, binary: &Binary, report: &mut Report) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let repository = make(folder.path())?;
@@ -41,7 +41,7 @@ fn ask(server: &mut OverStdio, request: &serde_json::Value) -> Result<Vec<u8>> {
     hear(server)
 }
 
-/// The first page of the list, in turns with `git ls-tree -r HEAD`.
+/// The first page of the list, alternating with `git ls-tree -r HEAD`.
 fn lists(rounds: usize, binary: &Binary, repository: &Path, report: &mut Report) -> Result<()> {
     eprintln!("listing …");
     let (mut program, mut started, mut running) = (Vec::new(), Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ fn reads(binary: &Binary, repository: &Path, report: &mut Report) -> Result<()> 
     Ok(())
 }
 
-/// How long the server computes for one of many reads, in milliseconds.
+/// The server's CPU time per read, in milliseconds.
 fn computing(server: &mut OverStdio, uri: impl Fn(usize) -> String) -> Result<f64> {
     ask(server, &Era::Modern.read(&uri(0)))?;
     let before = Computing::of(server.id())?;
@@ -112,7 +112,7 @@ fn computing(server: &mut OverStdio, uri: impl Fn(usize) -> String) -> Result<f6
     Ok(Computing::of(server.id())?.since(&before).as_secs_f64() * 1e3 / READS as f64)
 }
 
-/// Through all pages of the list.
+/// A complete listing.
 fn whole(binary: &Binary, repository: &Path, report: &mut Report) -> Result<()> {
     eprintln!("listing everything …");
     let mut server = serve(binary, repository)?;

@@ -1,4 +1,4 @@
-//! A repository of many files and commits, made by `git fast-import`.
+//! Generates a large repository with `git fast-import`.
 
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// How many files and commits there are.
+/// The number of files and of commits.
 pub(super) const FILES: usize = 100_000;
 pub(super) const COMMITS: usize = 2_000;
 
-/// How many files stand in one folder, and how many such folders in one above.
+/// The number of files per folder, and of such folders per parent folder.
 const WIDTH: usize = 100;
 
-/// What it is called, and so what its URIs begin with.
+/// The name of the repository, and so the authority of its URIs.
 const NAME: &str = "many";
 
-/// Makes the repository in a folder.
+/// Creates the repository in a folder.
 pub(super) fn make(folder: &Path) -> Result<PathBuf> {
     eprintln!("making {FILES} files in {COMMITS} commits …");
     let repository = folder.join(NAME);
@@ -31,7 +31,7 @@ pub(super) fn make(folder: &Path) -> Result<PathBuf> {
     for commit in 0..COMMITS {
         let time = 1_600_000_000 + 60 * commit;
         writeln!(out, "commit refs/heads/main\ncommitter A <a@example.com> {time} +0000\ndata 7\nchange\n")?;
-        // The first commit has all files, and each that follows changes one.
+        // The first commit contains all files; each later one changes a single file.
         let files = if commit == 0 { 0..FILES } else { place(commit)..place(commit) + 1 };
         for file in files {
             let text = format!("file {file} of commit {commit}\n{}", "a line of text\n".repeat(20));
@@ -45,7 +45,7 @@ pub(super) fn make(folder: &Path) -> Result<PathBuf> {
     Ok(repository)
 }
 
-/// Which file a commit changes: they are far apart.
+/// The file that a commit changes; consecutive ones are far apart.
 fn place(commit: usize) -> usize {
     commit * 7_919 % FILES
 }
@@ -61,7 +61,7 @@ pub(super) fn uri(rev: &str, path: &str) -> String {
     format!("git://{NAME}/blob/{rev}/{path}")
 }
 
-/// Runs `git` and gives what it prints.
+/// Runs `git` and returns its output.
 pub(super) fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let output = Command::new("git").args(arguments).current_dir(folder).stderr(Stdio::inherit()).output();
     let output = output.context("could not run `git`")?;

@@ -1,4 +1,4 @@
-//! What an operation costs as there is more to serve, and how much memory a resource takes.
+//! CPU time per operation and memory per resource as the number of resources grows.
 
 mod templates;
 
@@ -23,10 +23,10 @@ use crate::tree::{self, Trees};
 /// How many resources there are.
 const SIZES: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-/// How many connections ask at once.
+/// The number of concurrent connections.
 const CONNECTIONS: usize = 16;
 
-/// What is done.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Read,
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// Whether the answer holds what it should.
+    /// Whether the response has the expected content.
     fn is_right(self, answer: &Value) -> bool {
         let result = &answer["result"];
         let count = |list: &Value| list.as_array().map_or(0, Vec::len);
@@ -73,12 +73,12 @@ impl Operation {
             Self::FirstPage => count(&result["resources"]) == 100 && result["nextCursor"].is_string(),
             Self::LastPage => count(&result["resources"]) == 100 && result["nextCursor"].is_null(),
             Self::Complete => count(&result["completion"]["values"]) == 100,
-            Self::Templates => count(&result["resourceTemplates"]) == 1,
+            Self::Templates => count(&result["resourceTemplates"]) == 2,
         }
     }
 }
 
-/// A server with so many resources, all of which were listed.
+/// A server with this many resources, all of which were listed.
 struct Grown {
     resources: usize,
     memory: u64,
@@ -116,7 +116,7 @@ pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mu
     templates::run(rounds, servers, report)
 }
 
-/// A server whose list was asked for in whole: the cursor of its last page, its memory, and how much it has.
+/// A server after a complete listing: the cursor of the last page, the memory, and the number of resources.
 fn listed(servers: &Servers<'_>, folder: &Path) -> Result<(OverHttp, u64, Option<String>, usize)> {
     let running = servers.over_http(Server::Libris, folder, Era::Modern, Sender::Anonymous, false)?;
     let mut conversation = Conversation::open(running.address)?;
@@ -153,7 +153,7 @@ impl Grown {
         Ok(())
     }
 
-    /// How long the server computes for an operation, in microseconds. The first turn was to warm up.
+    /// The server's CPU time per operation, in microseconds, without the first turn, which is the warm-up.
     fn cost(&self, operation: Operation) -> f64 {
         let at = OPERATIONS.iter().position(|other| *other == operation).unwrap_or_default();
         median(self.slices[at].iter().skip(1).map(Slice::cost))

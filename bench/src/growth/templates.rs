@@ -1,4 +1,4 @@
-//! What it costs to find the one among many templates that a URI belongs to.
+//! CPU time of routing a URI among many templates.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) fn run(rounds: usize, servers: &Servers<'_>, report: &mut Report) -> 
     }
     let columns = ["operation".to_owned()].into_iter().chain(COUNTS.map(|count| shown(count as f64)));
     let mut table = Table::new("Computing per read by template as templates grow, in µs", columns);
-    // The first turn was to warm up.
+    // The first turn is the warm-up.
     let costs = asked.iter().map(|(.., slices)| Cell::from(median(slices.iter().skip(1).map(Slice::cost))));
     table.row(["read by one of so many templates".into()].into_iter().chain(costs));
     report.table(table);

@@ -1,4 +1,4 @@
-//! Somebody who has nothing to do with the attack: asks at a steady pace and times the answers.
+//! A bystander: a client that sends requests at a steady rate during an attack and measures their latency.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -19,16 +19,16 @@ use crate::statistics::{median, percentile};
 /// The time between two requests of a bystander.
 const PACE: Duration = Duration::from_millis(5);
 
-/// How many reads come between two pings.
+/// The number of reads between two pings.
 const READS_PER_PING: usize = 4;
 
-/// The longest that a bystander waits for an answer.
+/// The time-out of a bystander's request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a bystander reads.
+/// The resource that a bystander reads.
 pub(super) const SMALL: &str = "file:///calm/small.txt";
 
-/// A part of the run of one attack.
+/// A phase of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Before,
@@ -58,14 +58,14 @@ impl Clock {
     }
 }
 
-/// How long an answer took, in milliseconds, and how long the requests would have taken that it held up,
-/// had they been sent at their pace: else the worst moments would be counted least.
+/// The latency of a response in milliseconds, and the latencies of the requests that it delayed, as if they had been
+/// sent on schedule. This corrects for coordinated omission.
 pub(super) fn held_up(time: Duration, pace: Duration) -> impl Iterator<Item = f64> {
     let rest = move |left: &Duration| left.checked_sub(pace).filter(|rest| !rest.is_zero());
     std::iter::successors(Some(time), rest).map(|time| time.as_secs_f64() * 1e3)
 }
 
-/// What a bystander went through in one phase.
+/// The measurements of a bystander in one phase.
 #[derive(Default)]
 pub(super) struct Experience {
     /// How long the answers took that came within each second, in milliseconds; see [`held_up`].
@@ -89,7 +89,7 @@ impl Experience {
 /// The experience of each phase, in their order.
 pub(super) type Experiences = [Experience; 3];
 
-/// Starts a bystander on a thread of its own, so that the attack does not take its time.
+/// Starts a bystander on a separate thread, so that the attack does not delay it.
 pub(super) fn start(address: SocketAddr, from: IpAddr, clock: Arc<Clock>) -> Result<JoinHandle<Experiences>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = Era::Modern.posted(address, None, &Era::Modern.read(SMALL));

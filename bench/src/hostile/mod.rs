@@ -49,9 +49,9 @@ const DESCRIPTORS: usize = 4_096;
 /// every 5 ms, one from an address of its own (127.0.0.2) and one from the attacker's (127.0.0.1), and
 /// their times are compared before, during and after the attack, as are the resident memory, descriptors
 /// and threads of the server. A third reads from a second server that is not attacked, the control: what
-/// slows that one down too is the machine. A p99 is the median of those of each second. Attackers have the
-/// lowest priority, as if they had a machine of their own. A bystander that is slowed down or a server that grows is shown in the
-/// table; the run fails where something leaked. The server gets 14 GiB of address space at most, and the
+/// slows that one down too is the machine. A p99 is the median of those of each second. Attackers run
+/// only when nobody else wants the processor (`SCHED_IDLE`), as if they had a machine of their own. A bystander that is
+/// slowed down or a server that grows is shown in the table; the run fails where something leaked. The server gets 14 GiB of address space at most, and the
 /// attacks at full size need as much memory as it takes: name a smaller `--scale` on a small machine.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Attacks, to be named with --only:

@@ -1,15 +1,16 @@
-//! Attackers run at low priority, because a real one has a machine of its own: what a bystander notices is then what
-//! the server does, and not that the load generator takes its processor.
+//! Attackers run in the scheduling class `SCHED_IDLE`, because a real one has a machine of its own: what a bystander
+//! notices is then what the server does, and not that the load generator takes its processor.
+//!
+//! Niceness is not enough: Linux 6.6 and later let a thread finish its time slice of about 3 ms, however nice it is,
+//! before another that wakes up gets the processor. A thread of `SCHED_IDLE` gives way at once.
 
+use std::process::Command;
 use std::sync::mpsc;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use anyhow::{Context as _, Result, anyhow};
-use rustix::process::{Pid, setpriority_process};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use rustix::process::Pid;
 use rustix::thread::gettid;
-
-/// The niceness of all threads that attack.
-const NICE: i32 = 19;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -30,7 +31,10 @@ pub(super) fn lower() -> Result<()> {
     for entry in std::fs::read_dir("/proc/self/task")? {
         let thread = entry?.file_name().to_str().and_then(|id| Pid::from_raw(id.parse().ok()?));
         if let Some(thread) = thread.filter(|thread| *thread != usual) {
-            setpriority_process(Some(thread), NICE).context("could not lower the priority")?;
+            // No safe function sets the class of a thread; `chrt` is part of util-linux.
+            let id = thread.as_raw_nonzero().to_string();
+            let status = Command::new("chrt").args(["--idle", "--pid", "0", &id]).status();
+            ensure!(status.context("could not run `chrt`")?.success(), "could not lower the priority");
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 
 use super::{BEFORE, Ready};
 
-/// Answers that are shorter than this are copied into one piece; longer ones are sent as they stand.
+/// Shorter responses are copied into one buffer; longer ones are sent without copying.
 const SMALL: usize = 16 << 10;
 
 /// Serves the files of a folder on a free port of this machine, until it is killed.
@@ -66,7 +66,7 @@ async fn answer(ready: &Ready, request: Request<Incoming>) -> hyper::Result<Resp
     Ok(response)
 }
 
-/// A body of one or two pieces that stand ready.
+/// A body of one or two prepared buffers.
 #[derive(Default)]
 struct Pieces(VecDeque<Bytes>);
 

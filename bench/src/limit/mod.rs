@@ -1,7 +1,7 @@
-//! What no server can do without: the id of a request goes before bytes that stand ready.
+//! The lower bound for any server: it inserts the id of the request into prepared bytes.
 //!
-//! The servers here answer as fast as hyper and a pipe allow and do nothing else. They are no servers for
-//! use: they check nothing, and they know only what they had when they started.
+//! These servers respond as fast as hyper and a pipe allow. They are not for use: they validate nothing and serve only
+//! the files that existed when they started.
 
 mod http;
 mod stdio;
@@ -22,10 +22,10 @@ pub(crate) use stdio::run as over_stdio;
 
 use crate::shelf::{Book, Content, Shelf};
 
-/// What every answer begins with; the id of the request follows.
+/// The prefix of every response; the id of the request follows.
 const BEFORE: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
-/// All answers, each without its beginning.
+/// All responses without their prefix.
 struct Ready {
     reads: HashMap<Vec<u8>, Bytes>,
     pages: HashMap<Vec<u8>, Bytes>,
@@ -60,7 +60,7 @@ impl Ready {
         })
     }
 
-    /// The id in a request, and the answer that follows it.
+    /// The id of a request, and the rest of the response to it.
     fn answer(&self, request: &[u8]) -> Option<(Range<usize>, &Bytes)> {
         let start = self.id.find(request)? + 5;
         let end = start + request[start..].iter().position(|&byte| byte == b',' || byte == b'}')?;
@@ -79,7 +79,7 @@ impl Ready {
     }
 }
 
-/// The string behind a key.
+/// The string value of a key.
 fn string<'r>(key: &memmem::Finder<'_>, request: &'r [u8]) -> Option<&'r [u8]> {
     let value = &request[key.find(request)? + key.needle().len()..];
     Some(&value[..memchr(b'"', value)?])
@@ -114,7 +114,7 @@ fn describe(book: &Book) -> Value {
     })
 }
 
-/// What follows the id in the answer with this result.
+/// The bytes after the id in a response with this result.
 fn rest(result: &Value) -> Bytes {
     format!(",\"result\":{result}}}").into()
 }

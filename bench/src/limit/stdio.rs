@@ -1,4 +1,4 @@
-//! The limit over stdio: a loop that blocks, with the buffers of the standard library.
+//! The limit over stdio: a blocking loop with buffered I/O of the standard library.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result};
 
 use super::{BEFORE, Ready};
 
-/// Answers lines until there are no more. What was answered is flushed when the input is used up.
+/// Responds to lines until the end of input. Flushes responses when the input buffer is empty.
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let ready = Ready::new(folder)?;
     let mut input = BufReader::new(io::stdin().lock());
-    // Standard output of the library looks for line ends in all that is written.
+    // `Stdout` is line-buffered and searches all output for line ends.
     let mut output = BufWriter::new(File::from(io::stdout().as_fd().try_clone_to_owned()?));
     let mut line = Vec::new();
     while input.read_until(b'\n', &mut line)? > 0 {

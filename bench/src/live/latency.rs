@@ -13,10 +13,10 @@ use super::{CHANGING, Folder, change};
 use crate::mcp::{self, Era};
 use crate::program::Binary;
 
-/// How long a notification may take before it counts as missed.
+/// After how long a notification counts as missed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of some writes.
+/// The notifications of a series of writes.
 pub(super) struct Latency {
     /// From the end of the write to the notification.
     pub(super) times: Vec<Duration>,
@@ -57,7 +57,7 @@ pub(super) async fn over_stdio(binary: &Binary, writes: usize) -> Result<Latency
     measure(&folder.changing(), writes, told).await
 }
 
-/// How long sleeps of 50 ms take on this machine: what is more than that is nobody's doing but its own.
+/// The duration of sleeps of 50 ms on this machine, which shows its timer latency.
 pub(super) async fn sleeps(count: usize) -> Vec<Duration> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -69,7 +69,7 @@ pub(super) async fn sleeps(count: usize) -> Vec<Duration> {
     times
 }
 
-/// Writes now and then, further apart than the server gathers changes, and waits for the news of each.
+/// Writes at intervals longer than the debounce window, and waits for the notification of each write.
 async fn measure(file: &Path, writes: usize, mut told: mpsc::UnboundedReceiver<Told>) -> Result<Latency> {
     let mut latency = Latency { times: Vec::with_capacity(writes), missed: 0, again: 0 };
     let mut next = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Live resources: what idle streams cost, how fast a change reaches all of them, and one of them.
+//! Live resources: memory of idle streams, and the latency of notifications to many streams and to one.
 
 mod latency;
 mod reads;
@@ -20,10 +20,10 @@ use crate::report::{Aim, Report};
 use crate::statistics::{median, milliseconds, percentile};
 use crate::{http, machine, process};
 
-/// For how long the server gathers changes, where nothing else is configured.
+/// The default debounce window of the server.
 const WINDOW: f64 = 50.0;
 
-/// How long the memory and the streams get to settle.
+/// How long memory and streams may take to become stable.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Live resources: many idle streams, and the time from a write to its notification

@@ -1,4 +1,4 @@
-//! Reads of a small file by several connections for a short while, and what they cost the server.
+//! Throughput and CPU time of reads of a small file over several connections.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::program::OverHttp;
 /// What the file is full of.
 pub(super) const TEXT: &str = "sixteen letters.";
 
-/// What happened in a slice of time.
+/// The measurements of a slice.
 pub(super) struct Slice {
     reads: usize,
     time: Duration,
@@ -27,7 +27,7 @@ impl Slice {
         self.reads as f64 / self.time.as_secs_f64()
     }
 
-    /// How long the server computed for one read, in microseconds.
+    /// The server's CPU time per read, in microseconds.
     pub(super) fn microseconds(&self) -> f64 {
         self.computing.as_secs_f64() * 1e6 / self.reads as f64
     }

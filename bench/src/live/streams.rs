@@ -1,4 +1,4 @@
-//! Many `subscriptions/listen` streams at once: opened, left alone, and told of a change.
+//! Many concurrent `subscriptions/listen` streams: opening, idling, and notifications of a change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ pub(super) struct Streams {
     _tasks: JoinSet<()>,
 }
 
-/// What a stream hears.
+/// An event of a stream.
 pub(super) enum Told {
     Updated { stream: usize, at: Instant },
     Ended,
 }
 
-/// How a change reached the streams.
+/// The delivery of a change to the streams.
 pub(super) struct FanOut {
     /// From the end of the write to the notification, of each stream that was told.
     pub(super) times: Vec<Duration>,
@@ -119,7 +119,7 @@ impl Streams {
     }
 }
 
-/// Opens one stream and waits until it is in force.
+/// Opens a stream and waits for its acknowledgement.
 pub(super) async fn listen(address: SocketAddr, request: &[u8]) -> Result<TcpStream> {
     let mut connection = TcpStream::connect(address).await.context("could not connect")?;
     connection.write_all(request).await?;

@@ -37,7 +37,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
@@ -51,7 +51,7 @@ impl Server {
         }
     }
 
-    /// Whether it knows this era.
+    /// Whether it supports this era.
     pub(crate) fn speaks(self, era: Era) -> bool {
         match self {
             Self::Limit => era == Era::Modern,
@@ -60,17 +60,17 @@ impl Server {
         }
     }
 
-    /// The newest era that it knows.
+    /// The newest era that it supports.
     pub(crate) fn era(self) -> Era {
         if self.speaks(Era::Modern) { Era::Modern } else { Era::Legacy }
     }
 
-    /// Whether it is written in Rust, and so measured where small differences count.
+    /// Whether it is written in Rust and takes part in all rounds.
     pub(crate) fn is_rust(self) -> bool {
         matches!(self, Self::Limit | Self::Libris | Self::Embedded | Self::Rmcp)
     }
 
-    /// Whether it serves over standard input and output, too.
+    /// Whether it also serves over stdio.
     pub(crate) fn has_stdio(self) -> bool {
         self != Self::Embedded
     }
@@ -86,9 +86,9 @@ impl Server {
     }
 }
 
-/// All programs that are needed, ready to be started.
+/// The installed programs of the selected servers.
 pub(crate) struct Servers<'b> {
-    /// Those that take part.
+    /// The selected servers.
     pub(crate) all: Vec<Server>,
     pub(crate) libris: &'b Binary,
     pub(crate) cores: Cores,
@@ -96,8 +96,7 @@ pub(crate) struct Servers<'b> {
 }
 
 impl<'b> Servers<'b> {
-    /// Installs what is needed for these servers, or for all if none is named. Without one that cannot be
-    /// installed it goes on.
+    /// Installs these servers, or all if none is named. Skips those that cannot be installed.
     pub(crate) fn new(only: &[Server], libris: &'b Binary) -> Result<Self> {
         let (mut all, mut peers) = (Vec::new(), HashMap::new());
         for &server in Server::value_variants() {
@@ -115,7 +114,7 @@ impl<'b> Servers<'b> {
         Ok(Self { all, libris, cores: Cores::apart()?, peers })
     }
 
-    /// What the servers are.
+    /// Descriptions of the servers.
     pub(crate) fn table(&self) -> Result<Table> {
         let mut table = Table::new("Servers", ["server", "version"]);
         for &server in &self.all {
@@ -137,7 +136,7 @@ impl<'b> Servers<'b> {
 
     /// Serves a folder over HTTP, on a free port of this machine.
     ///
-    /// With `fresh` the files change. Libris sees that by itself.
+    /// With `fresh`, the peers read files at each request. Libris detects changes by itself.
     pub(crate) fn over_http(
         &self,
         server: Server,
@@ -163,13 +162,13 @@ impl<'b> Servers<'b> {
             }),
             _ => command.arg(folder).arg(era).args(fresh.then_some("--fresh")),
         };
-        // Node.js warns of as many listeners as there are requests in flight.
+        // Node.js warns about the number of listeners, which is the number of requests in flight.
         command.env("NODE_NO_WARNINGS", "1");
         let child = self.cores.start(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
         OverHttp::listening(child, server.name())
     }
 
-    /// Serves what a configuration file of Libris says over HTTP.
+    /// Serves a configuration file of Libris over HTTP.
     pub(crate) fn configured(&self, file: &Path) -> Result<OverHttp> {
         let mut command = self.libris.configured(file);
         command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
@@ -194,7 +193,7 @@ impl<'b> Servers<'b> {
     }
 }
 
-/// A server of this very program.
+/// A server that is a subcommand of this program.
 fn own(which: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("could not tell where this program is")?);
     command.arg(which);

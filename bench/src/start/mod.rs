@@ -1,4 +1,4 @@
-//! From the start of a process to its first answer, and through everything that a folder holds.
+//! The time from process start to the first response, and to the end of a complete listing.
 
 mod walk;
 
@@ -18,13 +18,13 @@ use crate::statistics::median;
 use crate::table::Table;
 use crate::tree::{self, Trees};
 
-/// How many resources there are where there are many.
+/// The number of resources of the large folder.
 const MANY: usize = 100_000;
 
-/// Measures everything about starting.
+/// Measures start times and complete listings.
 pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mut Report) -> Result<()> {
     let rounds = if quick { 5 } else { 15 };
-    // The slow ones take seconds, and beside them a millisecond does not count.
+    // Slow servers take seconds to start, so fewer starts are precise enough.
     let slow = if quick { 1 } else { 3 };
     first_answers(rounds, slow, servers, report).context("with an empty folder")?;
     if servers.all.contains(&Server::Libris) {
@@ -39,7 +39,7 @@ pub(crate) fn run(quick: bool, servers: &Servers<'_>, trees: &Trees, report: &mu
     Ok(())
 }
 
-/// The time from the start of a server to its first answer, and the server.
+/// Starts a server. Returns it and the time to its first response.
 fn first(
     servers: &Servers<'_>,
     server: Server,
@@ -59,7 +59,7 @@ fn median_of(rounds: usize, start: impl Fn() -> Result<(Duration, OverStdio)>) -
     Ok(median(times?))
 }
 
-/// How long each server takes to its first answer when there is nothing to serve.
+/// The time of each server to its first response, with an empty folder.
 fn first_answers(rounds: usize, slow: usize, servers: &Servers<'_>, report: &mut Report) -> Result<()> {
     eprintln!("starting servers …");
     let root = tempfile::tempdir()?;

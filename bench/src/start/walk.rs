@@ -1,4 +1,4 @@
-//! Through all that a folder holds, page by page, beside a program that does nothing but walk.
+//! A complete listing of a folder, compared with `rg --files`.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::report::{Aim, Report};
 use crate::servers::Servers;
 use crate::statistics::median;
 
-/// Pages through a folder with a new process each time, and walks it with `rg` in turns.
+/// Lists a folder with a new process each time, alternating with `rg`.
 pub(super) fn run(rounds: usize, servers: &Servers<'_>, folder: &Path, report: &mut Report) -> Result<()> {
     eprintln!("walking …");
     let (mut pages, mut walks) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ fn page_through(servers: &Servers<'_>, folder: &Path) -> Result<f64> {
     Ok(begun.elapsed().as_secs_f64() * 1e3)
 }
 
-/// The time in which `rg` lists all files and each is looked at once, in milliseconds.
+/// The time in which `rg` lists all files and each file is queried with `stat`, in milliseconds.
 fn rg(servers: &Servers<'_>, folder: &Path) -> Result<f64> {
     let begun = Instant::now();
     let mut command = Command::new("rg");

@@ -1,17 +1,27 @@
 //! `libris check`: lists what would be served, without serving it.
 
+use std::process::ExitCode;
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::{Context, Resource, Source, Template};
-use serde_json::json;
+use libris::{Annotations, Context, Resource, Source, Template};
+use serde_json::{Value, json};
 
-use crate::sources::SourceArguments;
-use crate::terminal::{bytes, print, shown};
+use crate::log::collected_warnings;
+use crate::sources::{ConfiguredSource, SourceArguments, check_roots};
+use crate::terminal::{
+    DETAIL, Explanation, HEADING, ProgressLine, SUCCESS, advice, bytes, counted, grouped, hint_label, print,
+    report, shown, styled, warning,
+};
 
 /// The number of resources per page of a listing.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 
 /// Check a configuration and show what it would serve
+///
+/// Every source is opened and listed completely; one that fails does not stop the others. The exit code is 1 if any
+/// failed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   libris check ./docs                    what `libris serve ./docs` would serve
@@ -23,102 +33,206 @@ pub(crate) struct CheckOptions {
     /// Print JSON, with every resource
     #[arg(long)]
     json: bool,
-    /// The number of resources to show of each source
+    /// The number of resources, of templates and of warnings to show of each source
     #[arg(long, default_value_t = 10, value_name = "COUNT", conflicts_with = "json")]
     show: usize,
 }
 
 /// The listing of one source.
-struct Report {
-    name: String,
+#[derive(Default)]
+struct SourceListing {
+    /// The first resources.
     resources: Vec<Resource>,
+    /// The number of all resources, and their size in bytes.
     count: u64,
     size: u64,
     templates: Vec<Template>,
 }
 
-/// Opens all sources, lists each completely and prints the result.
-pub(crate) async fn run(options: CheckOptions) -> Result<()> {
-    let (_, opened) = options.sources.open(&[])?;
-    let mut all = Vec::new();
-    for opened in &opened {
+/// The result of checking one source.
+struct SourceReport {
+    name: String,
+    outcome: Result<SourceListing, Arc<anyhow::Error>>,
+    /// What the source left out, and other warnings.
+    warnings: Vec<String>,
+    /// What else the source could be served as.
+    tip: Option<String>,
+}
+
+/// Opens all sources, lists each completely and prints the result. The exit code says whether all succeeded.
+pub(crate) async fn run(options: CheckOptions) -> Result<ExitCode> {
+    let (_, definitions) = options.sources.definitions()?;
+    let (mut reports, mut sources) = (Vec::new(), Vec::new());
+    collected_warnings();
+    for definition in definitions {
+        let source = ConfiguredSource::open(definition);
         let keep = if options.json { usize::MAX } else { options.show };
-        let report = list(&opened.label, opened.source.as_ref(), keep).await;
-        all.push(report.with_context(|| format!("could not list `{}`", opened.label))?);
+        let outcome = match source.failure.clone() {
+            Some(error) => Err(error),
+            None => list(&source.label, source.source.as_ref(), keep).await.map_err(Arc::new),
+        };
+        let (name, warnings, tip) = (source.label.clone(), collected_warnings(), source.tip());
+        let report = SourceReport { name, outcome, warnings, tip };
+        if !options.json {
+            report.print(options.show).context("could not print")?;
+        }
+        reports.push(report);
+        sources.push(source);
     }
-    let text = if options.json { format!("{:#}\n", json(&all)) } else { table(&all) };
-    print(&text).context("could not print")
+    let conflict = check_roots(&sources).err();
+    let failed = reports.iter().filter(|report| report.outcome.is_err()).count();
+    if options.json {
+        let text = format!("{:#}\n", json(&reports, conflict.as_ref()));
+        print(&text).context("could not print")?;
+    } else if let Some(conflict) = &conflict {
+        report(conflict);
+    } else if failed == 0 {
+        print(&(styled(SUCCESS, "ok") + "\n")).context("could not print")?;
+    } else if reports.len() > 1 {
+        report(&advice(
+            format!("{failed} of {} sources failed", reports.len()),
+            "`libris serve` serves the others, and tries these again",
+        ));
+    }
+    Ok(if failed == 0 && conflict.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Lists a source completely and collects up to `keep` resources.
-async fn list(name: &str, source: &dyn Source, keep: usize) -> Result<Report> {
-    let mut report = Report {
-        name: name.to_owned(),
-        resources: Vec::new(),
-        count: 0,
-        size: 0,
-        templates: source.templates(&Context::default()).await?.templates,
-    };
-    let mut after = None;
-    loop {
-        let page = source.list(after.as_ref(), PAGE, &Context::default()).await?;
-        after = page.resources.last().map(|last| last.uri.clone());
-        for resource in page.resources {
-            report.count += 1;
-            report.size += resource.size.unwrap_or_default();
-            if report.resources.len() < keep {
-                report.resources.push(resource);
+async fn list(label: &str, source: &dyn Source, keep: usize) -> Result<SourceListing> {
+    let mut progress = ProgressLine::new();
+    let mut listing = SourceListing::default();
+    let listed = async {
+        listing.templates = source.templates(&Context::default()).await?.templates;
+        // Before the list, so that a wrong query is reported once and not logged, too.
+        source.verify().await?;
+        let mut after = None;
+        loop {
+            let page = source.list(after.as_ref(), PAGE_SIZE, &Context::default()).await?;
+            after = page.resources.last().map(|last| last.uri.clone());
+            for resource in page.resources {
+                listing.count += 1;
+                listing.size += resource.size.unwrap_or_default();
+                if listing.resources.len() < keep {
+                    listing.resources.push(resource);
+                }
             }
+            if !page.more {
+                return Ok::<_, libris::Error>(());
+            }
+            progress.update(format_args!("{}: {} …", shown(label), counted(listing.count, "resource")));
         }
-        if !page.more {
-            return Ok(report);
-        }
-    }
+    };
+    let listed = listed.await;
+    progress.clear();
+    listed.with_context(|| format!("could not list `{label}`"))?;
+    Ok(listing)
 }
 
-fn table(all: &[Report]) -> String {
-    let mut lines = Vec::new();
-    for report in all {
-        let resources = if report.count == 1 { "resource" } else { "resources" };
-        lines.push(format!("{}: {} {resources}, {}", shown(&report.name), report.count, bytes(report.size)));
-        for resource in &report.resources {
+impl SourceReport {
+    /// Prints the listing to standard output, or the error to standard error.
+    fn print(&self, show: usize) -> std::io::Result<()> {
+        let listing = match &self.outcome {
+            Ok(listing) => listing,
+            Err(error) => {
+                report(error);
+                return Ok(());
+            }
+        };
+        let mut lines = vec![format!(
+            "{}: {}, {}, {}",
+            styled(HEADING, shown(&self.name)),
+            counted(listing.count, "resource"),
+            bytes(listing.size),
+            counted(listing.templates.len() as u64, "template")
+        )];
+        for resource in &listing.resources {
             let mime = resource.mime.as_deref().unwrap_or("?");
             let title = resource.title.as_deref().map(|title| format!("  {title}")).unwrap_or_default();
-            lines.push(format!("  {}  {}{}", resource.uri, shown(mime), shown(&title)));
+            lines.push(format!("  {}  {}{}", resource.uri, styled(DETAIL, shown(mime)), shown(&title)));
         }
-        let rest = report.count - report.resources.len() as u64;
-        if rest > 0 {
-            lines.push(format!("  … and {rest} more"));
+        let more = |count: u64, noun: &str| {
+            let plural = if count == 1 { "" } else { "s" };
+            (count > 0).then(|| format!("  … and {} more {noun}{plural}", grouped(count)))
+        };
+        lines.extend(more(listing.count - listing.resources.len() as u64, "resource"));
+        for template in listing.templates.iter().take(show) {
+            lines.push(format!("  {} {}", styled(DETAIL, "template"), shown(template.uri.as_str())));
         }
-        for template in &report.templates {
-            lines.push(format!("  template {}", shown(template.uri.as_str())));
+        lines.extend(more(listing.templates.len().saturating_sub(show) as u64, "template"));
+        for text in self.warnings.iter().take(show) {
+            lines.push(format!("  {}", warning(shown(text))));
         }
+        lines.extend(more(self.warnings.len().saturating_sub(show) as u64, "warning"));
+        lines.extend(self.tip.as_ref().map(|tip| format!("  {} {tip}", hint_label())));
+        print(&(lines.join("\n") + "\n"))
     }
-    lines.push("ok\n".to_owned());
-    lines.join("\n")
+
+    fn json(&self) -> Value {
+        let mut object = match &self.outcome {
+            Ok(listing) => listing.json(),
+            Err(error) => json!({ "error": error_json(error) }),
+        };
+        object["source"] = self.name.clone().into();
+        object["warnings"] = self.warnings.clone().into();
+        object
+    }
 }
 
-fn json(all: &[Report]) -> serde_json::Value {
-    let sources = all.iter().map(|report| {
-        let resources = report.resources.iter().map(|resource| {
+impl SourceListing {
+    fn json(&self) -> Value {
+        let resources = self.resources.iter().map(|resource| {
             json!({
                 "uri": resource.uri,
                 "name": resource.name,
                 "title": resource.title,
+                "description": resource.description,
                 "mimeType": resource.mime,
                 "size": resource.size,
+                "annotations": annotations(&resource.annotations),
             })
         });
-        let templates = report.templates.iter().map(
-            |template| json!({ "uriTemplate": template.uri, "name": template.name, "title": template.title }),
-        );
+        let templates = self.templates.iter().map(|template| {
+            json!({
+                "uriTemplate": template.uri,
+                "name": template.name,
+                "title": template.title,
+                "description": template.description,
+                "mimeType": template.mime,
+                "annotations": annotations(&template.annotations),
+            })
+        });
         json!({
-            "source": report.name,
-            "count": report.count,
-            "size": report.size,
+            "count": self.count,
+            "size": self.size,
             "resources": resources.collect::<Vec<_>>(),
             "templates": templates.collect::<Vec<_>>(),
         })
-    });
-    json!({ "ok": true, "sources": sources.collect::<Vec<_>>() })
+    }
+}
+
+/// The annotations as in the protocol; `null` if there are none.
+fn annotations(annotations: &Annotations) -> Value {
+    if annotations.is_empty() {
+        return Value::Null;
+    }
+    json!({
+        "audience": annotations.audience,
+        "priority": annotations.priority,
+        "lastModified": annotations.last_modified.map(|time| time.to_string()),
+    })
+}
+
+fn json(reports: &[SourceReport], conflict: Option<&anyhow::Error>) -> Value {
+    let ok = conflict.is_none() && reports.iter().all(|report| report.outcome.is_ok());
+    let mut object =
+        json!({ "ok": ok, "sources": reports.iter().map(SourceReport::json).collect::<Vec<_>>() });
+    if let Some(conflict) = conflict {
+        object["error"] = error_json(conflict);
+    }
+    object
+}
+
+fn error_json(error: &anyhow::Error) -> Value {
+    let Explanation { message, causes, hint } = Explanation::of(error);
+    json!({ "message": message, "causes": causes, "hint": hint })
 }

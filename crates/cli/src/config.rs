@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use libris::catalog;
+use libris::wire::http;
 use libris_sources::registry::{KEYS, Sections};
 use libris_sources::{regular_file, settings};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, Visitor};
@@ -106,10 +107,10 @@ pub(crate) struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        let libris::Config { name, page, cache_bytes, .. } = libris::Config::default();
+        let libris::Config { page, cache_bytes, .. } = libris::Config::default();
         let catalog::Config { source_timeout, strict } = catalog::Config::default();
         Self {
-            name,
+            name: "libris".to_owned(),
             title: None,
             description: None,
             instructions: None,
@@ -153,13 +154,36 @@ impl Default for LiveConfig {
 }
 
 /// The HTTP endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListenConfig {
     /// Accepted `Host` names besides `localhost` and IP addresses.
     pub(crate) allow_hosts: Vec<String>,
     /// Accepted origins besides local ones and the server's own.
     pub(crate) allow_origins: Vec<String>,
+    /// Whether common HTTP/1.1 requests take the fast path, which bypasses the HTTP library.
+    pub(crate) express: bool,
+}
+
+impl Default for ListenConfig {
+    fn default() -> Self {
+        let http::Config { hosts, origins, express, .. } = http::Config::default();
+        Self { allow_hosts: hosts, allow_origins: origins, express }
+    }
+}
+
+impl ListenConfig {
+    /// The configuration of the HTTP endpoint, with the hosts and origins of the command line added.
+    pub(crate) fn http(self, hosts: Vec<String>, origins: Vec<String>, sse: bool) -> http::Config {
+        http::Config {
+            hosts: [self.allow_hosts, hosts].concat(),
+            origins: [self.allow_origins, origins].concat(),
+            sse,
+            express: self.express,
+            metrics_prefix: "libris".into(),
+            ..http::Config::default()
+        }
+    }
 }
 
 fn page_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
@@ -171,7 +195,8 @@ fn subscriptions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D:
 }
 
 fn subscription_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    settings::within(deserializer, 1..=1 << 40)
+    let bytes = settings::bytes_within(deserializer, 1..=1 << 40)?;
+    usize::try_from(bytes).map_err(serde::de::Error::custom)
 }
 
 fn window<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -198,12 +223,28 @@ pub(crate) fn read(path: &Path) -> Result<Config> {
     })?;
     let text = String::from_utf8(data).with_context(|| format!("could not read `{shown}`"))?;
     toml::from_str(&text).map_err(|error| {
-        let message = format!("`{shown}` is not a valid configuration\n{}", error.to_string().trim_end());
-        match suggestion(error.message()) {
-            Some(likely) => advice(message, format!("did you mean `{likely}`?")),
+        // A hint at the end of the message becomes a line of its own.
+        let (said, given) = match error.message().split_once("; hint: ") {
+            Some((_, hint)) => {
+                (error.to_string().replace(&format!("; hint: {hint}"), ""), Some(hint.to_owned()))
+            }
+            None => (error.to_string(), None),
+        };
+        let message = format!("`{shown}` is not a valid configuration\n{}", said.trim_end());
+        let likely = suggestion(error.message()).map(|likely| format!("did you mean `{likely}`?"));
+        let line = error.span().and_then(|span| text[..span.end].lines().last());
+        match given.or(likely).or_else(|| array_of_tables(error.message(), line?)) {
+            Some(hint) => advice(message, hint),
             None => anyhow::anyhow!(message),
         }
     })
+}
+
+/// The hint for a table such as `[files]` where several are allowed; `line` is the line of the error.
+fn array_of_tables(message: &str, line: &str) -> Option<String> {
+    let name = line.trim().strip_prefix('[')?.strip_suffix(']')?;
+    let is_table = message.starts_with("invalid type: map, expected a sequence") && !name.starts_with('[');
+    is_table.then(|| format!("write `[[{name}]]` instead of `[{name}]`: a configuration may have several"))
 }
 
 /// The known key that is most similar to an unknown one, from a message such as "unknown field `a`, expected one of
@@ -216,4 +257,17 @@ fn suggestion(message: &str) -> Option<&str> {
         .filter(|(similarity, _)| *similarity > 0.75)
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    #[test]
+    fn the_fast_path_is_on_unless_the_file_switches_it_off() {
+        for (text, expected) in [("", true), ("[listen]", true), ("[listen]\nexpress = false", false)] {
+            let config: Config = toml::from_str(text).unwrap();
+            assert_eq!(config.listen.http(Vec::new(), Vec::new(), false).express, expected, "{text:?}");
+        }
+    }
 }

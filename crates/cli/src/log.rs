@@ -1,20 +1,29 @@
 //! Logging, to standard error only: standard output carries the protocol.
 
+use std::fmt::{self, Write as _};
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::terminal::advice;
+use crate::unopened;
 
 /// The options for logging.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub(crate) struct LogOptions {
-    /// The log level (error, warn, info, debug, trace, off), or a filter such as `libris_wire=debug`
-    #[arg(long, global = true, env = "LIBRIS_LOG", default_value = "warn", value_name = "LEVEL")]
-    log: String,
+    /// The log level (error, warn, info, debug, trace, off), or a filter such as `libris_wire=debug` [default: warn;
+    /// check: off, because its report has the warnings]
+    #[arg(long, global = true, env = "LIBRIS_LOG", value_name = "LEVEL")]
+    log: Option<String>,
     /// The log format
     #[arg(long, global = true, default_value = "human", value_name = "FORMAT")]
     log_format: LogFormat,
@@ -29,28 +38,99 @@ enum LogFormat {
 }
 
 impl LogOptions {
-    /// Installs the logger.
-    pub(crate) fn start(&self) -> Result<()> {
-        let filter = EnvFilter::builder().parse(&self.log).ok().filter(|_| !self.log.contains(' '));
+    /// Installs the logger. `default` is the level if none is given.
+    pub(crate) fn start(&self, default: &str) -> Result<()> {
+        let level = self.log.as_deref().unwrap_or(default);
+        let filter = EnvFilter::builder().parse(level).ok().filter(|_| !level.contains(' '));
         let known = ["error", "warn", "info", "debug", "trace", "off"];
-        let plain = self.log.chars().all(char::is_alphabetic);
-        let filter = filter.filter(|_| !plain || known.contains(&&*self.log.to_ascii_lowercase()));
+        let plain = level.chars().all(char::is_alphabetic);
+        let filter = filter.filter(|_| !plain || known.contains(&&*level.to_ascii_lowercase()));
         let Some(filter) = filter else {
             return Err(advice(
-                format!("`{}` is not a log level", self.log),
+                format!("`{level}` is not a log level"),
                 "use error, warn, info, debug, trace, off, or a filter such as `libris_wire=debug`",
             ));
         };
-        let builder = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let layer = tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             // A failure to write the log must not fail a request.
             .log_internal_errors(false)
             .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
-        match self.log_format {
-            LogFormat::Human => builder.init(),
-            LogFormat::Json => builder.json().init(),
-        }
+        let layer = match self.log_format {
+            LogFormat::Human if std::io::stderr().is_terminal() => layer.with_filter(Unreported).boxed(),
+            LogFormat::Human => layer.boxed(),
+            LogFormat::Json => layer.json().boxed(),
+        };
+        let collector = Collector.with_filter(LevelFilter::WARN);
+        tracing_subscriber::registry().with(layer.with_filter(filter)).with(collector).init();
         Ok(())
+    }
+}
+
+/// Leaves out the outages of sources that could not be opened: the command has reported each on the same terminal, with
+/// its hint.
+struct Unreported;
+
+impl<S> Filter<S> for Unreported {
+    fn enabled(&self, _metadata: &Metadata<'_>, _context: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _context: &Context<'_, S>) -> bool {
+        let mut text = EventText::default();
+        event.record(&mut text);
+        !text.reason.is_some_and(|reason| unopened::is_reason(&reason))
+    }
+}
+
+/// The warnings that were logged while they are collected.
+static WARNINGS: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+/// The most warnings that are collected between two calls of [`collected_warnings`].
+const MAX_WARNINGS: usize = 1000;
+
+/// Takes the warnings since the last call. The first call starts the collection.
+pub(crate) fn collected_warnings() -> Vec<String> {
+    let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    warnings.replace(Vec::new()).unwrap_or_default()
+}
+
+/// Collects warnings, for a report that contains them.
+struct Collector;
+
+impl<S: Subscriber> Layer<S> for Collector {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(warnings) = warnings.as_mut().filter(|warnings| warnings.len() < MAX_WARNINGS) else {
+            return;
+        };
+        let mut text = EventText::default();
+        event.record(&mut text);
+        warnings.push(text.message + &text.fields);
+    }
+}
+
+/// The message of an event, and its fields as ` (path: a/b) (cause: …)`.
+#[derive(Default)]
+struct EventText {
+    message: String,
+    fields: String,
+    /// The field `reason`.
+    reason: Option<String>,
+}
+
+impl Visit for EventText {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "reason" {
+            self.reason = Some(format!("{value:?}"));
+        }
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " ({name}: {value:?})"),
+        };
     }
 }

@@ -2,13 +2,17 @@
 
 mod check;
 mod config;
+mod hosts;
 mod log;
+mod recognise;
 mod reload;
 mod serve;
 mod sources;
+mod summary;
 mod terminal;
 #[cfg(feature = "postgres")]
 mod triggers;
+mod unopened;
 
 use std::process::ExitCode;
 
@@ -17,7 +21,7 @@ use clap::{Parser, Subcommand};
 /// The argument with which a server starts this program as its reaper: the process that kills the commands of a server
 /// that was killed itself.
 #[cfg(all(feature = "command", unix))]
-const REAP: &str = "reap-commands";
+const REAPER_COMMAND: &str = "reap-commands";
 
 /// glibc does not return freed memory to the system: after a burst of large responses, the resident set stays large.
 /// mimalloc returns free pages within milliseconds. Version 3, because with version 2 a block that is freed
@@ -48,7 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     // Not a subcommand: only a server starts it.
     #[cfg(all(feature = "command", unix))]
-    if std::env::args_os().nth(1).is_some_and(|first| first == REAP) {
+    if std::env::args_os().nth(1).is_some_and(|first| first == REAPER_COMMAND) {
         libris_sources::command::reap(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
@@ -57,7 +61,9 @@ fn main() -> ExitCode {
     if let Some(reaper) = reaper() {
         libris_sources::command::set_reaper(reaper);
     }
-    if let Err(error) = arguments.log.start() {
+    // The report of `check` contains the warnings.
+    let level = if matches!(arguments.command, Command::Check(_)) { "off" } else { "warn" };
+    if let Err(error) = arguments.log.start(level) {
         return terminal::fail(&error);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -66,10 +72,10 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match arguments.command {
-            Command::Serve(options) => serve::run(options).await,
+            Command::Serve(options) => serve::run(options).await.map(|()| ExitCode::SUCCESS),
             Command::Check(options) => check::run(options).await,
             #[cfg(feature = "postgres")]
-            Command::Triggers(options) => triggers::run(options).await,
+            Command::Triggers(options) => triggers::run(options).await.map(|()| ExitCode::SUCCESS),
         }
     });
     #[cfg(all(feature = "command", unix))]
@@ -77,7 +83,7 @@ fn main() -> ExitCode {
     // A blocking read of standard input cannot be interrupted, so the runtime does not wait for it.
     runtime.shutdown_background();
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => terminal::fail(&error),
     }
 }
@@ -92,6 +98,6 @@ fn reaper() -> Option<std::process::Command> {
         false => std::env::current_exe().ok()?,
     };
     let mut command = std::process::Command::new(program);
-    command.arg0("libris").arg(REAP).env_clear().current_dir("/");
+    command.arg0("libris").arg(REAPER_COMMAND).env_clear().current_dir("/");
     Some(command)
 }

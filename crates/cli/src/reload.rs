@@ -4,25 +4,27 @@ use std::io::IsTerminal as _;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use libris::Catalog;
 
-use crate::sources::{OpenSource, SourceArguments};
-use crate::terminal::{advice, describe, note};
+use crate::sources::{ConfiguredSource, OpenedConfig, SourceArguments, check_roots};
+use crate::terminal::{advice, note, report};
 
 /// The polling interval of the configuration file. One `stat` is cheaper and more reliable than a watch of a file that
 /// editors replace.
-const POLL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reloads the configuration when its file changes or SIGHUP arrives, and replaces the sources of the catalog. An
-/// invalid configuration is reported, and the previous one stays in effect.
-pub(crate) async fn run(sources: SourceArguments, mut open: Vec<OpenSource>, catalog: Arc<Catalog>) {
-    let file = sources.file();
+/// invalid configuration is reported, and the previous one stays in effect. Sources that could not be opened are tried
+/// again with exponential backoff.
+pub(crate) async fn run(arguments: SourceArguments, mut open: Vec<ConfiguredSource>, catalog: Arc<Catalog>) {
+    let file = arguments.file();
     let mut seen = file.as_deref().and_then(stamp);
-    let mut polls = tokio::time::interval(POLL);
+    let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut hangup = Hangup::new();
+    let mut retry = Retry::new();
     loop {
         tokio::select! {
             () = hangup.received() => {}
@@ -30,31 +32,89 @@ pub(crate) async fn run(sources: SourceArguments, mut open: Vec<OpenSource>, cat
                 let now = file.as_deref().and_then(stamp);
                 // A missing file is most likely being replaced.
                 if now.is_none() || now == seen {
+                    if retry.is_due() && open.iter().any(|source| source.failure.is_some()) {
+                        open = tokio::task::block_in_place(|| reopened(&open, &catalog));
+                    }
                     continue;
                 }
                 seen = now;
             }
         }
+        retry = Retry::new();
         let reloaded = tokio::task::block_in_place(|| {
             catch_panic(|| {
-                let (_, opened) = sources.open(&open)?;
-                let same = opened.len() == open.len()
-                    && opened.iter().zip(&open).all(|(new, old)| Arc::ptr_eq(&new.source, &old.source));
-                if !same {
-                    catalog.replace(opened.iter().map(|opened| opened.source.clone()).collect());
-                }
-                Ok(opened)
+                let reloaded = arguments.open(&open)?;
+                replace(&catalog, &open, &reloaded.sources);
+                Ok(reloaded)
             })
         });
         match reloaded {
-            Ok(opened) => {
-                open = opened;
+            Ok(OpenedConfig { sources, errors, .. }) => {
+                open = sources;
+                errors.iter().for_each(|error| report(error));
                 tracing::info!("reloaded the configuration");
             }
             Err(error) => {
-                note(format_args!("{}\nthe previous configuration stays in effect", describe(&error)));
+                report(&error);
+                note("the previous configuration stays in effect");
             }
         }
+    }
+}
+
+/// Replaces the sources of the catalog, unless they are the same.
+fn replace(catalog: &Catalog, old: &[ConfiguredSource], new: &[ConfiguredSource]) {
+    let same =
+        new.len() == old.len() && new.iter().zip(old).all(|(new, old)| Arc::ptr_eq(&new.source, &old.source));
+    if !same {
+        catalog.replace(new.iter().map(|opened| opened.source.clone()).collect());
+    }
+}
+
+/// Tries to open the sources that could not be opened, and adds those that succeed to the catalog.
+fn reopened(open: &[ConfiguredSource], catalog: &Catalog) -> Vec<ConfiguredSource> {
+    let tried = catch_panic(|| {
+        let mut sources = open.to_vec();
+        for source in sources.iter_mut().filter(|source| source.failure.is_some()) {
+            // If it fails again, the catalog keeps the source that failed, and the start of its outage.
+            let mut again = source.clone();
+            if again.open_again() {
+                tracing::warn!(source = again.label, "a source could be opened and is available");
+                *source = again;
+            }
+        }
+        check_roots(&sources)?;
+        replace(catalog, open, &sources);
+        Ok(sources)
+    });
+    tried.unwrap_or_else(|error| {
+        tracing::warn!(%error, "could not use a source that could be opened");
+        open.to_vec()
+    })
+}
+
+/// Exponential backoff of opening sources.
+struct Retry {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+    fn new() -> Self {
+        Self { next: Instant::now() + POLL_INTERVAL, pause: POLL_INTERVAL }
+    }
+
+    /// Whether the pause is over; then the next one, twice as long, begins.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.next {
+            return false;
+        }
+        self.pause = (self.pause * 2).min(Self::LONGEST_PAUSE);
+        self.next = now + self.pause;
+        true
     }
 }
 
@@ -114,7 +174,8 @@ mod tests {
     #[test]
     fn a_panic_is_an_error() {
         let error = catch_panic::<()>(|| panic!("a {} too many", "semaphore")).unwrap_err();
-        assert!(describe(&error).contains("caused a panic: a semaphore too many\nhint: "));
+        let text = anstream::adapter::strip_str(&describe(&error)).to_string();
+        assert!(text.contains("caused a panic: a semaphore too many\nhint: "), "{text}");
         assert_eq!(catch_panic(|| Ok(1)).unwrap(), 1);
     }
 }

@@ -6,20 +6,22 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use libris::wire::http;
 use libris::{Catalog, Serve, SubscriptionConfig, catalog};
 use tokio::net::TcpListener;
 
+use crate::hosts::NewServer;
 use crate::reload;
-use crate::sources::{self, SourceArguments};
-use crate::terminal::{advice, note, shown};
+use crate::sources::{self, OpenedConfig, SourceArguments};
+use crate::summary;
+use crate::terminal::{advice, note, report, warn};
 
 /// The default address. If it is in use, a free port is selected.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:4747";
 
 /// Serve folders and data as MCP resources
 ///
-/// Without --stdio and --http, Libris serves over stdio, or over HTTP on 127.0.0.1 if standard input is a terminal.
+/// Without --stdio and --http, Libris serves over stdio, or over HTTP on 127.0.0.1 if standard input is a terminal or
+/// the null device.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
 pub(crate) struct ServeOptions {
@@ -57,7 +59,13 @@ fn examples() -> String {
 
 /// Serves until the client disconnects or the process receives a signal to stop.
 pub(crate) async fn run(options: ServeOptions) -> Result<()> {
-    let (config, opened) = options.sources.open(&[])?;
+    let OpenedConfig { config, sources: opened, errors } = options.sources.open(&[])?;
+    if errors.len() == opened.len() {
+        // The sources share their errors.
+        drop(opened);
+        return Err(none_opened(errors));
+    }
+    errors.iter().for_each(|error| report(error));
     let served = opened.iter().map(|opened| opened.source.clone()).collect();
     let catalog_config =
         catalog::Config { source_timeout: config.server.source_timeout, strict: config.server.strict };
@@ -65,6 +73,7 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
     let name = config.server.name.clone();
     let serve = Serve::from(catalog.clone()).until(libris::interrupted()).config(libris::Config {
         name: name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
         title: config.server.title,
         description: config.server.description,
         instructions: config.server.instructions,
@@ -77,34 +86,74 @@ pub(crate) async fn run(options: ServeOptions) -> Result<()> {
             client_subscription_bytes: config.live.client_subscription_bytes,
             ..SubscriptionConfig::default()
         },
-        ..libris::Config::default()
     });
     let ServeOptions { sources, stdio, http, sse, allow_host, allow_origin, allow_remote } = options;
-    tokio::spawn(reload::run(sources, opened, catalog));
+    let command = own_command(&sources);
+    tokio::spawn(reload::run(sources, opened.clone(), catalog));
     let wants_http =
         http.is_some() || sse || allow_remote || !allow_host.is_empty() || !allow_origin.is_empty();
-    if stdio || (!wants_http && !io::stdin().is_terminal()) {
+    if stdio || (!wants_http && !io::stdin().is_terminal() && !stdin_is_null()) {
         return Ok(serve.stdio().await?);
     }
     raise_open_file_limit();
     let listener = bind(http, allow_remote).await?;
     let address = listener.local_addr().context("could not determine the address")?;
-    let serve = serve.http_config(http::Config {
-        hosts: [config.listen.allow_hosts, allow_host].concat(),
-        origins: [config.listen.allow_origins, allow_origin].concat(),
-        sse,
-        metrics_prefix: "libris".into(),
-        ..http::Config::default()
-    });
+    let serve = serve.http_config(config.listen.http(allow_host, allow_origin, sse));
     note(format_args!("listening on http://{address}/mcp"));
     if io::stderr().is_terminal() {
-        snippet(&name, address);
+        let server = NewServer { name: host_name(&name), url: format!("http://{address}/mcp"), command };
+        tokio::spawn(async move { summary::print(&opened, &server).await });
     }
     Ok(serve.listen(listener).await?)
 }
 
-/// Parses an address in one of the usual forms: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`.
+/// Whether standard input is the null device, as for a service of systemd or with `</dev/null`, so that no client can
+/// speak over it. A closed standard input counts too: the standard library opens the null device in its place.
+fn stdin_is_null() -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd as _;
+        use std::os::unix::fs::MetadataExt as _;
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        let stdin = stdin.and_then(|stdin| std::fs::File::from(stdin).metadata());
+        match (stdin, std::fs::metadata("/dev/null")) {
+            (Ok(stdin), Ok(null)) => stdin.file_type() == null.file_type() && stdin.rdev() == null.rdev(),
+            _ => false,
+        }
+    }
+    #[cfg(not(unix))]
+    false
+}
+
+/// The command that serves the same sources over stdio in any working directory.
+fn own_command(sources: &SourceArguments) -> Vec<String> {
+    let program = std::env::current_exe().map_or_else(|_| "libris".into(), |path| path.display().to_string());
+    let mut command = vec![program, "serve".to_owned()];
+    command.extend(sources.absolute());
+    command.push("--stdio".to_owned());
+    command
+}
+
+/// The name of the server in the configuration of a host, without characters that a shell interprets.
+fn host_name(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    name.chars().map(|letter| if is_plain(letter) { letter } else { '-' }).collect()
+}
+
+/// The error if no source could be opened: that of the only source, or a summary after the errors of all.
+fn none_opened(mut errors: Vec<Arc<anyhow::Error>>) -> anyhow::Error {
+    if let [_] = &errors[..]
+        && let Some(only) = errors.pop().and_then(Arc::into_inner)
+    {
+        return only;
+    }
+    errors.iter().for_each(|error| report(error));
+    advice("none of the sources can be served", "correct them, and see what `libris check` reports")
+}
+
+/// Parses an address in one of the usual forms: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`, also as a URL.
 fn address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
     if let Ok(port) = port.parse() {
         return Ok((std::net::Ipv4Addr::LOCALHOST, port).into());
@@ -114,10 +163,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpListener> {
     let Some(address) = address else {
-        if let Ok(listener) = TcpListener::bind(DEFAULT_ADDRESS).await {
-            return Ok(listener);
+        let cause = match TcpListener::bind(DEFAULT_ADDRESS).await {
+            Ok(listener) => return Ok(listener),
+            Err(cause) => cause,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1")?;
+        if cause.kind() == io::ErrorKind::AddrInUse {
+            warn("the default port 4747 is in use, so a free one was selected; use --http to fix the port");
         }
-        return TcpListener::bind("127.0.0.1:0").await.context("could not listen on 127.0.0.1");
+        return Ok(listener);
     };
     if !address.ip().is_loopback() && !allow_remote {
         return Err(advice(
@@ -125,7 +179,23 @@ async fn bind(address: Option<SocketAddr>, allow_remote: bool) -> Result<TcpList
             "use 127.0.0.1, or add --allow-remote to let anyone on the network read the sources",
         ));
     }
-    TcpListener::bind(address).await.with_context(|| format!("could not listen on {address}"))
+    TcpListener::bind(address).await.map_err(|cause| {
+        let message = format!("could not listen on {address}: {cause}");
+        let ip = address.ip();
+        match cause.kind() {
+            io::ErrorKind::AddrInUse => advice(
+                format!("the port {} is in use by another program", address.port()),
+                format!("stop that program, or use another port; `--http {ip}:0` selects a free one"),
+            ),
+            io::ErrorKind::PermissionDenied => {
+                advice(message, "use a port from 1024 on, such as 8080; lower ones need privileges")
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                advice(message, "use an address of this machine, such as 127.0.0.1")
+            }
+            _ => anyhow::Error::new(cause).context(format!("could not listen on {address}")),
+        }
+    })
 }
 
 /// Raises the limit of open files to its maximum: each connection needs a file descriptor, and the default limit is
@@ -140,14 +210,4 @@ fn raise_open_file_limit() {
             tracing::debug!(%cause, "could not raise the limit of open files");
         }
     }
-}
-
-/// Prints the entry for the configuration of an MCP client.
-fn snippet(name: &str, address: SocketAddr) {
-    let name = shown(name);
-    note(format_args!(
-        "\nTo use it, add this to your client's MCP configuration:\n\n  \
-         {{ \"mcpServers\": {{ \"{name}\": {{ \"type\": \"http\", \"url\": \"http://{address}/mcp\" }} }} }}\n\n\
-         Press Ctrl-C to stop."
-    ));
 }

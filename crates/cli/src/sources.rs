@@ -4,15 +4,19 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use libris::Source;
-use libris_sources::registry::{self, ConfigFile, Definition, SourceRoot};
+use libris_sources::registry::{
+    self, ConfigFile, Definition, KEYS, KeyedDefinition, OpenedSource, SourceRoot,
+};
 
 use crate::config::{self, Config};
-use crate::terminal::advice;
+use crate::recognise::Argument;
+use crate::terminal::{advice, shown};
+use crate::unopened::UnopenedSource;
 
 /// The configuration file that is read if none is given.
 const DEFAULT_FILE: &str = "libris.toml";
@@ -27,72 +31,185 @@ pub(crate) struct SourceArguments {
     config: Option<PathBuf>,
 }
 
-/// An open source.
+/// A source of the configuration: open, or unavailable because it could not be opened.
 #[derive(Clone)]
-pub(crate) struct OpenSource {
-    definition: Arc<dyn Definition>,
+pub(crate) struct ConfiguredSource {
+    definition: Arc<Mutex<Box<dyn Definition>>>,
+    key: &'static str,
     /// The name of the source in messages.
     pub(crate) label: String,
+    /// The source, or an [`UnopenedSource`].
     pub(crate) source: Arc<dyn Source>,
     root: Option<SourceRoot>,
+    /// Why the source could not be opened.
+    pub(crate) failure: Option<Arc<anyhow::Error>>,
 }
 
-impl OpenSource {
-    fn open(definition: Box<dyn Definition>) -> Result<Self> {
+/// A configuration with its sources.
+pub(crate) struct OpenedConfig {
+    pub(crate) config: Config,
+    pub(crate) sources: Vec<ConfiguredSource>,
+    /// Why sources could not be opened.
+    pub(crate) errors: Vec<Arc<anyhow::Error>>,
+}
+
+impl ConfiguredSource {
+    /// Loads the definition and opens the source.
+    pub(crate) fn open(KeyedDefinition { key, definition }: KeyedDefinition) -> Self {
         let label = definition.label();
-        let opened = definition.open().with_context(|| format!("could not serve `{label}`"))?;
-        Ok(Self { definition: definition.into(), label, source: opened.source, root: opened.root })
+        let unopened = UnopenedSource::new(key, &label, String::new());
+        let mut source = Self {
+            definition: Arc::new(Mutex::new(definition)),
+            key,
+            label,
+            source: Arc::new(unopened),
+            root: None,
+            failure: None,
+        };
+        source.open_again();
+        source
     }
+
+    /// Tries to open the source, and returns whether that succeeded.
+    pub(crate) fn open_again(&mut self) -> bool {
+        let opened = load_and_open(&mut **lock(&self.definition), &self.label);
+        match opened {
+            Ok(OpenedSource { source, root }) => {
+                (self.source, self.root, self.failure) = (source, root, None);
+                true
+            }
+            Err(error) => {
+                let reason = error.chain().skip(1).map(ToString::to_string).collect::<Vec<_>>().join(": ");
+                self.source = Arc::new(UnopenedSource::new(self.key, &self.label, reason));
+                (self.root, self.failure) = (None, Some(Arc::new(error)));
+                false
+            }
+        }
+    }
+
+    /// What else the source could be served as.
+    pub(crate) fn tip(&self) -> Option<String> {
+        let is_repository = self.key == "files" && Path::new(&self.label).join(".git").exists();
+        let path = shown(&self.label);
+        (is_repository && KEYS.contains(&"git")).then(|| {
+            format!("`{path}` is a git repository: `git:{path}` serves its branches, history and diffs")
+        })
+    }
+
+    /// Whether the definitions are equal.
+    fn is_defined_by(&self, definition: &dyn Definition) -> bool {
+        definition.equals(&**lock(&self.definition) as &dyn Any)
+    }
+}
+
+fn load_and_open(definition: &mut dyn Definition, label: &str) -> Result<OpenedSource> {
+    load(definition).with_context(|| format!("could not read `{label}`"))?;
+    definition.open().with_context(|| format!("could not serve `{label}`"))
+}
+
+fn load(definition: &mut dyn Definition) -> libris::Result<()> {
+    // Blocking is acceptable, also on a reload while the server runs: `block_in_place` leaves the other workers free
+    // for other tasks.
+    tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(definition.load()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SourceArguments {
     /// The configuration file, given or default.
     pub(crate) fn file(&self) -> Option<PathBuf> {
-        self.config.clone().or_else(|| {
+        let default = || {
             (self.sources.is_empty() && Path::new(DEFAULT_FILE).is_file())
                 .then(|| PathBuf::from(DEFAULT_FILE))
-        })
+        };
+        self.config_files().into_iter().next().or_else(default)
     }
 
-    /// Reads the configuration and opens its sources and those on the command line. `open` are the sources that are
-    /// open already: those whose definition is unchanged are reused.
-    pub(crate) fn open(&self, open: &[OpenSource]) -> Result<(Config, Vec<OpenSource>)> {
-        let (config, definitions) = self.definitions()?;
-        // The source that was opened with an equal definition.
-        let reusable = |definition: &dyn Definition| {
-            open.iter().find(|open| definition.equals(&*open.definition as &dyn Any))
+    /// The configuration files that are given, with `--config` or as a SOURCE.
+    fn config_files(&self) -> Vec<PathBuf> {
+        let named = self.sources.iter().filter_map(|source| match Argument::recognise(source) {
+            Argument::Config(file) => Some(file),
+            Argument::Source(_) => None,
+        });
+        self.config.iter().cloned().chain(named).collect()
+    }
+
+    /// The arguments that select the same sources in any working directory.
+    pub(crate) fn absolute(&self) -> Vec<String> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let source = |source: &OsString| {
+            let text = source.to_string_lossy().into_owned();
+            match text.split_once(':') {
+                _ if Path::new(source).exists() => absolute(Path::new(source)).display().to_string(),
+                Some((kind, path)) if Path::new(path).exists() => {
+                    format!("{kind}:{}", absolute(Path::new(path)).display())
+                }
+                _ => text,
+            }
         };
-        let opened = definitions
-            .into_iter()
-            .map(|definition| match reusable(&*definition) {
-                Some(open) => Ok(open.clone()),
-                None => OpenSource::open(definition),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        check_roots(&opened)?;
-        Ok((config, opened))
+        let config = self.config.clone().or_else(|| self.file().filter(|_| self.sources.is_empty()));
+        let config = config.map(|file| ["--config".to_owned(), absolute(&file).display().to_string()]);
+        config.into_iter().flatten().chain(self.sources.iter().map(source)).collect()
+    }
+
+    /// Reads the configuration and opens its sources and those on the command line. A source that cannot be opened is
+    /// unavailable, and does not affect the others.
+    ///
+    /// `open` are the sources that are open already: those whose definition is unchanged are reused, and so is one that
+    /// cannot be opened with its new definition.
+    pub(crate) fn open(&self, open: &[ConfiguredSource]) -> Result<OpenedConfig> {
+        let (config, definitions) = self.definitions()?;
+        let (mut sources, mut errors) = (Vec::with_capacity(definitions.len()), Vec::new());
+        for mut keyed in definitions {
+            let is_open = |open: &&ConfiguredSource| open.failure.is_none();
+            let is_loaded = !open.is_empty() && load(&mut *keyed.definition).is_ok();
+            let is_unchanged = |open: &&ConfiguredSource| is_loaded && open.is_defined_by(&*keyed.definition);
+            if let Some(unchanged) = open.iter().filter(is_open).find(is_unchanged) {
+                sources.push(unchanged.clone());
+                continue;
+            }
+            let new = ConfiguredSource::open(keyed);
+            let before = open.iter().filter(is_open).find(|open| open.label == new.label);
+            errors.extend(new.failure.clone());
+            sources.push(match before.filter(|_| new.failure.is_some()) {
+                Some(before) => before.clone(),
+                None => new,
+            });
+        }
+        check_roots(&sources)?;
+        Ok(OpenedConfig { config, sources, errors })
     }
 
     /// The databases among the sources.
     #[cfg(feature = "postgres")]
     pub(crate) fn databases(&self) -> Result<Vec<libris_sources::Sql>> {
         let (_, definitions) = self.definitions()?;
-        let databases = definitions.iter().filter_map(|definition| {
-            (&**definition as &dyn Any).downcast_ref::<libris_sources::sql::Database>()
+        let databases = definitions.iter().filter_map(|keyed| {
+            (&*keyed.definition as &dyn Any).downcast_ref::<libris_sources::sql::DatabaseDefinition>()
         });
         databases
             .map(|database| database.open().with_context(|| format!("could not open `{}`", database.label())))
             .collect()
     }
 
-    /// Reads the configuration, and loads the definitions of its sources and of those on the command line.
-    fn definitions(&self) -> Result<(Config, Vec<Box<dyn Definition>>)> {
+    /// Reads the configuration: the definitions of its sources and of those on the command line.
+    pub(crate) fn definitions(&self) -> Result<(Config, Vec<KeyedDefinition>)> {
+        if let [one, other, ..] = &self.config_files()[..] {
+            return Err(advice(
+                format!("there are two configuration files, `{}` and `{}`", one.display(), other.display()),
+                "name one, and copy the sources of the other into it",
+            ));
+        }
         let file = self.file();
         let mut config = file.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = ConfigFile { path: file.unwrap_or_default() };
         let mut definitions = std::mem::take(&mut config.sources).definitions(&file);
         for source in &self.sources {
-            definitions.push(define(source)?);
+            if let Argument::Source(source) = Argument::recognise(source) {
+                definitions.push(define(&source)?);
+            }
         }
         if definitions.is_empty() {
             return Err(advice(
@@ -102,24 +219,17 @@ impl SourceArguments {
                 ),
             ));
         }
-        for definition in &mut definitions {
-            // Blocking is acceptable, also on a reload while the server runs: `block_in_place` leaves the other workers
-            // free for other tasks.
-            let loaded =
-                tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(definition.load()));
-            loaded.with_context(|| format!("could not read `{}`", definition.label()))?;
-        }
         Ok((config, definitions))
     }
 }
 
 /// The source that an argument of the command line names.
-fn define(argument: &OsStr) -> Result<Box<dyn Definition>> {
+fn define(argument: &OsStr) -> Result<KeyedDefinition> {
     registry::define(argument).ok_or_else(|| {
         let text = argument.to_string_lossy();
         // The text after the scheme may contain a password.
-        let shown = text.split_once("://").map_or(text.to_string(), |(scheme, _)| format!("{scheme}://"));
-        advice(format!("`{shown}` is not a supported source"), format!("name {}", forms()))
+        let public = text.split_once("://").map_or(text.to_string(), |(scheme, _)| format!("{scheme}://"));
+        advice(format!("`{public}` is not a supported source"), format!("name {}", forms()))
     })
 }
 
@@ -145,9 +255,9 @@ pub(crate) fn example(command: &str, what: &str) -> String {
 }
 
 /// Fails if two sources have the same root URI: clients could not tell their resources apart.
-fn check_roots(opened: &[OpenSource]) -> Result<()> {
+pub(crate) fn check_roots(opened: &[ConfiguredSource]) -> Result<()> {
     let mut seen = HashMap::new();
-    for OpenSource { root, label, .. } in opened {
+    for ConfiguredSource { root, label, .. } in opened {
         let Some(SourceRoot { uri, key }) = root else { continue };
         if let Some(other) = seen.insert(uri, label) {
             return Err(advice(

@@ -1,8 +1,30 @@
-//! Output for people: errors with hints, escaped text, sizes.
+//! Output for people: errors with hints, colours, progress, escaped text, numbers and sizes.
+//!
+//! Styled text is always written through `anstream`, which removes the styles if the output is not a terminal or
+//! `NO_COLOR` is set.
 
 use std::fmt::{Display, Write as _};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+
+/// The styles of clap, so that its messages and ours look alike.
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const HINT: Style = AnsiColor::Green.on_default();
+/// The style of headings.
+pub(crate) const HEADING: Style = Style::new().bold();
+/// The style of what succeeded.
+pub(crate) const SUCCESS: Style = AnsiColor::Green.on_default().bold();
+/// The style of details.
+pub(crate) const DETAIL: Style = Style::new().dimmed();
+
+/// The text in a style.
+pub(crate) fn styled(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
 
 /// An error with a hint on what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -19,18 +41,43 @@ pub(crate) fn advice(message: impl Into<String>, hint: impl Into<String>) -> any
 
 /// Prints why the command failed, and returns its exit code.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    note(describe(error));
+    report(error);
     ExitCode::FAILURE
+}
+
+/// Prints an error to standard error.
+pub(crate) fn report(error: &anyhow::Error) {
+    note(wrapped(&describe(error)));
 }
 
 /// Prints a line to standard error. A closed standard error is ignored.
 pub(crate) fn note(text: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// Prints a warning to standard error.
+pub(crate) fn warn(text: impl Display) {
+    note(wrapped(&warning(text)));
+}
+
+/// The word in front of a hint.
+pub(crate) fn hint_label() -> String {
+    styled(HINT, "hint:")
+}
+
+/// The text in the style of errors.
+pub(crate) fn failure(text: impl Display) -> String {
+    styled(ERROR, text)
+}
+
+/// The text as a warning.
+pub(crate) fn warning(text: impl Display) -> String {
+    format!("{} {text}", styled(WARNING, "warning:"))
 }
 
 /// Prints a result to standard output. A broken pipe, as with `| head`, is not an error.
 pub(crate) fn print(text: &str) -> std::io::Result<()> {
-    let mut output = std::io::stdout().lock();
+    let mut output = anstream::stdout();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed,
@@ -39,15 +86,127 @@ pub(crate) fn print(text: &str) -> std::io::Result<()> {
 
 /// The message of an error, its causes, and its hint.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
-    let mut text = format!("error: {error}");
-    for cause in error.chain().skip(1) {
+    let Explanation { message, causes, hint } = Explanation::of(error);
+    let mut text = format!("{} {message}", styled(ERROR, "error:"));
+    for cause in causes {
         let _ = write!(text, "\n  because: {cause}");
     }
-    let hint = error.chain().find_map(|cause| cause.downcast_ref::<Advice>());
-    if let Some(Advice { hint, .. }) = hint {
-        let _ = write!(text, "\nhint: {hint}");
+    if let Some(hint) = hint {
+        let _ = write!(text, "\n{} {hint}", hint_label());
     }
-    shown(&text)
+    text
+}
+
+/// An error in its parts, without control characters.
+pub(crate) struct Explanation {
+    pub(crate) message: String,
+    pub(crate) causes: Vec<String>,
+    pub(crate) hint: Option<String>,
+}
+
+impl Explanation {
+    /// Takes an error apart. The hint is that of an [`Advice`], or the end of a message such as "…; hint: …".
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        let mut hint = error.chain().find_map(|cause| Some(cause.downcast_ref::<Advice>()?.hint.clone()));
+        let mut texts = error.chain().map(|cause| {
+            let text = cause.to_string();
+            match text.split_once("; hint: ") {
+                Some((text, given)) => {
+                    hint.get_or_insert_with(|| given.to_owned());
+                    shown(text)
+                }
+                None => shown(&text),
+            }
+        });
+        let message = texts.next().unwrap_or_default();
+        let causes = texts.collect();
+        Self { message, causes, hint: hint.map(|hint| shown(&hint)) }
+    }
+}
+
+/// Breaks long lines between words, if standard error is a terminal.
+pub(crate) fn wrapped(text: &str) -> String {
+    match terminal_size::terminal_size_of(std::io::stderr()) {
+        Some((terminal_size::Width(width), _)) if width >= 20 => wrapped_at(text, usize::from(width)),
+        _ => text.to_owned(),
+    }
+}
+
+/// Breaks lines that are longer than `width` between words. The rest of a line is indented by two more spaces.
+fn wrapped_at(text: &str, width: usize) -> String {
+    let visible = |word: &str| anstream::adapter::strip_str(word).to_string().chars().count();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let mut start = String::from(&line[..indent]);
+        let mut used = indent;
+        for (at, word) in line[indent..].split(' ').enumerate() {
+            let length = visible(word);
+            if at > 0 && used + 1 + length > width {
+                lines.push(std::mem::replace(&mut start, " ".repeat(indent + 2)));
+                used = indent + 2;
+            } else if at > 0 {
+                start.push(' ');
+                used += 1;
+            }
+            start.push_str(word);
+            used += length;
+        }
+        lines.push(start);
+    }
+    lines.join("\n")
+}
+
+/// A line on the terminal that is overwritten as work proceeds; nothing if standard error is not a terminal.
+pub(crate) struct ProgressLine {
+    is_shown: bool,
+    next: Instant,
+    has_text: bool,
+}
+
+impl ProgressLine {
+    /// The time between two updates.
+    const INTERVAL: Duration = Duration::from_millis(200);
+
+    pub(crate) fn new() -> Self {
+        let is_shown = std::io::stderr().is_terminal();
+        Self { is_shown, next: Instant::now(), has_text: false }
+    }
+
+    /// Shows this text, unless the last update is too recent.
+    pub(crate) fn update(&mut self, text: impl Display) {
+        if self.is_shown && Instant::now() >= self.next {
+            self.next = Instant::now() + Self::INTERVAL;
+            self.has_text = true;
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    /// Removes the text.
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.has_text) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// A number of things, such as `1 resource` or `12,000 resources`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count))
+}
+
+/// A number with commas between groups of three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Escapes control characters in untrusted text, which a terminal could execute.
@@ -84,7 +243,30 @@ pub(crate) fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, shown};
+    use super::{advice, bytes, counted, describe, shown, wrapped_at};
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let text = "\u{1b}[31merror:\u{1b}[0m one two\n  because: one two three\n  short\nunbreakable-word";
+        let expected = "\u{1b}[31merror:\u{1b}[0m one\n  two\n  because:\n    one two\n    three\n  short\n\
+                        unbreakable-word";
+        assert_eq!(wrapped_at(text, 13), expected);
+    }
+
+    #[test]
+    fn hints_in_messages_are_lines_of_their_own() {
+        let error = anyhow::anyhow!("it is a file; hint: name its folder").context("could not serve `a`");
+        let text = anstream::adapter::strip_str(&describe(&error)).to_string();
+        assert_eq!(text, "error: could not serve `a`\n  because: it is a file\nhint: name its folder");
+        let text = describe(&advice("wrong", "right"));
+        assert_eq!(text, "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m wrong\n\u{1b}[32mhint:\u{1b}[0m right");
+    }
+
+    #[test]
+    fn counts_read_well() {
+        let counts = [0, 1, 999, 1_000, 1_234_567].map(|count| counted(count, "file"));
+        assert_eq!(counts, ["0 files", "1 file", "999 files", "1,000 files", "1,234,567 files"]);
+    }
 
     #[test]
     fn escapes_do_not_reach_the_terminal() {

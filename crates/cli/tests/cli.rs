@@ -1,4 +1,4 @@
-//! What the commands print, whole.
+//! Snapshots of the whole output of the commands.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,51 +36,210 @@ fn check_says_what_would_be_served() {
     let folder = folder(&[("docs/a.md", "---\ntitle: First\n---\n"), ("docs/b/c.txt", "text")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @"
     exit: 0
-    docs: 4 resources, 25 B
+    docs: 4 resources, 25 B, 2 templates
       file:///docs/  inode/directory
       file:///docs/a.md  text/markdown  First
       file:///docs/b/  inode/directory
-      file:///docs/b/c.txt  text/plain
+      file:///docs/b/c.txt  text/plain  b/c.txt
       template file:///docs/{+path}{?lines,bytes}
+      template file:///docs/{+folder}{?after,format,contents}
     ok
     ");
 }
 
 #[test]
+fn check_goes_on_after_an_error_and_reports_every_source() {
+    let folder = folder(&[("docs/a.md", ""), ("broken.db", "no database"), ("b.md", "")]);
+    let sources = ["check", "nowhere", "sqlite:broken.db", "docs"];
+    assert_snapshot!(libris(folder.path(), &sources), @"
+    exit: 1
+    docs: 2 resources, 0 B, 2 templates
+      file:///docs/  inode/directory
+      file:///docs/a.md  text/markdown
+      template file:///docs/{+path}{?lines,bytes}
+      template file:///docs/{+folder}{?after,format,contents}
+    error: could not serve `nowhere`
+      because: the folder `nowhere` cannot be opened: No such file or directory (os error 2)
+    error: could not list `sqlite:broken.db`
+      because: the database `broken` cannot be used: its file is not a SQLite database
+    hint: correct the path in `url`
+    error: 2 of 3 sources failed
+    hint: `libris serve` serves the others, and tries these again
+    ");
+    let said = libris(folder.path(), &["check", "nowhere", "docs", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(said.strip_prefix("exit: 1\n").unwrap()).unwrap();
+    assert_eq!(json["ok"], false);
+    assert_eq!(json["sources"][0]["error"]["message"], "could not serve `nowhere`");
+    assert_eq!(json["sources"][1]["count"], 2);
+}
+
+#[test]
+fn check_shows_as_many_templates_as_resources() {
+    let folder = folder(&[]);
+    let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/openapi/library.yaml");
+    std::fs::copy(library, folder.path().join("api.yaml")).unwrap();
+    assert_snapshot!(libris(folder.path(), &["check", "api.yaml", "--show", "1"]), @"
+    exit: 0
+    openapi:api.yaml: 2 resources, 0 B, 4 templates
+      city-library://books  application/json  The books of the library
+      … and 1 more resource
+      template city-library://books{?genre*,language,page_size}
+      … and 3 more templates
+    ok
+    ");
+}
+
+#[cfg(unix)]
+#[test]
+fn check_names_what_is_hidden_and_why() {
+    let folder = folder(&[("docs/a.md", ""), ("docs/sub/b.md", "")]);
+    // An ignore file that is a folder cannot be read, so that what it would hide is unknown.
+    std::fs::create_dir(folder.path().join("docs/sub/.gitignore")).unwrap();
+    let said = libris(folder.path(), &["check", "docs"]);
+    assert!(said.contains("\n  warning: "), "{said}");
+    assert!(!said.contains("b.md"), "{said}");
+}
+
+#[test]
+fn files_are_served_as_what_they_are() {
+    let folder = folder(&[
+        ("docs/a.md", ""),
+        ("team.toml", "[[files]]\npath = \"docs\"\n"),
+        ("shop.db", ""),
+        ("project/.git/HEAD", "ref: refs/heads/main\n"),
+        ("project/a.md", ""),
+    ]);
+    let arguments = ["check", "team.toml", "shop.db", "project", "--show", "0"];
+    assert_snapshot!(libris(folder.path(), &arguments), @"
+    exit: 0
+    docs: 2 resources, 0 B, 2 templates
+      … and 2 more resources
+      … and 2 more templates
+    sqlite:shop.db: 2 resources, 0 B, 3 templates
+      … and 2 more resources
+      … and 3 more templates
+    project: 2 resources, 0 B, 2 templates
+      … and 2 more resources
+      … and 2 more templates
+      hint: `project` is a git repository: `git:project` serves its branches, history and diffs
+    ok
+    ");
+    assert_snapshot!(libris(folder.path(), &["check", "team.toml", "--config", "team.toml"]), @"
+    exit: 1
+    error: there are two configuration files, `team.toml` and `team.toml`
+    hint: name one, and copy the sources of the other into it
+    ");
+    assert_snapshot!(libris(folder.path(), &["check", "missing.db"]), @"
+    exit: 1
+    error: could not serve `sqlite:missing.db`
+      because: there is no file `missing.db`
+    hint: check the path
+    ");
+    assert_snapshot!(libris(folder.path(), &["check", "sqlite:docs"]), @"
+    exit: 1
+    error: could not serve `sqlite:docs`
+      because: `docs` is a folder
+    hint: name the file of the database in it
+    ");
+}
+
+#[test]
+fn likely_mistakes_in_a_configuration_are_explained() {
+    let folder = folder(&[
+        ("table.toml", "[files]\npath = \"docs\"\n"),
+        ("size.toml", "[[files]]\npath = \".\"\nmax_size = \"8 megabytes\"\n"),
+        ("good.toml", "[[files]]\npath = \"docs\"\nmax_size = \"8MB\"\ndirectory_bytes = \"64 KiB\"\n"),
+        ("docs/a.md", ""),
+    ]);
+    assert_snapshot!(libris(folder.path(), &["check", "table.toml"]), @"
+    exit: 1
+    error: `table.toml` is not a valid configuration
+    TOML parse error at line 1, column 1
+      |
+    1 | [files]
+      | ^^^^^^^
+    invalid type: map, expected a sequence
+    hint: write `[[files]]` instead of `[files]`: a configuration may have several
+    ");
+    assert_snapshot!(libris(folder.path(), &["check", "size.toml"]), @r#"
+    exit: 1
+    error: `size.toml` is not a valid configuration
+    TOML parse error at line 3, column 12
+      |
+    3 | max_size = "8 megabytes"
+      |            ^^^^^^^^^^^^^
+    `8 megabytes` is not a size
+    hint: write a number of bytes, or a size such as "8MB" or "64KiB"
+    "#);
+    assert!(libris(folder.path(), &["check", "good.toml"]).starts_with("exit: 0\n"));
+}
+
+#[test]
+fn a_port_in_use_is_reported() {
+    let folder = folder(&[("docs/a.md", "")]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let said = libris(folder.path(), &["serve", "docs", "--http", &format!("localhost:{port}")]);
+    assert_snapshot!(said.replace(&port.to_string(), "PORT"), @"
+    exit: 1
+    error: the port PORT is in use by another program
+    hint: stop that program, or use another port; `--http 127.0.0.1:0` selects a free one
+    ");
+}
+
+#[test]
+fn messages_are_coloured_on_demand_only() {
+    let folder = folder(&[]);
+    let said = |variables: &[(&str, &str)]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_libris"))
+            .args(["check", "nowhere"])
+            .current_dir(folder.path())
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&[]).starts_with("error: "));
+    assert!(said(&[("CLICOLOR_FORCE", "1")]).starts_with("\u{1b}[1m\u{1b}[31merror:\u{1b}[0m "));
+    assert!(said(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]).starts_with("error: "));
+}
+
+#[test]
 fn check_prints_json_for_scripts() {
     let folder = folder(&[("docs/a.md", "# A\n")]);
-    assert_snapshot!(libris(folder.path(), &["check", "docs", "--json"]), @r#"
+    std::fs::write(
+        folder.path().join("libris.toml"),
+        "[[inline.resource]]\nuri = \"note:a\"\n\
+        text = \"x\"\ndescription = \"A note.\"\npriority = 0.5\n",
+    )
+    .unwrap();
+    assert_snapshot!(libris(folder.path(), &["check", "--json"]), @r#"
     exit: 0
     {
       "ok": true,
       "sources": [
         {
-          "count": 2,
+          "count": 1,
           "resources": [
             {
-              "mimeType": "inode/directory",
-              "name": "docs",
-              "size": null,
+              "annotations": {
+                "audience": [],
+                "lastModified": null,
+                "priority": 0.5
+              },
+              "description": "A note.",
+              "mimeType": "text/plain",
+              "name": "a",
+              "size": 1,
               "title": null,
-              "uri": "file:///docs/"
-            },
-            {
-              "mimeType": "text/markdown",
-              "name": "a.md",
-              "size": 4,
-              "title": null,
-              "uri": "file:///docs/a.md"
+              "uri": "note:a"
             }
           ],
-          "size": 4,
-          "source": "docs",
-          "templates": [
-            {
-              "name": "docs",
-              "title": "Files of docs",
-              "uriTemplate": "file:///docs/{+path}{?lines,bytes}"
-            }
-          ]
+          "size": 1,
+          "source": "libris.toml",
+          "templates": [],
+          "warnings": []
         }
       ]
     }
@@ -104,18 +263,25 @@ fn check_shows_a_repository() {
     }
     assert_snapshot!(libris(folder.path(), &["check", "git:project"]), @"
     exit: 0
-    git:project: 6 resources, 34 B
+    git:project: 9 resources, 34 B, 10 templates
+      git://project/diff/staged  text/x-diff  Staged changes of project
+      git://project/diff/worktree  text/x-diff  Unstaged changes of project
       git://project/log/HEAD  text/markdown  Log of project
       git://project/refs  text/markdown  Refs of project
+      git://project/status  text/markdown  Status of project
       git://project/tree/HEAD/  inode/directory
       git://project/tree/HEAD/README.md  text/markdown  First
       git://project/tree/HEAD/src/  inode/directory
       git://project/tree/HEAD/src/main.rs  text/x-rust
-      template git://project/blob/{ref}/{+path}{?lines,bytes}
+      template git://project/blame/{ref}/{+path}{?lines,format}
       template git://project/commit/{id}{?format}
+      template git://project/diff/staged{?path}
+      template git://project/diff/worktree{?path}
       template git://project/diff/{base}/{head}{?path}
       template git://project/log/{ref}{?path,limit,format}
       template git://project/refs{?format}
+      template git://project/status{?format}
+      template git://project/tree/{ref}/{+folder}{?after,format,contents}
       template git://project/tree/{ref}/{+path}{?lines,bytes}
     ok
     ");
@@ -127,7 +293,8 @@ fn what_is_no_repository_is_explained() {
     assert_snapshot!(libris(folder.path(), &["serve", "git:docs"]), @"
     exit: 1
     error: could not serve `git:docs`
-      because: the repository `docs` cannot be opened: it is not a git repository; hint: name the folder that contains `.git`, or a bare repository
+      because: the repository `docs` cannot be opened: it is not a git repository
+    hint: name the folder that contains `.git`, or a bare repository
     ");
 }
 
@@ -137,10 +304,11 @@ fn names_do_not_command_the_terminal() {
     let folder = folder(&[("docs/a\u{1b}[31m.md", "---\ntitle: \u{1b}[2J\n---\n")]);
     assert_snapshot!(libris(folder.path(), &["check", "docs"]), @r"
     exit: 0
-    docs: 2 resources, 20 B
+    docs: 2 resources, 20 B, 2 templates
       file:///docs/  inode/directory
       file:///docs/a%1B%5B31m.md  text/markdown  \u{1b}[2J
       template file:///docs/{+path}{?lines,bytes}
+      template file:///docs/{+folder}{?after,format,contents}
     ok
     ");
 }
@@ -160,7 +328,7 @@ fn the_default_configuration_is_found() {
     let folder = folder(&[("libris.toml", "[[inline.resource]]\nuri = \"a:b\"\ntext = \"x\"\n")]);
     assert_snapshot!(libris(folder.path(), &["check"]), @"
     exit: 0
-    libris.toml: 1 resource, 1 B
+    libris.toml: 1 resource, 1 B, 0 templates
       a:b  text/plain
     ok
     ");
@@ -194,8 +362,14 @@ fn an_address_for_everybody_is_refused() {
 #[test]
 fn two_folders_of_one_name_are_refused() {
     let folder = folder(&[("a/docs/x.md", ""), ("b/docs/y.md", "")]);
-    assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs"]), @"
+    assert_snapshot!(libris(folder.path(), &["check", "a/docs", "b/docs", "--show", "0"]), @"
     exit: 1
+    a/docs: 2 resources, 0 B, 2 templates
+      … and 2 more resources
+      … and 2 more templates
+    b/docs: 2 resources, 0 B, 2 templates
+      … and 2 more resources
+      … and 2 more templates
     error: `a/docs` and `b/docs` would both have the URI `file:///docs/`
     hint: set a different `mount` for one of them in a configuration file
     ");
@@ -204,7 +378,7 @@ fn two_folders_of_one_name_are_refused() {
 #[test]
 fn two_databases_of_one_name_are_refused() {
     let folder = folder(&[("a/shop.db", ""), ("b/shop.db", "")]);
-    assert_snapshot!(libris(folder.path(), &["check", "sqlite:a/shop.db", "sqlite:b/shop.db"]), @"
+    assert_snapshot!(libris(folder.path(), &["serve", "sqlite:a/shop.db", "sqlite:b/shop.db"]), @"
     exit: 1
     error: `sqlite:a/shop.db` and `sqlite:b/shop.db` would both have the URI `sqlite://shop/`
     hint: set a different `name` for one of them in a configuration file
@@ -223,13 +397,13 @@ fn a_database_is_configured() {
     let folder = folder(&[("libris.toml", config), ("data/shop.db", "")]);
     assert_snapshot!(libris(folder.path(), &["check"]), @"
     exit: 0
-    sqlite:data/shop.db: 3 resources, 0 B
+    sqlite:data/shop.db: 3 resources, 0 B, 4 templates
       db://answer  application/json
       sqlite://shop/  inode/directory
       sqlite://shop/schema  text/markdown  Schema of shop
       template db://answer{?format}
       template sqlite://shop/{table}/schema{?format}
-      template sqlite://shop/{table}/rows{?limit,after,format}
+      template sqlite://shop/{table}/rows{?limit,after,format,filter*}
       template sqlite://shop/{table}/rows/{key}{?format}
     ok
     ");

@@ -45,7 +45,7 @@ async fn text(client: &Client, uri: &str) -> String {
     }
 }
 
-/// A screen that nobody sees, on a display that is free. It ends with the test.
+/// An X server without a screen, on a free display number. It ends when the test drops it.
 async fn screen() -> (Child, String) {
     let mut screen = Command::new("Xvfb")
         .args(["-displayfd", "1", "-screen", "0", "320x240x24", "-nolisten", "tcp"])
@@ -54,14 +54,15 @@ async fn screen() -> (Child, String) {
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .expect("Xvfb is installed, as ./test sees to");
+        .expect("`Xvfb` starts; hint: install the package `xvfb`, or run ./test, which does");
     let mut said = BufReader::new(screen.stdout.take().expect("stdout")).lines();
     let number = said.next_line().await.expect("text").expect("the number of the display");
     (screen, format!(":{number}"))
 }
 
+/// `./test quick` skips this test by its name where `Xvfb` or `maim` is not installed.
 #[tokio::test]
-async fn the_screen_is_a_picture() {
+async fn the_screen_is_a_picture_needs_xvfb() {
     let (mut screen, display) = screen().await;
     let client = connect(&example("screen.toml"), &[("DISPLAY", &display)]).await;
     let listed = client.list_all_resources().await.expect("a list");
@@ -75,7 +76,7 @@ async fn the_screen_is_a_picture() {
     assert_eq!((uri.as_str(), mime_type.as_deref()), ("screen://localhost/display1", Some("image/png")));
     assert_eq!(size_of_picture(&STANDARD.decode(blob).expect("base64")), (320, 240));
 
-    // Without a screen there is no picture, and the program's words about it stay here.
+    // Without an X server the read fails, and the error does not contain the program's messages.
     screen.kill().await.expect("it ends");
     let Err(ServiceError::McpError(error)) = read(&client, "screen://localhost/display1").await else {
         panic!("there is still a picture");
@@ -84,7 +85,7 @@ async fn the_screen_is_a_picture() {
     client.cancel().await.expect("a clean end");
 }
 
-/// Width and height of a PNG, all of whose chunks are whole.
+/// Width and height of a PNG. Checks the length and checksum of all chunks.
 fn size_of_picture(png: &[u8]) -> (u32, u32) {
     let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().expect("four bytes"));
     let mut rest = png.strip_prefix(b"\x89PNG\r\n\x1a\n").expect("a PNG");
@@ -106,7 +107,7 @@ fn size_of_picture(png: &[u8]) -> (u32, u32) {
     size.expect("a size")
 }
 
-/// CRC-32, as PNG has it.
+/// The CRC-32 of PNG chunks.
 fn checksum(data: &[u8]) -> u32 {
     let step = |sum: u32, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 };
     !data.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), step))
@@ -185,7 +186,7 @@ async fn nothing_runs_on_when_the_server_ends() {
     .await;
 }
 
-/// Waits until there is something, and panics after a long time.
+/// Waits until `look` returns a value; panics after 20 seconds.
 async fn loop_until<T>(look: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -197,7 +198,7 @@ async fn loop_until<T>(look: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process is there and not just waiting to be collected.
+/// Whether a process exists and is not a zombie.
 fn is_alive(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -211,7 +212,7 @@ async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Kills all that a failed test would leave behind.
+/// Kills these processes when dropped, so that a failed test leaves none behind.
 struct Processes(Vec<u32>);
 
 impl Drop for Processes {

@@ -4,24 +4,26 @@
 //!
 //! - `console`: the commands are run and their output is compared; `[..]` matches any text, and a line `...` any lines.
 //! - `sh`: the commands must succeed.
+//! - `toml,dependencies`: must name the crates that the Rust examples of the page use.
 //! - `toml`: must be a valid configuration. `toml,upstream` may fail to list, because its server does not exist.
 //! - `json`: must be JSON.
 //! - `rust`, `rust,no_run`: compiled by the tests of the library.
 //! - `diff`: checked by the tests of the sources.
 //! - `text`: not checked.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const LIBRIS: &str = env!("CARGO_BIN_EXE_libris");
 
-/// Commands that are shown but not run here, because running them is what the tests are.
+/// Commands that are shown but not run here, because other tests cover them.
 const KNOWN: [&str; 6] = [
     "./test",
     "./test quick",
     "cargo install --path crates/cli",
-    "cargo add libris",
     "cargo run -p libris --example documents",
+    "cargo run -p libris --example notes",
     "cargo run -p libris --example weather -- 127.0.0.1:4747",
 ];
 
@@ -76,7 +78,8 @@ fn run(command: &str, folder: &Path) -> Output {
     Command::new(LIBRIS)
         .args(rest.split_whitespace())
         .current_dir(folder)
-        .stdin(Stdio::null())
+        // Ends at once, and is not the null device, with which `serve` would serve HTTP.
+        .stdin(Stdio::piped())
         .env("COLUMNS", "105")
         .env_remove("LIBRIS_LOG")
         .env("WEATHER_TOKEN", "sunshine")
@@ -86,7 +89,7 @@ fn run(command: &str, folder: &Path) -> Output {
 
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
-    // A terminal shows no trailing blanks, and neither do the pages.
+    // The pages have no trailing spaces.
     let text = String::from_utf8(text).unwrap();
     text.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
@@ -142,7 +145,7 @@ fn commands_succeed() {
 
 #[test]
 fn configurations_are_valid() {
-    for block in blocks().into_iter().filter(|block| block.kind.starts_with("toml")) {
+    for block in blocks().into_iter().filter(|block| matches!(&*block.kind, "toml" | "toml,upstream")) {
         let folder = furnished(&block.text);
         let output = run("libris check --config libris.toml", folder.path());
         let said = said(&output);
@@ -163,9 +166,153 @@ fn json_is_json() {
 fn every_block_is_of_a_kind_that_is_tested() {
     for block in blocks() {
         // Those of `rust` are compiled by the tests of the library.
-        let kinds = ["console", "diff", "sh", "toml", "toml,upstream", "json", "text", "rust", "rust,no_run"];
+        let kinds = [
+            "console",
+            "diff",
+            "sh",
+            "toml",
+            "toml,dependencies",
+            "toml,upstream",
+            "json",
+            "text",
+            "rust",
+            "rust,no_run",
+        ];
         assert!(kinds.contains(&&*block.kind), "{}: what is `{}`?", block.place, block.kind);
     }
+}
+
+/// The names of the crates that a Rust example uses.
+fn crates_of(example: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let mut imported = BTreeSet::from(["std", "core", "crate", "self", "super"]);
+    let mut used = BTreeSet::new();
+    // Sample output in comments is not code.
+    for line in example.lines().map(|line| line.split("//").next().unwrap_or_default()) {
+        let line = line.trim_start_matches(['#', ' ']);
+        if let Some(import) = line.strip_prefix("use ") {
+            imported.extend(import.split(|letter| !is_part(letter)).skip(1));
+        }
+        for (at, _) in line.match_indices("::") {
+            let start = line[..at].rfind(|letter| !is_part(letter)).map_or(0, |before| before + 1);
+            let (before, name) = (&line[..start], &line[start..at]);
+            let is_path_start =
+                !before.ends_with(':') && name.starts_with(|letter: char| letter.is_ascii_lowercase());
+            if is_path_start {
+                used.insert(name);
+            }
+        }
+    }
+    used.difference(&imported).map(|name| name.replace('_', "-")).collect()
+}
+
+/// The tables `[dependencies]` of a page.
+fn dependencies_of(page: &Path) -> Vec<toml::Table> {
+    let blocks = blocks_of(page).into_iter().filter(|block| block.kind == "toml,dependencies");
+    let table = |block: Block| match block.text.parse::<toml::Table>() {
+        Ok(mut manifest) => match manifest.remove("dependencies") {
+            Some(toml::Value::Table(dependencies)) => dependencies,
+            other => panic!("{}: `dependencies` is {other:?}", block.place),
+        },
+        Err(cause) => panic!("{}: {cause}", block.place),
+    };
+    blocks.map(table).collect()
+}
+
+/// Whoever copies an example also needs its `Cargo.toml`.
+#[test]
+fn the_library_page_names_the_crates_of_its_examples() {
+    let page = root().join("docs/library.md");
+    let [first, all] = &dependencies_of(&page)[..] else { panic!("two blocks with dependencies") };
+    let examples: Vec<_> =
+        blocks_of(&page).into_iter().filter(|block| block.kind.starts_with("rust")).collect();
+    let named = |table: &toml::Table| table.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(crates_of(&examples[0].text), named(first), "{}", examples[0].place);
+    let used: BTreeSet<_> = examples.iter().flat_map(|example| crates_of(&example.text)).collect();
+    assert_eq!(used, named(all));
+
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let lock: toml::Table = lock.parse().unwrap();
+    let locked = |name: &str, version: &str| {
+        lock["package"].as_array().unwrap().iter().any(|package| {
+            let found = package["version"].as_str().unwrap();
+            let is_same = found == version || found.starts_with(&format!("{version}."));
+            package["name"].as_str() == Some(name) && is_same
+        })
+    };
+    for (name, dependency) in first.iter().chain(all) {
+        let version = dependency.as_str().unwrap_or_else(|| dependency["version"].as_str().unwrap());
+        assert!(locked(name, version), "the examples are not tested with `{name}` {version}");
+    }
+    // `#[tokio::main]` needs both.
+    for table in [first, all] {
+        let features: Vec<_> =
+            table["tokio"]["features"].as_array().unwrap().iter().map(|it| it.as_str()).collect();
+        assert_eq!(features, [Some("macros"), Some("rt-multi-thread")]);
+    }
+    assert_eq!(all["libris"]["features"].as_array().unwrap()[0].as_str(), Some("axum"), "for `.router()`");
+}
+
+/// The arguments of `libris` in the configuration of a host.
+fn arguments_in(value: &serde_json::Value) -> Vec<Vec<String>> {
+    let texts = |list: &[serde_json::Value]| {
+        list.iter().map(|text| text.as_str().expect("arguments are texts").to_owned()).collect()
+    };
+    match value {
+        serde_json::Value::Object(object) => {
+            let args = object.get("args").and_then(|args| args.as_array()).map(|args| texts(args));
+            let command = object.get("command").and_then(|command| command.as_array());
+            let command = command.map(|command| texts(&command[1..]));
+            args.into_iter().chain(command).chain(object.values().flat_map(arguments_in)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn each_host_has_a_configuration_and_advice() {
+    let hosts = [
+        "Claude Code",
+        "Claude Desktop",
+        "VS Code",
+        "Cursor",
+        "Zed",
+        "Codex CLI",
+        "goose",
+        "opencode",
+        "Gemini CLI",
+        "ChatGPT",
+    ];
+    let text = std::fs::read_to_string(root().join("docs/hosts.md")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for host in hosts {
+        let (_, section) =
+            text.split_once(&format!("\n## {host}\n")).unwrap_or_else(|| panic!("no section {host}"));
+        let section = section.split("\n## ").next().unwrap();
+        assert!(section.contains("**What to do.**"), "{host}: no advice");
+        // ChatGPT has no configuration file.
+        assert!(section.contains("```") || host == "ChatGPT", "{host}: no configuration");
+        let anchor = host.to_lowercase().replace(' ', "-");
+        assert!(readme.contains(&format!("[{host}](docs/hosts.md#{anchor})")), "{host} is not in the README");
+        assert!(text.contains(&format!("| [{host}](#{anchor}) |")), "{host} is not in the table");
+    }
+}
+
+#[test]
+fn the_commands_in_the_configurations_of_hosts_work() {
+    let mut ran = 0;
+    for page in ["README.md", "docs/hosts.md"] {
+        for block in blocks_of(&root().join(page)).into_iter().filter(|block| block.kind == "json") {
+            for arguments in arguments_in(&serde_json::from_str(&block.text).unwrap()) {
+                let arguments = arguments.join(" ").replace("/path/to/handbook", "examples/handbook");
+                let arguments = arguments.replace("/path/to/docs", "docs");
+                let output = run(&format!("libris {arguments}"), &root());
+                assert!(output.status.success(), "{}: `{arguments}` says\n{}", block.place, said(&output));
+                ran += 1;
+            }
+        }
+    }
+    assert!(ran >= 8, "only {ran} commands were run");
 }
 
 /// The lines of a page that are not in code blocks.
@@ -224,7 +371,7 @@ fn keys(page: &Path) -> Vec<String> {
     keys
 }
 
-/// The examples are run, so a key that is in none of them may not exist.
+/// Examples are run, so each documented key must be used by one: otherwise it may not exist.
 #[test]
 fn every_key_in_a_table_is_in_an_example() {
     let mut checked = 0;

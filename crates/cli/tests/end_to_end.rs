@@ -1,4 +1,4 @@
-//! The built program, as a client runs it: over its standard streams, in the newest revision.
+//! The binary over stdio, in the newest revision.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -62,7 +62,7 @@ fn request(id: u32, method: &str, mut params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The memory that a process really uses, in MiB.
+/// The resident memory of a process, in MiB.
 #[cfg(target_os = "linux")]
 fn resident(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
@@ -137,7 +137,7 @@ fn answers_that_nobody_reads_cost_little() {
     let name = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
     std::fs::write(folder.path().join("big.txt"), "x".repeat(1 << 20)).unwrap();
     std::fs::write(folder.path().join("small.txt"), "small").unwrap();
-    // A folder whose own name begins with a dot must be served all the same: tempdirs have such names.
+    // The served folder itself may have a hidden name: those of temporary folders begin with a dot.
     let mut program = Program::serve(&[path(folder.path())]);
     program.read(&format!("file:///{name}/small.txt"));
     let uri = format!("file:///{name}/big.txt");
@@ -146,10 +146,10 @@ fn answers_that_nobody_reads_cost_little() {
     std::thread::scope(|scope| {
         let Program { child, input, output } = &mut program;
         let id = child.id();
-        // It waits until the program is stopped, since nobody reads most of the answers.
+        // Blocks until the program is stopped, because most responses are not read.
         scope.spawn(move || input.write_all(requests.as_bytes()).is_ok());
         assert!(!output.fill_buf().unwrap().is_empty());
-        // Long enough for a server that does not wait to read everything.
+        // A server without backpressure would have read everything by then.
         std::thread::sleep(std::time::Duration::from_secs(1));
         let resident = resident(id);
         assert!(resident < 150, "{resident} MiB in use");
@@ -223,7 +223,7 @@ fn the_program_ends_when_it_is_told_to() {
             BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
             assert!(line.starts_with("listening on http://127.0.0.1:") && line.ends_with("/mcp\n"), "{line}");
         } else {
-            // Once it has answered, it listens to signals too.
+            // Signal handlers are installed before the first response.
             let ask = request(1, "server/discover", json!({})).to_string() + "\n";
             child.stdin.as_mut().unwrap().write_all(ask.as_bytes()).unwrap();
             BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();

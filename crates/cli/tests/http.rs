@@ -1,4 +1,4 @@
-//! The built program in front of HTTP APIs, which are small servers here.
+//! The binary with HTTP sources, against local API servers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// What an API has, by the target of a request, and what it was asked.
+/// The responses of an API by request target, and the requests it received.
 #[derive(Clone, Default)]
 struct Api {
     holds: Arc<Mutex<BTreeMap<String, String>>>,
@@ -25,7 +25,7 @@ impl Api {
         api
     }
 
-    /// Serves on a free port for as long as the test runs, and says where.
+    /// Serves on a free port until the test ends. Returns the address.
     fn start(holds: &[(&str, Value)]) -> (Self, String) {
         let api = Self::new(holds);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -108,7 +108,7 @@ struct Program {
 }
 
 impl Program {
-    /// Opens a session of an old revision, so that there are subscriptions by URI.
+    /// Opens a session of an older revision, which has subscriptions by URI.
     fn session(arguments: &[&str], folder: &Path) -> Self {
         Self::with(arguments, folder, &[("WEATHER_TOKEN", "sunshine")])
     }
@@ -190,7 +190,7 @@ impl Drop for Program {
     }
 }
 
-/// The example with a server of ours in the place of the one it names.
+/// An example configuration with the URL replaced by that of a local server.
 fn weather(url: &str) -> tempfile::TempDir {
     let example = include_str!("../../../examples/weather.toml");
     let ours = example.replace(
@@ -251,7 +251,7 @@ fn a_subscription_outlives_a_new_configuration() {
     let mut program = Program::session(&[], folder.path());
     program.ask("resources/subscribe", json!({ "uri": "a://a" }));
     std::fs::write(&file, config + "[[http.resource]]\nuri = \"b://b\"\nurl = \"b\"\n").unwrap();
-    // What is subscribed to may be something else now, and is told once; what changes later is told again.
+    // Subscribed resources may have changed and are notified once; later changes are notified again.
     assert_eq!(program.hears("notifications/resources/updated"), json!({ "uri": "a://a" }));
     assert_eq!(program.read("a://a"), json!(1));
     api.put("/a", json!(2));
@@ -348,5 +348,5 @@ fn a_document_that_cannot_be_had_says_why() {
         }
     });
     let said = check(&format!("openapi:http://{address}/api.json"));
-    assert!(said.contains("failed; try again later"), "{said}");
+    assert!(said.contains("answered 500 Internal Server Error; try again later"), "{said}");
 }

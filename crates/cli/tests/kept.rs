@@ -1,8 +1,8 @@
-//! Answers that are kept are those of a server that keeps none, byte for byte, whatever changes.
+//! Cached responses equal those of a server without a cache, byte for byte, while files change.
 //!
-//! Two servers have the same folder: one as everybody runs it, and one that keeps no answers, trusts no
-//! events and looks everything up. Between requests the folder changes in every way that shows, at once
-//! and without waiting for any clock to move on.
+//! Two servers serve the same folder: one with the default configuration, and one that caches no responses and uses no
+//! file system events. Between requests the folder changes in every visible way, also within one tick of the file
+//! system's clock.
 #![cfg(unix)]
 
 use std::fs;
@@ -13,12 +13,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// For each of the two runs.
+/// The number of requests in each of the two runs.
 const REQUESTS: u64 = 5_000;
 
 const REVISIONS: [&str; 2] = ["2026-07-28", "2025-06-18"];
 
-/// A server in one session of each era, spoken to in raw lines.
+/// A server with a session of each era, and raw lines to and from it.
 struct Server {
     child: Child,
     input: ChildStdin,
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// Numbers that look random and are the same in each run.
+/// A seeded pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -84,15 +84,15 @@ const FOLDERS: [&str; 6] = ["", "a/", "a/b/", "c/", "a/b/deep/", ".git/info/"];
 const NAMES: [&str; 9] =
     ["one.txt", "two.md", "three", "four.json", "b", "c", ".gitignore", ".ignore", "exclude"];
 
-/// Changes the folder in one way; many of them come to nothing.
+/// Makes one random change to the folder; many have no effect.
 fn change(dice: &mut Dice, root: &Path, number: u64) {
     let path = |dice: &mut Dice| root.join(format!("{}{}", dice.pick(&FOLDERS), dice.pick(&NAMES)));
     let (one, other) = (path(dice), path(dice));
     let text = ["x\n", "---\ntitle: T\n---\nbody\n", "*.md\n", "b/\n!two.md\n", "", "{\"a\": 1}"];
     let _ = match dice.roll(14) {
-        // Often of the same size as before, and within the same tick of the clock.
+        // Often of the same size, and within the same tick of the clock.
         0..=2 => fs::write(&one, format!("{:06}{}", number % 7, dice.pick(&text))),
-        // So large that it is encoded as it is sent, and kept when it is asked for again.
+        // So large that it is encoded while it is sent, and cached at the second read.
         3 => fs::write(
             &one,
             format!("{:06}{}", number % 7, dice.pick(&["\"wörd\"\n", "\0data"])).repeat(8_000),
@@ -111,7 +111,7 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
         }
         _ => {
             match dice.roll(6) {
-                // A folder makes way for another, or for a link to where it went.
+                // Replaces a folder by another one, or by a symbolic link to its new place.
                 0 => fs::rename(root.join("a"), root.join("a.old"))
                     .and_then(|()| symlink("a.old", root.join("a"))),
                 1 => fs::remove_file(root.join("a"))
@@ -129,7 +129,7 @@ fn change(dice: &mut Dice, root: &Path, number: u64) {
     }
 }
 
-/// One more request, in either era, under an id of its own.
+/// Another request, in either era, with a new id.
 fn request(dice: &mut Dice, number: u64, cursors: &[String]) -> String {
     let uri = |dice: &mut Dice| {
         let path = format!("{}{}", dice.pick(&FOLDERS), dice.pick(&NAMES));
@@ -185,7 +185,7 @@ fn run(seed: u64, changes: usize) -> usize {
         };
         let answer = usual.ask(&line);
         assert_eq!(answer, cold.ask(&line), "seed {seed}, request {number}: {line}");
-        // Again at once, so that what was just kept is given.
+        // The second request immediately after the first gets the cached response.
         assert_eq!(usual.ask(&line), answer, "seed {seed}, request {number} again: {line}");
         let value: Value = serde_json::from_str(&answer).unwrap();
         results += usize::from(value["result"].is_object());
@@ -207,10 +207,10 @@ fn run(seed: u64, changes: usize) -> usize {
 
 #[test]
 fn what_is_kept_is_what_a_cold_server_answers() {
-    // With many changes nearly nothing is kept for long; with few, nearly everything.
+    // Frequent changes invalidate most cached responses; rare ones leave most valid.
     for (seed, changes) in [(7, 2), (11, 20)] {
         let results = run(seed, changes);
-        // While an ignore file in the root cannot be read, nothing is served, and that is often so here.
+        // While an ignore file in the root is unreadable, which is frequent here, all reads fail.
         assert!(results > REQUESTS as usize / 8, "seed {seed}: only {results} results");
     }
 }

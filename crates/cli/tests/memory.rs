@@ -1,4 +1,4 @@
-//! Large contents that many read at once from sources which cannot tell their size beforehand.
+//! Memory of concurrent reads of large contents whose size is unknown in advance.
 #![cfg(target_os = "linux")]
 
 mod process;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 /// The most memory that a server may use, in MiB.
 const MOST: usize = 256;
 
-/// The most memory that a process has used so far, in MiB.
+/// The peak resident memory of a process, in MiB.
 fn peak(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -32,7 +32,8 @@ async fn serve(folder: &Path, config: &str) -> HttpServer {
     HttpServer::start(&[OsStr::new("--config"), file.as_os_str()]).await
 }
 
-/// Reads all of these at once; what is too much for the server is asked for again. Gives how many bytes each has.
+/// Reads all of these concurrently, and retries those that the server refuses for lack of memory. Returns their
+/// sizes in bytes.
 async fn read_all(server: &HttpServer, uris: Vec<String>) -> Vec<usize> {
     let mut reads = JoinSet::new();
     for uri in uris {

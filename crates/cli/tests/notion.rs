@@ -1,4 +1,4 @@
-//! A Notion workspace through the real program and the rmcp client.
+//! A Notion workspace through the binary and the rmcp client.
 
 #[path = "../../sources/tests/notion/server.rs"]
 #[allow(dead_code)]
@@ -101,7 +101,7 @@ async fn what_is_wrong_is_said_without_the_token() {
     "#);
     insta::assert_snapshot!(said("ntn_wrong", &server.url).await, @r#"
     error: could not list `Notion`
-      because: Notion rejects the token of this server; tell its administrator
+      because: Notion answered 401 Unauthorized: check the token of this server
     "#);
     insta::assert_snapshot!(said("ntn_secret\nX-Injected: 1", &server.url).await, @r#"
     error: could not serve `Notion`

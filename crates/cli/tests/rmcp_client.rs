@@ -1,4 +1,4 @@
-//! The rmcp client visits a folder, over stdio and HTTP, in both eras.
+//! The rmcp client reads a folder, over stdio and HTTP, in both eras.
 
 mod process;
 
@@ -22,11 +22,12 @@ type Client = RunningService<RoleClient, ()>;
 
 const ROOT: &str = "file:///library/";
 const TEMPLATE: &str = "file:///library/{+path}{?lines,bytes}";
+const FOLDERS: &str = "file:///library/{+folder}{?after,format,contents}";
 const INTRO: &str = "line 1\nline 2\nline 3\nline 4\nline 5\n";
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x01\x02\xfe\xff";
 const ODD: &[&str] = &["with space.md", "books 📚.md", "100%.md", "#1.md", "why?.md"];
 
-/// Makes a folder that needs three pages and has names that a URI must escape; gives what is in it.
+/// Creates a folder of three pages, with names that URIs escape. Returns its content.
 fn library(root: &Path) -> BTreeSet<String> {
     let mut paths = BTreeSet::from([String::new()]);
     let mut put = |directory: &str, name: &str, content: &[u8]| {
@@ -95,8 +96,14 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     assert_eq!(text(client, "guide/intro.md?bytes=0-9").await, INTRO[..10]);
 
     let directory = read(client, &format!("{ROOT}guide/")).await.expect("it reads");
-    let [_, ResourceContents::BlobResourceContents { blob, mime_type, .. }] = &directory[..] else {
+    let [ResourceContents::TextResourceContents { text: listing, .. }, ..] = &directory[..] else {
         panic!("the directory is {directory:?}");
+    };
+    assert!(listing.contains("[picture.png](file:///library/guide/picture.png)"), "{listing}");
+    assert_eq!(directory.len(), 2);
+    let picture = read(client, &format!("{ROOT}guide/picture.png")).await.expect("it reads");
+    let [ResourceContents::BlobResourceContents { blob, mime_type, .. }] = &picture[..] else {
+        panic!("the picture is {picture:?}");
     };
     assert_eq!(mime_type.as_deref(), Some("image/png"));
     assert_eq!(STANDARD.decode(blob).expect("base64"), PICTURE);
@@ -104,7 +111,7 @@ async fn visit(client: &Client, revision: &ProtocolVersion, paths: &BTreeSet<Str
     let templates = client.list_all_resource_templates().await.expect("templates");
     assert_eq!(
         templates.iter().map(|template| template.uri_template.as_str()).collect::<Vec<_>>(),
-        [TEMPLATE, "libris://status{?as}"]
+        [FOLDERS, TEMPLATE, "libris://status{?as}"]
     );
     let completed = client.complete_resource_simple(TEMPLATE, "path", "gui").await.expect("a completion");
     assert_eq!(completed, ["guide/"]);

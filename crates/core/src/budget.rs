@@ -32,7 +32,7 @@ impl Client {
 }
 
 /// The maximum number of waiters of a budget. It bounds the waiting time rather than the memory.
-const WAITERS: usize = 1_024;
+const MAX_WAITERS: usize = 1_024;
 
 /// A weighted semaphore that is fair to clients.
 ///
@@ -91,7 +91,7 @@ impl Budget {
         Arc::new(Self {
             total,
             share: share.clamp(1, total.max(1)),
-            waiters: WAITERS,
+            waiters: MAX_WAITERS,
             state: Mutex::default(),
         })
     }
@@ -145,8 +145,8 @@ impl Budget {
                 None => state.queues.push_back(ClientQueue { client, waiting: [waiter].into() }),
             }
             state.serve(self);
-            // If this future is dropped after the amount was granted, the drop of `Granted` returns the amount.
-            Granted { budget: self.clone(), client, amount, receiver }
+            // If this future is dropped after the amount was granted, the drop of `PendingGrant` returns the amount.
+            PendingGrant { budget: self.clone(), client, amount, receiver }
         };
         (&mut waiting.receiver).await.ok()?;
         Some(self.lease(client, amount))
@@ -158,7 +158,7 @@ impl Budget {
     }
 
     /// Whether requests are waiting.
-    fn is_short(&self) -> bool {
+    fn has_waiters(&self) -> bool {
         !self.state().queues.is_empty()
     }
 
@@ -268,14 +268,14 @@ impl BudgetState {
 
 /// The receiving side of a [`Waiter`]. If its future is cancelled after the amount was granted but before it was
 /// received, dropping this returns the amount.
-struct Granted {
+struct PendingGrant {
     budget: Arc<Budget>,
     client: Client,
     amount: usize,
     receiver: oneshot::Receiver<()>,
 }
 
-impl Drop for Granted {
+impl Drop for PendingGrant {
     fn drop(&mut self) {
         self.receiver.close();
         // The grant and the cancellation raced.
@@ -296,7 +296,7 @@ pub struct Lease {
 impl Lease {
     /// Whether requests are waiting, so that returning this lease may help.
     pub fn is_needed(&self) -> bool {
-        self.amount > 0 && self.budget.is_short()
+        self.amount > 0 && self.budget.has_waiters()
     }
 
     /// The amount.
@@ -332,7 +332,7 @@ impl Drop for Lease {
 
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Client, WAITERS};
+    use super::{Budget, Client, MAX_WAITERS};
     use futures_util::FutureExt as _;
 
     fn client(last: u8) -> Client {
@@ -376,7 +376,7 @@ mod tests {
         let mut same = Box::pin(budget.take(client(1), 4));
         let mut third = Box::pin(budget.take(client(3), 2));
         assert!((&mut same).now_or_never().is_none() && (&mut third).now_or_never().is_none());
-        assert!(budget.is_short());
+        assert!(budget.has_waiters());
         drop(other);
         // The first waiter is blocked by its client's share, and does not block the next.
         let third = third.await.unwrap();
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(same.await.unwrap().amount(), 4);
         drop(third);
         assert_eq!(budget.used(), 0);
-        assert!(!budget.is_short());
+        assert!(!budget.has_waiters());
     }
 
     #[tokio::test]
@@ -425,10 +425,10 @@ mod tests {
             let mut wait = Box::pin(async move { budget.take(client(last), 1).await.is_some() });
             ((&mut wait).now_or_never().is_none()).then_some(wait)
         };
-        let waiting: Vec<_> = (0..WAITERS).map_while(|_| wait(2)).collect();
-        assert_eq!(waiting.len(), WAITERS - WAITERS / 4);
-        let others: Vec<_> = (0..WAITERS).map_while(|_| wait(3)).collect();
-        assert_eq!(others.len(), WAITERS / 4);
+        let waiting: Vec<_> = (0..MAX_WAITERS).map_while(|_| wait(2)).collect();
+        assert_eq!(waiting.len(), MAX_WAITERS - MAX_WAITERS / 4);
+        let others: Vec<_> = (0..MAX_WAITERS).map_while(|_| wait(3)).collect();
+        assert_eq!(others.len(), MAX_WAITERS / 4);
         assert!(wait(4).is_none());
         // Cancelled waiters do not count, although no lease was returned meanwhile.
         drop(waiting);

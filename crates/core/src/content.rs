@@ -12,7 +12,7 @@ pub struct Content {
     /// The media type, if known.
     pub mime: Option<String>,
     /// The data.
-    pub body: Body,
+    pub body: ContentBody,
     /// The `_meta` of the protocol.
     pub meta: Option<Meta>,
 }
@@ -20,25 +20,25 @@ pub struct Content {
 impl Content {
     /// A text part.
     pub fn text(uri: Uri, mime: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { uri, mime: Some(mime.into()), body: Body::Text(text.into()), meta: None }
+        Self { uri, mime: Some(mime.into()), body: ContentBody::Text(text.into()), meta: None }
     }
 
     /// A binary part.
     pub fn bytes(uri: Uri, mime: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
-        Self { uri, mime: Some(mime.into()), body: Body::Bytes(bytes.into()), meta: None }
+        Self { uri, mime: Some(mime.into()), body: ContentBody::Bytes(bytes.into()), meta: None }
     }
 }
 
 /// The data of a [`Content`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum ContentBody {
     /// Text, sent as a JSON string.
     Text(String),
     /// Binary data, sent as base64.
     Bytes(Bytes),
 }
 
-impl Body {
+impl ContentBody {
     /// The size in bytes, before JSON or base64 encoding.
     pub fn len(&self) -> usize {
         match self {

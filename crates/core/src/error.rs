@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a source.
 ///
-/// The messages of [`Invalid`](Error::Invalid), [`TooLarge`](Error::TooLarge), [`Unavailable`](Error::Unavailable) and
+/// The messages of [`Invalid`](Error::Invalid), [`Missing`](Error::Missing), [`TooLarge`](Error::TooLarge), [`Unavailable`](Error::Unavailable) and
 /// [`Busy`](Error::Busy) are sent to callers, so they must not contain a path, a query or a secret. The cause of
 /// [`Failed`](Error::Failed) is logged and never sent.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,15 @@ pub enum Error {
     /// There is no resource at this URI.
     #[error("no resource at `{0}`")]
     NotFound(Uri),
+    /// There is no resource at this URI, and the source can tell why: see [`Error::missing`]. Callers with restricted
+    /// rights get the same response as for [`NotFound`](Self::NotFound), because a hint may name other resources.
+    #[error("no resource at `{uri}`: {hint}")]
+    Missing {
+        /// The requested URI.
+        uri: Uri,
+        /// What is wrong with the URI, and what to request instead.
+        hint: String,
+    },
     /// The caller may not access this resource. Callers get the same response as for [`NotFound`](Self::NotFound).
     #[error("access to `{0}` is denied")]
     Denied(Uri),
@@ -67,6 +76,17 @@ impl Error {
         Self::Failed { doing, cause: cause.into() }
     }
 
+    /// An [`Error::Missing`]; the hint says what is wrong with the URI and what to request instead, in lower case, such
+    /// as "there is no branch `mian`; did you mean `main`?".
+    pub fn missing(uri: &Uri, hint: impl Into<String>) -> Self {
+        Self::Missing { uri: uri.clone(), hint: hint.into() }
+    }
+
+    /// Whether there is no resource at the URI, with or without a hint.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_) | Self::Missing { .. })
+    }
+
     /// An [`Error::Invalid`] with this explanation.
     pub fn invalid(why: impl Into<String>) -> Self {
         Self::Invalid(why.into())
@@ -86,6 +106,7 @@ impl Error {
     pub fn public_copy(&self) -> Option<Self> {
         Some(match self {
             Self::NotFound(uri) => Self::NotFound(uri.clone()),
+            Self::Missing { uri, hint } => Self::missing(uri, hint.clone()),
             Self::Denied(uri) => Self::Denied(uri.clone()),
             Self::Invalid(why) => Self::Invalid(why.clone()),
             Self::NotDirectory(uri) => Self::NotDirectory(uri.clone()),

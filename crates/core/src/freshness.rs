@@ -14,7 +14,7 @@ pub struct Freshness {
     /// How long clients may cache the response. Zero: not at all.
     pub ttl: Duration,
     /// Which caches may store the response.
-    pub scope: Scope,
+    pub scope: CacheScope,
     /// Checks whether the response is still valid. Without a proof, the server does not cache the response.
     pub proof: Option<Proof>,
 }
@@ -36,23 +36,23 @@ impl Freshness {
     }
 
     /// Sets which caches may store the response.
-    pub fn with_scope(self, scope: Scope) -> Self {
+    pub fn with_scope(self, scope: CacheScope) -> Self {
         Self { scope, ..self }
     }
 
     /// The freshness of a response combined from two: the shorter TTL, the narrower scope, and both proofs.
     pub fn and(self, other: Self) -> Self {
         let Self { ttl, scope, proof } = other;
-        Self { ttl: self.ttl.min(ttl), scope: self.scope.max(scope), proof: both(self.proof, proof) }
+        Self { ttl: self.ttl.min(ttl), scope: self.scope.max(scope), proof: both_hold(self.proof, proof) }
     }
 
     /// Adds a proof that must hold too; with `None` the result has no proof.
     pub fn and_proof(self, proof: Option<Proof>) -> Self {
-        Self { proof: both(proof, self.proof), ..self }
+        Self { proof: both_hold(proof, self.proof), ..self }
     }
 }
 
-fn both(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
+fn both_hold(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
     Some(one?.and(other?))
 }
 
@@ -61,7 +61,7 @@ fn both(one: Option<Proof>, other: Option<Proof>) -> Option<Proof> {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
 )]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum CacheScope {
     /// Shared caches: the response is the same for all callers.
     Public,
     /// Only the cache of the caller.
@@ -71,23 +71,23 @@ pub enum Scope {
 
 #[cfg(test)]
 mod tests {
-    use super::{Freshness, Scope};
+    use super::{CacheScope, Freshness};
     use crate::Proof;
     use std::time::Duration;
 
     #[test]
     fn a_combination_is_as_fresh_as_its_staler_part() {
         let second = Duration::from_secs(1);
-        let long = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(Scope::Public);
+        let long = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(CacheScope::Public);
         let short = Freshness::proven(Proof::new(|| false)).with_ttl(second);
-        for both in [long.clone().and(short.clone()), short.clone().and(long.clone())] {
-            assert_eq!((both.ttl, both.scope), (second, Scope::Private));
-            assert!(!both.proof.unwrap().holds());
+        for both_hold in [long.clone().and(short.clone()), short.clone().and(long.clone())] {
+            assert_eq!((both_hold.ttl, both_hold.scope), (second, CacheScope::Private));
+            assert!(!both_hold.proof.unwrap().holds());
         }
-        let both = long.clone().and(long.clone());
-        assert!(both.scope == Scope::Public && both.proof.unwrap().holds());
-        for both in [Freshness::unproven().and(long.clone()), long.clone().and(Freshness::unproven())] {
-            assert_eq!(both, Freshness::unproven());
+        let both_hold = long.clone().and(long.clone());
+        assert!(both_hold.scope == CacheScope::Public && both_hold.proof.unwrap().holds());
+        for both_hold in [Freshness::unproven().and(long.clone()), long.clone().and(Freshness::unproven())] {
+            assert_eq!(both_hold, Freshness::unproven());
         }
         assert!(long.clone().and_proof(None).proof.is_none());
         assert!(!long.and_proof(short.proof).proof.unwrap().holds());

@@ -14,20 +14,21 @@ mod proof;
 mod resource;
 mod single_flight;
 mod source;
+pub mod suggest;
 mod uri;
 pub mod uri_template;
 
 pub use budget::{Budget, Client, Lease};
 pub use change::Change;
-pub use content::{Body, Content, Contents};
+pub use content::{Content, ContentBody, Contents};
 pub use error::{Error, Result};
-pub use freshness::{Freshness, Scope};
+pub use freshness::{CacheScope, Freshness};
 pub use proof::Proof;
 pub use resource::{Annotations, Audience, DIRECTORY, Icon, Meta, Resource, Template, Theme};
 pub use single_flight::{Flight, Flights};
 pub use source::{
-    Completion, Context, Identity, Memory, Page, Partial, Progress, Source, Templates, Unavailable,
-    Visibility,
+    Completion, CompletionRequest, ContentMemory, Context, Identity, Package, Page, Progress, Source,
+    Templates, UnavailableSource, Visibility,
 };
 pub use uri::Uri;
 pub use uri_template::UriTemplate;

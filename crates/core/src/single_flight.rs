@@ -16,19 +16,19 @@ pub struct Flights<K, T> {
 }
 
 /// A future of shared work. A panic of the work panics all callers.
-pub type Flight<T> = Mapped<Shared<Work<T>>, fn(Option<T>) -> T>;
+pub type Flight<T> = Mapped<Shared<SharedWork<T>>, fn(Option<T>) -> T>;
 
 /// `None` if the work panicked, because `Shared` would not wake the other callers.
-type Work<T> = BoxFuture<'static, Option<T>>;
+type SharedWork<T> = BoxFuture<'static, Option<T>>;
 
-type FlightMap<K, T> = HashMap<K, Numbered<T>>;
+type FlightMap<K, T> = HashMap<K, NumberedFlight<T>>;
 
-struct Numbered<T> {
+struct NumberedFlight<T> {
     number: u64,
-    flight: WeakShared<Work<T>>,
+    flight: WeakShared<SharedWork<T>>,
 }
 
-fn landed<T>(made: Option<T>) -> T {
+fn completed<T>(made: Option<T>) -> T {
     made.expect("the shared work panicked")
 }
 
@@ -54,13 +54,13 @@ where
         let mut in_flight = lock(&self.in_flight);
         let (number, left) = match in_flight.get(key) {
             Some(found) => match found.flight.upgrade() {
-                Some(flight) => return flight.map(landed),
+                Some(flight) => return flight.map(completed),
                 None => (found.number + 1, true),
             },
             None => (0, false),
         };
         if !left && let Some(done) = done() {
-            return ready(Some(done)).boxed().shared().map(landed);
+            return ready(Some(done)).boxed().shared().map(completed);
         }
         let guard = InFlightGuard { in_flight: self.in_flight.clone(), key: key.clone(), number };
         let work = start();
@@ -70,9 +70,9 @@ where
         };
         let flight = work.boxed().shared();
         if let Some(weak) = flight.downgrade() {
-            in_flight.insert(key.clone(), Numbered { number, flight: weak });
+            in_flight.insert(key.clone(), NumberedFlight { number, flight: weak });
         }
-        flight.map(landed)
+        flight.map(completed)
     }
 
     /// Whether no work is in flight.

@@ -45,8 +45,30 @@ pub trait Source: Send + Sync + 'static {
     /// Lists one page: at most `limit` resources in URI order after `after` (keyset pagination).
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page>;
 
+    /// How a catalog may cache the list, if [`list`](Source::list) computes all resources for every page; `None`, the
+    /// default, if `list` starts at `after`.
+    ///
+    /// With `Some`, a catalog lists all resources at the first page of a walk, and takes the following pages from that
+    /// list for the [`ttl`](Freshness::ttl), while the [`proof`](Freshness::proof) holds. The
+    /// [`scope`](Freshness::scope) is private if the list depends on the caller. Clients do not see this freshness.
+    fn whole_list(&self) -> Option<Freshness> {
+        None
+    }
+
+    /// The package of the program that defines this source, by which a server introduces itself. The attribute
+    /// `#[resources]` sets it.
+    fn package(&self) -> Option<Package> {
+        None
+    }
+
     /// Reads the resource at `uri`; [`Error::NotFound`] if there is none.
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents>;
+
+    /// What is wrong with a URI that this source does not cover, if it is similar to one that it covers: the hint of
+    /// [`Error::missing`]. A catalog asks for it if no source covers the URI.
+    fn hint(&self, _uri: &Uri) -> Option<String> {
+        None
+    }
 
     /// Lists the URI templates of the source; [`read`](Source::read) accepts URIs that match them.
     async fn templates(&self, _context: &Context) -> Result<Templates> {
@@ -54,7 +76,7 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Completes a variable of a template; best values first.
-    async fn complete(&self, _partial: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, _partial: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         Ok(Completion::default())
     }
 
@@ -98,6 +120,13 @@ pub trait Source: Send + Sync + 'static {
         64
     }
 
+    /// Verifies the configuration against the service behind the source, such as whether a database accepts the
+    /// configured queries. `libris check` calls it. The error is for the operator: it may contain parts of the
+    /// configuration.
+    async fn verify(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// A stream of changes; `None` if this source cannot report changes. It contains every change after this returns.
     /// Dropping the stream stops the watch.
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -123,15 +152,27 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).list(after, limit, context).await
     }
 
+    fn whole_list(&self) -> Option<Freshness> {
+        (**self).whole_list()
+    }
+
+    fn package(&self) -> Option<Package> {
+        (**self).package()
+    }
+
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         (**self).read(uri, context).await
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        (**self).hint(uri)
     }
 
     async fn templates(&self, context: &Context) -> Result<Templates> {
         (**self).templates(context).await
     }
 
-    async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         (**self).complete(partial, context).await
     }
 
@@ -165,9 +206,22 @@ impl<S: Source + ?Sized> Source for Arc<S> {
         (**self).concurrency()
     }
 
+    async fn verify(&self) -> Result<()> {
+        (**self).verify().await
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         (**self).watch().await
     }
+}
+
+/// The name and version of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// The name, such as `notes`.
+    pub name: &'static str,
+    /// The version, such as `1.2.0`.
+    pub version: &'static str,
 }
 
 /// One page of a listing.
@@ -181,7 +235,7 @@ pub struct Page {
     pub freshness: Freshness,
     /// The unavailable sources, whose resources are missing or stale. Only a catalog sets this; a source that cannot
     /// list returns an error.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableSource>,
 }
 
 /// The templates of a source.
@@ -192,7 +246,7 @@ pub struct Templates {
     /// How the templates may be cached.
     pub freshness: Freshness,
     /// The unavailable sources, whose templates are missing or stale.
-    pub unavailable: Vec<Unavailable>,
+    pub unavailable: Vec<UnavailableSource>,
 }
 
 impl From<Vec<Template>> for Templates {
@@ -203,7 +257,7 @@ impl From<Vec<Template>> for Templates {
 
 /// A source that is unavailable to a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unavailable {
+pub struct UnavailableSource {
     /// The [name](Source::name) of the source.
     pub source: String,
     /// The start of the outage.
@@ -214,7 +268,7 @@ pub struct Unavailable {
 
 /// A completion request: a template with some variables filled in.
 #[derive(Clone, Copy, Debug)]
-pub struct Partial<'a> {
+pub struct CompletionRequest<'a> {
     /// The template.
     pub template: &'a UriTemplate,
     /// The variable to complete.
@@ -272,7 +326,7 @@ pub struct Context {
     identity_used: Arc<AtomicBool>,
     progress: Option<Arc<dyn Progress>>,
     client: Client,
-    memory: Option<Arc<dyn Memory>>,
+    memory: Option<Arc<dyn ContentMemory>>,
     visibility: Option<Arc<dyn Visibility>>,
     permit: Option<Arc<HeldPermit>>,
 }
@@ -325,7 +379,7 @@ impl Context {
     }
 
     /// Sets the memory limit for contents.
-    pub fn with_memory(self, memory: Arc<dyn Memory>) -> Self {
+    pub fn with_memory(self, memory: Arc<dyn ContentMemory>) -> Self {
         Self { memory: Some(memory), ..self }
     }
 
@@ -362,6 +416,13 @@ impl Context {
         self.identity.as_ref()
     }
 
+    /// A cache key that differs between identities; `None` for an anonymous caller. This does not count as a use of the
+    /// identity.
+    pub fn identity_key(&self) -> Option<String> {
+        let Identity { name, claims } = self.identity.as_ref()?;
+        Some(serde_json::json!([**name, **claims]).to_string())
+    }
+
     /// Whether [`identity`](Self::identity) was called on this context or on a clone. If so, the response must not be
     /// cached for other callers.
     pub fn identity_was_used(&self) -> bool {
@@ -393,7 +454,7 @@ impl std::fmt::Debug for dyn Visibility {
 }
 
 /// A memory limit for contents.
-pub trait Memory: Send + Sync {
+pub trait ContentMemory: Send + Sync {
     /// Reserves more bytes for the contents of one read. If it returns `false`, the read fails, and the server waits
     /// for free memory and reads again.
     fn reserve(&self, bytes: usize) -> bool;
@@ -402,9 +463,9 @@ pub trait Memory: Send + Sync {
     fn grow(&self, bytes: usize) -> bool;
 }
 
-impl std::fmt::Debug for dyn Memory {
+impl std::fmt::Debug for dyn ContentMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Memory")
+        f.write_str("ContentMemory")
     }
 }
 

@@ -6,23 +6,23 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use libris_core::{
-    Completion, Context, Error, Freshness, Identity, Memory, Partial, Progress, Scope, Templates,
-    Unavailable, Uri, UriTemplate,
+    CacheScope, Completion, CompletionRequest, ContentMemory, Context, Error, Freshness, Identity, Progress,
+    Templates, UnavailableSource, Uri, UriTemplate,
 };
 use libris_wire::{
-    Answer, Call, Capabilities, Client, Completing, Era, Failure, Listener, Members, Question, Reference,
-    Reply, Revision,
+    Answer, CacheableRequest, Call, Capabilities, Client, CompletionParams, Era, Failure, Listener, Members,
+    Reference, Reply, Revision,
 };
 
 use crate::cursor;
 use crate::encode::{self, PageWriter};
 use crate::rights::{Operation, Rights};
-use crate::server::{Inner, explain};
+use crate::server::{ServerInner, to_failure};
 use crate::status;
-use crate::view::{Snapshot, View};
+use crate::view::{View, ViewSnapshot};
 
 /// Loaded contents of up to this many bytes need no memory reservation; larger ones are refused if memory is short.
-const SMALL: usize = 64 << 10;
+const UNRESERVED_BYTES: usize = 64 << 10;
 
 /// The member for the empty result of a list that is not declared as a capability. Some hosts request these lists from
 /// every server and disconnect on an error. From 2026-07-28 on, a method without its capability must be unknown.
@@ -36,12 +36,12 @@ fn undeclared_list(revision: Revision, method: &str) -> Option<&'static str> {
 
 /// The view of one caller, with the caches and subscriptions of its server.
 pub(crate) struct CallerView {
-    inner: Arc<Inner>,
+    inner: Arc<ServerInner>,
     view: Arc<View>,
 }
 
 impl CallerView {
-    pub(crate) fn new(inner: Arc<Inner>, identity: Option<Identity>) -> Self {
+    pub(crate) fn new(inner: Arc<ServerInner>, identity: Option<Identity>) -> Self {
         let view = View::new(inner.source.clone(), inner.access.clone(), identity);
         Self { inner, view: Arc::new(view) }
     }
@@ -67,7 +67,7 @@ impl CallerView {
         match self.inner.access.is_open() {
             true => reply,
             false => Reply {
-                freshness: reply.freshness.map(|freshness| freshness.with_scope(Scope::Private)),
+                freshness: reply.freshness.map(|freshness| freshness.with_scope(CacheScope::Private)),
                 ..reply
             },
         }
@@ -78,14 +78,14 @@ impl CallerView {
         &self,
         rights: &Rights,
         call: &Call,
-        question: Question<'_>,
+        request: CacheableRequest<'_>,
         made: EncodedResponse<'_>,
     ) -> Reply {
         let EncodedResponse { members, mut freshness, meta, context } = made;
         // A response that depends on the caller's identity must not be cached for others.
         let proof = freshness.proof.take().filter(|_| !context.identity_was_used());
         let reply = Reply { members, freshness: Some(freshness), meta };
-        self.scoped(self.inner.cache.insert(rights.class(), call.revision, question, reply, proof))
+        self.scoped(self.inner.cache.insert(rights.class(), call.revision, request, reply, proof))
     }
 }
 
@@ -99,9 +99,9 @@ impl libris_wire::View for CallerView {
         Capabilities { live: true, ..Capabilities::default() }
     }
 
-    fn cached(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
+    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
         let class = self.view.now().rights().class();
-        self.inner.cache.find(class, revision, question, since).map(|reply| self.scoped(reply))
+        self.inner.cache.find(class, revision, request, since).map(|reply| self.scoped(reply))
     }
 
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
@@ -116,7 +116,7 @@ impl libris_wire::View for CallerView {
         };
         let context = self.context(call);
         let page =
-            view.list(after.as_ref(), self.inner.config.page.max(1), &context).await.map_err(explain)?;
+            view.list(after.as_ref(), self.inner.config.page.max(1), &context).await.map_err(to_failure)?;
         let mut members = PageWriter::new("resources", &page.resources, |json, resource| {
             encode::resource(json, facts, resource);
         });
@@ -127,7 +127,7 @@ impl libris_wire::View for CallerView {
         let meta = missing(&view, &page.unavailable);
         let made =
             EncodedResponse { members: members.finish(), freshness: page.freshness, meta, context: &context };
-        Ok(self.cache(view.rights(), call, Question::List(cursor), made))
+        Ok(self.cache(view.rights(), call, CacheableRequest::List(cursor), made))
     }
 
     async fn templates(&self, call: &Call, cursor: Option<&str>) -> Answer {
@@ -138,7 +138,7 @@ impl libris_wire::View for CallerView {
         };
         let context = self.context(call);
         let Templates { mut templates, freshness, unavailable } =
-            view.templates(&context).await.map_err(explain)?;
+            view.templates(&context).await.map_err(to_failure)?;
         templates.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         let start = templates.partition_point(|template| *template.uri.as_str() <= *after);
         let rest = &templates[start..];
@@ -152,32 +152,34 @@ impl libris_wire::View for CallerView {
         }
         let meta = missing(&view, &unavailable);
         let made = EncodedResponse { members: members.finish(), freshness, meta, context: &context };
-        Ok(self.cache(view.rights(), call, Question::Templates(cursor), made))
+        Ok(self.cache(view.rights(), call, CacheableRequest::Templates(cursor), made))
     }
 
     async fn read(&self, call: &Call, uri: &str) -> Answer {
         let (facts, view) = (call.revision.facts(), self.view.now());
-        let parsed = Uri::parse(uri).map_err(explain)?;
+        let parsed = Uri::parse(uri).map_err(to_failure)?;
         let context = self.context(call).with_memory(Arc::new(CallReporter(call.clone())));
         let contents = loop {
             match view.read(&parsed, &context).await {
                 Ok(contents) => break contents,
                 // Memory was short and is free again: read again. The source holds nothing meanwhile.
                 Err(Error::Busy(_)) if call.memory_is_free().await => {}
-                Err(Error::NotFound(_) | Error::Denied(_)) => {
-                    return Err(Failure::NotFound { uri: uri.to_owned() });
+                // The response has the URI as it was requested, not in its normal form.
+                Err(Error::NotFound(_) | Error::Denied(_)) => return Err(Failure::not_found(uri)),
+                Err(Error::Missing { hint, .. }) => {
+                    return Err(Failure::NotFound { uri: uri.to_owned(), hint: Some(hint) });
                 }
-                Err(error) => return Err(explain(error)),
+                Err(error) => return Err(to_failure(error)),
             }
         };
         let size = contents.parts.iter().map(|part| part.body.len()).sum();
-        if size > SMALL && !call.reserve_loaded(size) {
-            return Err(explain(Error::NO_MEMORY));
+        if size > UNRESERVED_BYTES && !call.reserve_loaded(size) {
+            return Err(to_failure(Error::NO_MEMORY));
         }
         let members = encode::contents(facts, contents.parts);
         let made =
             EncodedResponse { members, freshness: contents.freshness, meta: Bytes::new(), context: &context };
-        Ok(self.cache(view.rights(), call, Question::Read(uri), made))
+        Ok(self.cache(view.rights(), call, CacheableRequest::Read(uri), made))
     }
 
     fn answers(&self, revision: Revision, method: &str) -> bool {
@@ -191,7 +193,7 @@ impl libris_wire::View for CallerView {
         Ok(Reply { members, freshness: None, meta: Bytes::new() })
     }
 
-    async fn complete(&self, call: &Call, completing: &Completing) -> Answer {
+    async fn complete(&self, call: &Call, completing: &CompletionParams) -> Answer {
         let text = match &completing.reference {
             Reference::Resource(text) => text,
             // The server has no prompts. The conformance suite expects an empty completion, not an error.
@@ -203,10 +205,10 @@ impl libris_wire::View for CallerView {
                 });
             }
         };
-        let template = UriTemplate::parse(text).map_err(explain)?;
+        let template = UriTemplate::parse(text).map_err(to_failure)?;
         let completion = if template.variables().next().is_none() {
             // A URI without variables has nothing to complete, but a source must cover it.
-            let uri = Uri::parse(text).map_err(explain)?;
+            let uri = Uri::parse(text).map_err(to_failure)?;
             if !self.view.now().covers(Operation::Read, &uri) {
                 return Err(Failure::invalid(format!("unknown resource `{uri}`")));
             }
@@ -215,14 +217,14 @@ impl libris_wire::View for CallerView {
             let named: String = completing.argument.chars().take(100).collect();
             return Err(Failure::invalid(format!("`{template}` has no variable `{named}`")));
         } else {
-            let partial = Partial {
+            let partial = CompletionRequest {
                 template: &template,
                 variable: &completing.argument,
                 typed: &completing.typed,
                 known: &completing.known,
                 limit: Completion::LIMIT,
             };
-            self.view.now().complete(partial, &self.context(call)).await.map_err(explain)?
+            self.view.now().complete(partial, &self.context(call)).await.map_err(to_failure)?
         };
         Ok(Reply { members: encode::completion(&completion), freshness: None, meta: Bytes::new() })
     }
@@ -242,7 +244,7 @@ struct EncodedResponse<'a> {
 }
 
 /// The `_meta` member that lists unavailable sources, with their names if the caller may read `libris://status`.
-fn missing(view: &Snapshot<'_>, unavailable: &[Unavailable]) -> Bytes {
+fn missing(view: &ViewSnapshot<'_>, unavailable: &[UnavailableSource]) -> Bytes {
     match unavailable {
         [] => Bytes::new(),
         sources => encode::unavailable(sources, view.allows(Operation::Read, &status::uri())),
@@ -258,7 +260,7 @@ impl Progress for CallReporter {
     }
 }
 
-impl Memory for CallReporter {
+impl ContentMemory for CallReporter {
     fn reserve(&self, bytes: usize) -> bool {
         self.0.reserve(bytes)
     }

@@ -9,18 +9,20 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Client, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Source, Template, Templates, Unavailable, Uri,
+    Budget, Change, Client, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof,
+    Resource, Result, Source, Template, Templates, UnavailableSource, Uri,
 };
 use tokio::sync::watch;
 
 use crate::catalog_watch::CatalogWatch;
-use crate::gate::{Gated, Role};
+use crate::gate::{GatedSource, SourceRole};
 use crate::health::Health;
+use crate::list_cache::{self, ListCache};
 use crate::lock::lock;
-use crate::query::{self, gathered, quoted};
+use crate::query::{self, SourceResponse, gathered, quoted};
 use crate::shared_reads::SharedReads;
 use crate::status::Status;
+use crate::unserved;
 
 /// How a catalog handles sources that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,21 +51,23 @@ pub struct Catalog {
     config: Config,
     health: Arc<Health>,
     /// The combined templates of all sources, cached while their proof holds.
-    joined: Mutex<Option<Arc<Joined>>>,
+    joined: Mutex<Option<Arc<MergedTemplates>>>,
     shared: Mutex<Arc<SharedReads>>,
+    /// The memory for cached lists of all sources.
+    list_memory: Arc<Budget>,
 }
 
 /// A snapshot of the sources of a catalog.
-pub(crate) type Sources = Arc<[Gated]>;
+pub(crate) type Sources = Arc<[GatedSource]>;
 
 /// The templates of all sources.
-struct Joined {
+struct MergedTemplates {
     /// Sorted by text, without duplicates.
     templates: Vec<Template>,
     /// The source that completes each template, by the text of the template.
-    owners: HashMap<Box<str>, Gated>,
+    owners: HashMap<Box<str>, GatedSource>,
     freshness: Freshness,
-    unavailable: Vec<Unavailable>,
+    unavailable: Vec<UnavailableSource>,
 }
 
 impl Catalog {
@@ -80,6 +84,7 @@ impl Catalog {
             health: Arc::default(),
             joined: Mutex::default(),
             shared: Mutex::default(),
+            list_memory: list_cache::budget(),
         };
         catalog.replace(sources);
         catalog
@@ -94,14 +99,14 @@ impl Catalog {
     pub fn replace(&self, sources: Vec<Arc<dyn Source>>) {
         self.update(|old| {
             // Sources that stay keep their permits, their health and their names.
-            let stays = |gated: &&Gated| sources.iter().any(|source| gated.is(source));
+            let stays = |gated: &&GatedSource| sources.iter().any(|source| gated.is(source));
             let staying: Vec<_> = old.iter().filter(stays).cloned().collect();
-            let mut new: Vec<Gated> = Vec::with_capacity(sources.len() + 1);
+            let mut new: Vec<GatedSource> = Vec::with_capacity(sources.len() + 1);
             for source in sources {
                 let gated = staying.iter().find(|gated| gated.is(&source)).cloned();
                 new.push(gated.unwrap_or_else(|| self.gated(source, &[&staying, &new])));
             }
-            new.extend(old.iter().filter(|gated| gated.role() == Role::Status).cloned());
+            new.extend(old.iter().filter(|gated| gated.role() == SourceRole::Status).cloned());
             new
         });
         // The cache may hold contents of a removed source.
@@ -120,32 +125,36 @@ impl Catalog {
     /// [`Serve`](crate::Serve) calls this.
     pub fn add_status(&self) {
         self.update(|old| {
-            let is_status = |gated: &Gated| gated.role() == Role::Status;
+            let is_status = |gated: &GatedSource| gated.role() == SourceRole::Status;
             let status = (!old.iter().any(is_status)).then(|| {
                 let status = Arc::new(Status::new(self.health.clone()));
                 let health = self.health.source(status.name().into_owned());
-                Gated::new(status, health, Role::Status)
+                GatedSource::new(status, health, SourceRole::Status, self.list_cache())
             });
             old.iter().cloned().chain(status).collect()
         });
     }
 
-    fn update(&self, update: impl FnOnce(&[Gated]) -> Vec<Gated>) {
+    fn update(&self, update: impl FnOnce(&[GatedSource]) -> Vec<GatedSource>) {
         self.sources.send_modify(|sources| {
             *sources = update(sources).into();
-            let content = sources.iter().filter(|gated| gated.role() == Role::Content);
+            let content = sources.iter().filter(|gated| gated.role() == SourceRole::Content);
             self.health.set_sources(content.map(|gated| gated.health().clone()));
         });
     }
 
     /// Wraps a new source and gives it a name that none of `others` has.
-    fn gated(&self, source: Arc<dyn Source>, others: &[&[Gated]]) -> Gated {
+    fn gated(&self, source: Arc<dyn Source>, others: &[&[GatedSource]]) -> GatedSource {
         let is_taken =
             |name: &str| others.iter().any(|others| others.iter().any(|other| other.health().name() == name));
         let name = source.name().into_owned();
         let numbered = (2..).map(|number| format!("{name} {number}"));
         let name = [name.clone()].into_iter().chain(numbered).find(|name| !is_taken(name)).unwrap_or(name);
-        Gated::new(source, self.health.source(name), Role::Content)
+        GatedSource::new(source, self.health.source(name), SourceRole::Content, self.list_cache())
+    }
+
+    fn list_cache(&self) -> ListCache {
+        ListCache::new(self.list_memory.clone())
     }
 
     /// The health of the sources.
@@ -164,7 +173,7 @@ impl Catalog {
         (sources, Proof::new(move || seen.has_changed().is_ok_and(|changed| !changed)))
     }
 
-    async fn joined(&self, context: &Context) -> Result<Arc<Joined>> {
+    async fn joined(&self, context: &Context) -> Result<Arc<MergedTemplates>> {
         let cached = lock(&self.joined).clone();
         if let Some(cached) =
             cached.filter(|cached| cached.freshness.proof.as_ref().is_some_and(Proof::holds))
@@ -187,7 +196,7 @@ impl Catalog {
         // The sort is stable, so the template of the source that was added first stays.
         all.sort_by(|one, other| one.uri.as_str().cmp(other.uri.as_str()));
         all.dedup_by(|one, other| one.uri == other.uri);
-        let joined = Arc::new(Joined {
+        let joined = Arc::new(MergedTemplates {
             templates: all,
             owners,
             freshness: joined_freshness(fresh, proof),
@@ -201,12 +210,35 @@ impl Catalog {
     }
 
     /// The sources that cover `uri`, the most specific first.
-    fn candidates(sources: &Sources, uri: &Uri) -> Vec<Gated> {
+    fn candidates(sources: &Sources, uri: &Uri) -> Vec<GatedSource> {
         let mut found: Vec<_> =
             sources.iter().filter_map(|gated| Some((gated.source().covers(uri)?, gated.clone()))).collect();
         // The sort is stable, so equally specific sources stay in the order in which they were added.
         found.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
         found.into_iter().map(|(_, source)| source).collect()
+    }
+
+    /// The error for a URI that no source covers. Callers with all rights get a hint with what the sources serve.
+    async fn unserved(&self, sources: &Sources, uri: &Uri, context: &Context) -> Error {
+        /// How many resources of a source without templates are compared with the URI.
+        const MAX_COMPARED: usize = 100;
+        if !context.sees_everything() {
+            return Error::NotFound(uri.clone());
+        }
+        let Ok(joined) = self.joined(context).await else { return Error::NotFound(uri.clone()) };
+        let has_templates =
+            |gated: &GatedSource| joined.owners.values().any(|owner| owner.is(gated.source()));
+        let content = sources.iter().filter(|gated| gated.role() == SourceRole::Content);
+        let fixed = content.filter(|gated| !has_templates(gated));
+        let lists = fixed.map(|gated| gated.list(None, MAX_COMPARED, context, self.config));
+        let pages = query::all(lists.collect()).await.unwrap_or_default();
+        let resources = pages.iter().flat_map(|answer| match answer {
+            SourceResponse::Current(page) | SourceResponse::LastKnown(page, _) => &page.resources[..],
+            SourceResponse::Missing { .. } => &[],
+        });
+        let templates = joined.templates.iter().map(|template| template.uri.as_str());
+        let served: Vec<_> = templates.chain(resources.map(|resource| resource.uri.as_str())).collect();
+        unserved::missing(uri, &served)
     }
 }
 
@@ -242,6 +274,7 @@ impl Source for Catalog {
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let (sources, proof) = self.proven();
         let mut proof = Some(proof);
+        let mut missing = None;
         for gated in Self::candidates(&sources, uri) {
             let source = gated.source();
             let read = async {
@@ -258,7 +291,11 @@ impl Source for Catalog {
             };
             match gated.answer(self.config, &sources, read).await {
                 // No proof covers "not found": a more specific source may get the resource at any time.
-                Err(Error::NotFound(_)) => proof = None,
+                Err(error) if error.is_not_found() => {
+                    proof = None;
+                    // The most specific source has the best hint.
+                    missing.get_or_insert(error);
+                }
                 Ok(mut contents) => {
                     contents.freshness = contents.freshness.and_proof(proof);
                     return Ok(contents);
@@ -266,12 +303,20 @@ impl Source for Catalog {
                 failed => return failed,
             }
         }
-        Err(Error::NotFound(uri.clone()))
+        match (missing, self.hint(uri)) {
+            (Some(missing), _) => Err(missing),
+            (None, Some(hint)) => Err(Error::missing(uri, hint)),
+            (None, None) => Err(self.unserved(&sources, uri, context).await),
+        }
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        self.sources().iter().find_map(|gated| gated.source().hint(uri))
     }
 
     async fn templates(&self, context: &Context) -> Result<Templates> {
         let joined = self.joined(context).await?;
-        let Joined { templates, freshness, unavailable, .. } = &*joined;
+        let MergedTemplates { templates, freshness, unavailable, .. } = &*joined;
         Ok(Templates {
             templates: templates.clone(),
             freshness: freshness.clone(),
@@ -279,7 +324,7 @@ impl Source for Catalog {
         })
     }
 
-    async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         let joined = self.joined(context).await?;
         let Some(gated) = joined.owners.get(partial.template.as_str()) else {
             let missing = joined.unavailable.iter().map(|unavailable| &*unavailable.source);
@@ -308,17 +353,23 @@ impl Source for Catalog {
         context: &Context,
     ) -> Result<Page> {
         let sources = self.sources();
+        let mut missing = None;
         for gated in Self::candidates(&sources, uri) {
             let children = async {
                 let context = gated.listing_permit(context, self.config.source_timeout).await?;
                 gated.source().children(uri, after, limit, &context).await
             };
             match gated.answer(self.config, &sources, children).await {
-                Err(Error::NotFound(_)) => {}
+                Err(error) if error.is_not_found() => {
+                    missing.get_or_insert(error);
+                }
                 answered => return answered,
             }
         }
-        Err(Error::NotFound(uri.clone()))
+        match missing {
+            Some(missing) => Err(missing),
+            None => Err(self.unserved(&sources, uri, context).await),
+        }
     }
 
     fn subject(&self, uri: &Uri) -> Uri {

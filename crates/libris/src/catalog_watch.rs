@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::catalog::Sources;
-use crate::gate::Gated;
+use crate::gate::GatedSource;
 use crate::health::{Backoff, Health, SourceFault};
 
 /// The merged watch of all sources.
@@ -33,7 +33,7 @@ pub(crate) struct CatalogWatch {
 
 /// The watch of one source.
 struct SourceWatch {
-    gated: Gated,
+    gated: GatedSource,
     state: SourceWatchState,
     backoff: Backoff,
 }
@@ -60,7 +60,7 @@ type OpeningWatch = BoxFuture<'static, Result<Option<BoxStream<'static, Change>>
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl SourceWatch {
-    fn new(gated: Gated) -> Self {
+    fn new(gated: GatedSource) -> Self {
         Self { state: SourceWatchState::opening(&gated), gated, backoff: Backoff::default() }
     }
 
@@ -127,7 +127,7 @@ impl SourceWatch {
 }
 
 impl SourceWatchState {
-    fn opening(gated: &Gated) -> Self {
+    fn opening(gated: &GatedSource) -> Self {
         let source = gated.source().clone();
         let opening = AssertUnwindSafe(async move { source.watch().await }).catch_unwind();
         let opening = opening.map(|opened| match opened {
@@ -150,7 +150,7 @@ impl CatalogWatch {
         let mut watch = Self { sources, recoveries, open: Vec::new(), first: 0, renewal: None };
         watch.renew();
         let mut outcome = Ok(());
-        let failed = |gated: &Gated, fault: SourceFault| {
+        let failed = |gated: &GatedSource, fault: SourceFault| {
             if strict {
                 outcome = Err(fault.into_error(gated.health().name()));
             }
@@ -239,7 +239,7 @@ impl CatalogWatch {
 fn poll_open(
     watches: &mut [SourceWatch],
     context: &mut Context<'_>,
-    mut failed: impl FnMut(&Gated, SourceFault),
+    mut failed: impl FnMut(&GatedSource, SourceFault),
 ) -> Poll<()> {
     let mut outcome = Poll::Ready(());
     for watch in watches {

@@ -1,7 +1,9 @@
 //! JSON encoding of resources, templates and contents, with the fields of each protocol revision.
 
 use bytes::Bytes;
-use libris_core::{Annotations, Body, Completion, Content, Icon, Meta, Resource, Template, Unavailable};
+use libris_core::{
+    Annotations, Completion, Content, ContentBody, Icon, Meta, Resource, Template, UnavailableSource,
+};
 use libris_wire::{Facts, Members, Writer, escape};
 use serde::Serialize;
 use serde::ser::SerializeMap as _;
@@ -124,7 +126,7 @@ impl ListItem<'_> {
             json.extend_from_slice(b",\"icons\":");
             write(json, self.icons);
         }
-        let hints = Hints { annotations: self.annotations, facts };
+        let hints = AnnotationsEncoder { annotations: self.annotations, facts };
         if !hints.is_empty() {
             json.extend_from_slice(b",\"annotations\":");
             write(json, &hints);
@@ -138,12 +140,12 @@ impl ListItem<'_> {
 }
 
 /// The `annotations` member of a resource or template: hints for clients, as far as the protocol revision has them.
-struct Hints<'a> {
+struct AnnotationsEncoder<'a> {
     annotations: &'a Annotations,
     facts: &'a Facts,
 }
 
-impl Hints<'_> {
+impl AnnotationsEncoder<'_> {
     fn last_modified(&self) -> Option<String> {
         let modified = self.annotations.last_modified.filter(|_| self.facts.titles)?;
         // Whole seconds, as in the specification's examples.
@@ -161,7 +163,7 @@ fn jiff_seconds(time: jiff::Timestamp) -> Option<String> {
     jiff::Timestamp::from_second(time.as_second()).ok().map(|time| time.to_string())
 }
 
-impl Serialize for Hints<'_> {
+impl Serialize for AnnotationsEncoder<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if !self.annotations.audience.is_empty() {
@@ -179,13 +181,13 @@ impl Serialize for Hints<'_> {
 
 /// The `_meta` member that lists unavailable sources; empty if there are none. `names` says whether to include their
 /// names.
-pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
+pub(crate) fn unavailable(sources: &[UnavailableSource], names: bool) -> Bytes {
     if sources.is_empty() {
         return Bytes::new();
     }
     let sources: Vec<_> = sources
         .iter()
-        .map(|Unavailable { source, since, stale }| {
+        .map(|UnavailableSource { source, since, stale }| {
             let mut entry = serde_json::json!({ "since": rfc3339(*since), "stale": stale });
             if names {
                 entry["source"] = source.as_str().into();
@@ -193,7 +195,7 @@ pub(crate) fn unavailable(sources: &[Unavailable], names: bool) -> Bytes {
             entry
         })
         .collect();
-    let mut json = b"\"libris/unavailable\":".to_vec();
+    let mut json = b"\"dev.libris/unavailable\":".to_vec();
     write(&mut json, &sources);
     json.into()
 }
@@ -222,11 +224,11 @@ fn content(out: &mut Writer, facts: &Facts, content: Content) {
         escape(json, mime);
     }
     match content.body {
-        Body::Text(text) => {
+        ContentBody::Text(text) => {
             json.extend_from_slice(b",\"text\":");
             out.text(text);
         }
-        Body::Bytes(bytes) => {
+        ContentBody::Bytes(bytes) => {
             json.extend_from_slice(b",\"blob\":");
             out.blob(bytes);
         }

@@ -7,27 +7,29 @@ use libris_core::{Budget, Client, Context, Error, Freshness, Lease, Result, Sour
 use tokio::time::timeout;
 
 use crate::health::SourceHealth;
+use crate::list_cache::ListCache;
 
 /// How long a request waits for a permit. Most configurations have a shorter request timeout in the transport.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A source of a catalog with its permits and its health. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Gated(Arc<Gate>);
+pub(crate) struct GatedSource(Arc<SourceGate>);
 
-struct Gate {
+struct SourceGate {
     source: Arc<dyn Source>,
     /// Permits for reads and completions.
     permits: Arc<Budget>,
     /// Permits for lists, which slow reads must not delay. Half as many, because a source may have one queue for both.
     listing_permits: Arc<Budget>,
     health: Arc<SourceHealth>,
-    role: Role,
+    role: SourceRole,
+    lists: ListCache,
 }
 
 /// The role of a source in its catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum SourceRole {
     /// It holds resources to serve.
     Content,
     /// It is `libris://status`, which reports on the other sources.
@@ -35,19 +37,24 @@ pub(crate) enum Role {
 }
 
 /// A weak reference to a source of a catalog.
-pub(crate) struct WeakGated(Weak<Gate>);
+pub(crate) struct WeakGatedSource(Weak<SourceGate>);
 
-impl WeakGated {
-    pub(crate) fn upgrade(&self) -> Option<Gated> {
-        self.0.upgrade().map(Gated)
+impl WeakGatedSource {
+    pub(crate) fn upgrade(&self) -> Option<GatedSource> {
+        self.0.upgrade().map(GatedSource)
     }
 }
 
-impl Gated {
-    pub(crate) fn new(source: Arc<dyn Source>, health: Arc<SourceHealth>, role: Role) -> Self {
+impl GatedSource {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        health: Arc<SourceHealth>,
+        role: SourceRole,
+        lists: ListCache,
+    ) -> Self {
         let most = source.concurrency().max(1);
         let (permits, listing_permits) = (Budget::new(most), Budget::new(most.div_ceil(2)));
-        Self(Arc::new(Gate { source, permits, listing_permits, health, role }))
+        Self(Arc::new(SourceGate { source, permits, listing_permits, health, role, lists }))
     }
 
     /// The source itself, for calls that need no permit.
@@ -60,14 +67,19 @@ impl Gated {
         &self.0.health
     }
 
-    pub(crate) fn role(&self) -> Role {
+    /// The cached lists of the source.
+    pub(crate) fn lists(&self) -> &ListCache {
+        &self.0.lists
+    }
+
+    pub(crate) fn role(&self) -> SourceRole {
         self.0.role
     }
 
     /// The freshness that this source contributes to that of a combined list. `libris://status` contributes none: its
     /// entry never changes, and must not shorten the TTL of the others.
     pub(crate) fn counted(&self, freshness: Freshness) -> Option<Freshness> {
-        (self.0.role == Role::Content).then_some(freshness)
+        (self.0.role == SourceRole::Content).then_some(freshness)
     }
 
     /// Whether it wraps this source (pointer equality).
@@ -76,8 +88,8 @@ impl Gated {
     }
 
     /// A reference that does not keep the source alive.
-    pub(crate) fn downgrade(&self) -> WeakGated {
-        WeakGated(Arc::downgrade(&self.0))
+    pub(crate) fn downgrade(&self) -> WeakGatedSource {
+        WeakGatedSource(Arc::downgrade(&self.0))
     }
 
     /// Waits for a permit to read or complete. The returned context owns the permit, so that the source can hold it

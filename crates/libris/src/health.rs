@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use libris_core::{Error, Unavailable};
+use libris_core::{Error, UnavailableSource};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -22,10 +22,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A source that fails again within this time after a recovery keeps its backoff. Otherwise a source that answers
 /// probes but no queries would flap every second.
-const RELAPSE: Duration = Duration::from_secs(60);
+const RELAPSE_WINDOW: Duration = Duration::from_secs(60);
 
 /// The shortest pause between two probes of a source that is available but failed one caller.
-const SUSPICION: Duration = Duration::from_secs(1);
+const SUSPECT_PROBE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Exponential backoff.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl Backoff {
         pause
     }
 
-    /// Resets the backoff if the source worked for at least [`RELAPSE`] since its last success.
+    /// Resets the backoff if the source worked for at least [`RELAPSE_WINDOW`] since its last success.
     pub(crate) fn worked_for(&mut self, time: Duration) {
-        if time >= RELAPSE {
+        if time >= RELAPSE_WINDOW {
             *self = Self::default();
         }
     }
@@ -252,7 +252,7 @@ impl SourceHealth {
     }
 
     /// Logs a failure that may be due to the caller, without starting an outage.
-    pub(crate) fn doubt(&self, fault: &SourceFault) -> Outage {
+    pub(crate) fn record_suspicion(&self, fault: &SourceFault) -> Outage {
         if let Some(outage) = self.outage() {
             return outage;
         }
@@ -294,11 +294,11 @@ impl SourceHealth {
     }
 
     /// Marks the source as being probed. Returns whether the caller must start the probing task: no task runs yet, and
-    /// the source is unavailable or its last probe is at least [`SUSPICION`] ago.
+    /// the source is unavailable or its last probe is at least [`SUSPECT_PROBE_PAUSE`] ago.
     pub(crate) fn begin_probes(&self) -> bool {
         let mut state = lock(&self.state);
-        let is_due =
-            state.outage.is_some() || state.probed.is_none_or(|probed| probed.elapsed() >= SUSPICION);
+        let is_due = state.outage.is_some()
+            || state.probed.is_none_or(|probed| probed.elapsed() >= SUSPECT_PROBE_PAUSE);
         is_due && !std::mem::replace(&mut state.probing, true)
     }
 
@@ -338,8 +338,8 @@ impl SourceHealth {
     }
 
     /// The entry for this outage in a list response.
-    pub(crate) fn unavailable(&self, outage: &Outage, stale: bool) -> Unavailable {
-        Unavailable { source: self.name.clone(), since: outage.since, stale }
+    pub(crate) fn unavailable(&self, outage: &Outage, stale: bool) -> UnavailableSource {
+        UnavailableSource { source: self.name.clone(), since: outage.since, stale }
     }
 }
 

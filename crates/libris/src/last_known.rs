@@ -63,7 +63,7 @@ struct KnownListing {
 
 /// The size of a stored listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
+pub(crate) struct StoredListingSize {
     pub(crate) resources: usize,
     pub(crate) complete: bool,
 }
@@ -107,11 +107,12 @@ impl LastKnown {
     }
 
     /// The size of the stored listing.
-    pub(crate) fn extent(&self) -> Option<Extent> {
+    pub(crate) fn stored_size(&self) -> Option<StoredListingSize> {
         let listing = lock(&self.listing);
-        listing
-            .as_ref()
-            .map(|listing| Extent { resources: listing.resources.len(), complete: listing.complete })
+        listing.as_ref().map(|listing| StoredListingSize {
+            resources: listing.resources.len(),
+            complete: listing.complete,
+        })
     }
 
     /// Stores the templates of the source.
@@ -194,7 +195,7 @@ fn weight(resource: &Resource) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{CATALOG_LIMIT, Extent, LastKnown, LastKnownQuota, SOURCE_LIMIT};
+    use super::{CATALOG_LIMIT, LastKnown, LastKnownQuota, SOURCE_LIMIT, StoredListingSize};
     use libris_core::{Freshness, Page, Proof, Resource, Uri};
     use proptest::collection::{btree_set, vec};
     use proptest::{prop_assert, prop_assert_eq, proptest};
@@ -223,19 +224,19 @@ mod tests {
         assert_eq!(known.page(None, 9), None, "the pages before it are missing");
         known.learn(None, &page([1, 3], true));
         known.learn(Some(&uri(5)), &page([6, 7], false));
-        assert_eq!(known.extent(), Some(Extent { resources: 2, complete: false }));
+        assert_eq!(known.stored_size(), Some(StoredListingSize { resources: 2, complete: false }));
         known.learn(Some(&uri(3)), &page([4, 5], true));
         known.learn(Some(&uri(5)), &page([6, 7], false));
-        assert_eq!(known.extent(), Some(Extent { resources: 6, complete: true }));
+        assert_eq!(known.stored_size(), Some(StoredListingSize { resources: 6, complete: true }));
         known.learn(None, &page([2, 3], true));
         let first = known.page(None, 3).unwrap();
         assert_eq!((numbers(&first), first.more), (vec![2, 3, 4], true));
         let rest = known.page(Some(&uri(4)), 3).unwrap();
         assert_eq!((numbers(&rest), rest.more), (vec![5, 6, 7], false));
         known.learn(None, &page([], false));
-        assert_eq!(known.extent(), Some(Extent { resources: 0, complete: true }));
+        assert_eq!(known.stored_size(), Some(StoredListingSize { resources: 0, complete: true }));
         known.learn(None, &Page { freshness: Freshness::proven(Proof::always()), ..page([1], false) });
-        assert_eq!(known.extent(), None, "pages with a proof are not stored");
+        assert_eq!(known.stored_size(), None, "pages with a proof are not stored");
     }
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
             source.learn(None, &page(0..6_000, true));
             source.learn(Some(&uri(5_999)), &page(6_000..12_000, false));
             let room = CATALOG_LIMIT.saturating_sub(index * SOURCE_LIMIT).min(SOURCE_LIMIT);
-            assert_eq!(source.extent(), Some(Extent { resources: room, complete: false }));
+            assert_eq!(source.stored_size(), Some(StoredListingSize { resources: room, complete: false }));
         }
         assert_eq!(used(), CATALOG_LIMIT);
         drop(sources);
@@ -259,7 +260,7 @@ mod tests {
             resource.description = Some("d".repeat(1 << 20));
         }
         source.learn(None, &long);
-        assert_eq!(source.extent(), Some(Extent { resources: 7, complete: false }));
+        assert_eq!(source.stored_size(), Some(StoredListingSize { resources: 7, complete: false }));
         assert!(used() <= SOURCE_LIMIT);
     }
 
@@ -302,7 +303,7 @@ mod tests {
             }
             let all = numbers(&known.page(None, usize::MAX).unwrap());
             prop_assert_eq!(all, last.into_iter().collect::<Vec<_>>());
-            prop_assert!(known.extent().unwrap().complete);
+            prop_assert!(known.stored_size().unwrap().complete);
         }
     }
 }

@@ -39,6 +39,7 @@ mod functions;
 mod gate;
 mod health;
 mod last_known;
+mod list_cache;
 mod lock;
 mod query;
 mod read_memory;
@@ -49,24 +50,25 @@ mod server;
 mod shared_reads;
 mod status;
 mod subscriptions;
+mod unserved;
 mod view;
 
 pub use catalog::Catalog;
 pub use functions::{
-    Described, FromVariable, FunctionSource, Handle, Handler, Instance, IntoCompletion, IntoContents,
-    IntoInstances, Json, Notifier, Request,
+    FromVariable, FunctionSource, FunctionSourceHandle, Handler, Instance, IntoCompletion, IntoContents,
+    IntoInstances, Json, Notifier, Request, ResourceSpec,
 };
 pub use libris_core::{
-    Annotations, Audience, Body, Change, Completion, Content, Contents, Context, Error, Freshness, Icon,
-    Identity, Memory, Meta, Page, Partial, Progress, Proof, Resource, Result, Scope, Source, Template,
-    Templates, Theme, Unavailable, Uri, UriTemplate, uri_template,
+    Annotations, Audience, CacheScope, Change, Completion, CompletionRequest, Content, ContentBody,
+    ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page, Progress, Proof,
+    Resource, Result, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
 pub use rights::{Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
 pub use subscriptions::SubscriptionConfig;
-pub use view::{Snapshot, View};
+pub use view::{View, ViewSnapshot};
 
 #[cfg(feature = "macros")]
 pub use libris_macros::{changes, complete, list, resource, resources};
@@ -79,7 +81,22 @@ pub mod __private {
     pub use async_trait::async_trait;
     pub use futures_util::stream::BoxStream;
 
-    pub use crate::functions::Routes;
+    pub use crate::functions::{LIST_TTL, Routes};
+    use libris_core::Package;
+
+    /// The package of the crate that the macro is used in; the binary's name is that of the program.
+    pub const fn package(
+        binary: Option<&'static str>,
+        name: Option<&'static str>,
+        version: Option<&'static str>,
+    ) -> Option<Package> {
+        match (binary, name, version) {
+            (Some(name), _, Some(version)) | (None, Some(name), Some(version)) => {
+                Some(Package { name, version })
+            }
+            _ => None,
+        }
+    }
 
     /// The value of another variable during a completion; `None` if it is missing or does not parse.
     pub fn known<T: crate::FromVariable>(known: &BTreeMap<String, String>, name: &str) -> Option<T> {

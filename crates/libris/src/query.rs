@@ -10,25 +10,26 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use libris_core::{Context, Error, Page, Result, Templates, Unavailable, Uri};
+use libris_core::{Context, Error, Freshness, Page, Result, Templates, UnavailableSource, Uri};
 use tokio::time::{Sleep, sleep};
 
 use crate::catalog::Config;
-use crate::gate::{Gated, Role, WeakGated};
+use crate::gate::{GatedSource, SourceRole, WeakGatedSource};
 use crate::health::{Outage, SourceFault, SourceHealth, rfc3339};
+use crate::list_cache::PageRequest;
 use crate::status;
 
 /// How many sources a list queries concurrently.
-const CONCURRENT: usize = 16;
+const CONCURRENT_QUERIES: usize = 16;
 
 /// What a list query to one source returned.
 pub(crate) enum SourceResponse<T> {
     /// The response of the source.
     Current(T),
     /// The source is unavailable; this is its last known listing.
-    LastKnown(T, Unavailable),
+    LastKnown(T, UnavailableSource),
     /// The source is unavailable and has no last known listing.
-    Missing { unavailable: Unavailable, reason: Arc<str> },
+    Missing { unavailable: UnavailableSource, reason: Arc<str> },
 }
 
 /// A list query, whose failure may start an outage of the source.
@@ -41,7 +42,7 @@ struct SourceQuery<'a> {
     is_first: bool,
 }
 
-impl Gated {
+impl GatedSource {
     /// Lists one page, or the last known one if the source is unavailable.
     pub(crate) async fn list(
         &self,
@@ -51,7 +52,15 @@ impl Gated {
         config: Config,
     ) -> Result<SourceResponse<Page>> {
         let query = SourceQuery { context, config, limit, is_first: after.is_none() };
-        let page = |context: Context| async move { self.source().list(after, limit, &context).await };
+        let request = PageRequest { after, limit };
+        let page = |context: Context| async move {
+            match self.source().whole_list() {
+                Some(Freshness { scope, .. }) => {
+                    self.lists().page(self.source(), scope, request, &context).await
+                }
+                None => self.source().list(after, limit, &context).await,
+            }
+        };
         match self.query(query, page).await? {
             Ok(page) => {
                 // A page that depends on the caller's identity must not be stored for others.
@@ -110,7 +119,7 @@ impl Gated {
         if let Some(outage) = outage() {
             return Ok(Err(outage));
         }
-        let answer = caught(source_timeout, answer(permit?)).await;
+        let answer = catch_panic(source_timeout, answer(permit?)).await;
         let fault = match answer {
             Ok(answer) => {
                 // Strict mode queries a source during an outage too.
@@ -131,7 +140,7 @@ impl Gated {
         // source unavailable for others.
         let outage = match query.is_first && !query.context.identity_was_used() {
             true => self.health().fail(&fault),
-            false => self.health().doubt(&fault),
+            false => self.health().record_suspicion(&fault),
         };
         self.probe(query.limit, query.config);
         if strict { Err(fault.into_error(self.health().name())) } else { Ok(Err(outage)) }
@@ -193,7 +202,7 @@ impl Gated {
             source.list(None, limit, &context).await?;
             source.templates(&context).await.map(drop)
         };
-        match caught(config.source_timeout, queried).await {
+        match catch_panic(config.source_timeout, queried).await {
             Err(SourceFault::Error(Error::Busy(_))) => None,
             // A refusal is a response too.
             Err(SourceFault::Error(Error::Invalid(_) | Error::Denied(_))) | Ok(()) => Some(Ok(())),
@@ -209,7 +218,7 @@ struct Probes {
 }
 
 impl Probes {
-    async fn run(mut self, source: WeakGated, limit: usize, config: Config) {
+    async fn run(mut self, source: WeakGatedSource, limit: usize, config: Config) {
         loop {
             sleep(self.health.pause()).await;
             let Some(gated) = source.upgrade() else { return };
@@ -237,14 +246,14 @@ impl Drop for Probes {
 
 /// The response or last known listing of each source; an error if no source has either.
 pub(crate) fn gathered<T: ListResponse>(
-    sources: &[Gated],
+    sources: &[GatedSource],
     answers: Vec<SourceResponse<T>>,
-) -> Result<Vec<(&Gated, T)>> {
+) -> Result<Vec<(&GatedSource, T)>> {
     let mut all = Vec::with_capacity(answers.len());
     let mut missing = Vec::new();
     let mut is_known = false;
     for (gated, answer) in sources.iter().zip(answers) {
-        is_known |= gated.role() == Role::Content && !matches!(answer, SourceResponse::Missing { .. });
+        is_known |= gated.role() == SourceRole::Content && !matches!(answer, SourceResponse::Missing { .. });
         let given = match answer {
             SourceResponse::Current(given) => given,
             SourceResponse::LastKnown(known, unavailable) => known.with_unavailable(unavailable),
@@ -273,24 +282,24 @@ pub(crate) fn gathered<T: ListResponse>(
 /// A list response that can name unavailable sources.
 pub(crate) trait ListResponse: Default {
     /// The same response with this unavailable source.
-    fn with_unavailable(self, unavailable: Unavailable) -> Self;
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self;
 }
 
 impl ListResponse for Page {
-    fn with_unavailable(self, unavailable: Unavailable) -> Self {
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
 }
 
 impl ListResponse for Templates {
-    fn with_unavailable(self, unavailable: Unavailable) -> Self {
+    fn with_unavailable(self, unavailable: UnavailableSource) -> Self {
         Self { unavailable: vec![unavailable], ..self }
     }
 }
 
 /// The hint in the error of an unavailable source.
-fn hint(sources: &[Gated]) -> &'static str {
-    match sources.iter().any(|gated| gated.role() == Role::Status) {
+fn hint(sources: &[GatedSource]) -> &'static str {
+    match sources.iter().any(|gated| gated.role() == SourceRole::Status) {
         true => status::HINT,
         false => "try again later",
     }
@@ -298,11 +307,11 @@ fn hint(sources: &[Gated]) -> &'static str {
 
 /// The first five names, in backticks.
 pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    const MOST: usize = 5;
+    const MAX_NAMES: usize = 5;
     let mut names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-    if names.len() > MOST {
-        let rest = names.len() - MOST;
-        names.truncate(MOST);
+    if names.len() > MAX_NAMES {
+        let rest = names.len() - MAX_NAMES;
+        names.truncate(MAX_NAMES);
         names.push(format!("{rest} more"));
     }
     names.join(", ")
@@ -310,14 +319,14 @@ pub(crate) fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// Runs queries concurrently; returns their results in the order of the queries.
 pub(crate) async fn all<T>(queries: Vec<impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
-    match queries.len() <= CONCURRENT {
+    match queries.len() <= CONCURRENT_QUERIES {
         true => try_join_all(queries).await,
-        false => stream::iter(queries).buffered(CONCURRENT).try_collect().await,
+        false => stream::iter(queries).buffered(CONCURRENT_QUERIES).try_collect().await,
     }
 }
 
 /// Awaits a response with a timeout, and turns a panic into a fault.
-pub(crate) async fn caught<T>(
+pub(crate) async fn catch_panic<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T>>,
 ) -> Result<T, SourceFault> {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use libris_core::{Budget, Client, Lease, Memory};
+use libris_core::{Budget, Client, ContentMemory, Lease};
 use tokio::time::timeout;
 
 use crate::lock::lock;
@@ -68,7 +68,7 @@ impl ReadMemory {
     }
 }
 
-impl Memory for ReadMemory {
+impl ContentMemory for ReadMemory {
     fn reserve(&self, bytes: usize) -> bool {
         let mut state = self.state();
         let bytes = state.bytes.saturating_add(bytes);
@@ -101,7 +101,7 @@ impl Memory for ReadMemory {
 mod tests {
     use super::ReadMemory;
     use futures_util::FutureExt as _;
-    use libris_core::{Budget, Client, Memory as _};
+    use libris_core::{Budget, Client, ContentMemory as _};
 
     #[tokio::test]
     async fn a_read_without_memory_releases_its_lease_and_waits() {

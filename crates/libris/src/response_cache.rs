@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use libris_core::Proof;
-use libris_wire::{Question, Reply, Revision};
+use libris_wire::{CacheableRequest, Reply, Revision};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 
@@ -16,14 +16,14 @@ use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 const ESTIMATED_RESPONSES: usize = 32 * SHARDS;
 
 /// The memory that a cached response uses in addition to its bytes.
-const OVERHEAD: usize = 256;
+const RESPONSE_OVERHEAD: usize = 256;
 
 /// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of a response.
 const SHARDS: usize = 2;
 
 /// A cache of encoded responses, limited in bytes.
 pub(crate) struct ResponseCache {
-    responses: Cache<CacheKey, Arc<CachedResponse>, ResponseWeight>,
+    responses: Cache<ResponseKey, Arc<CachedResponse>, ResponseWeight>,
     /// The largest weight of a response that fits into a shard.
     heaviest: u64,
     /// The time from which `proven` counts.
@@ -35,12 +35,12 @@ pub(crate) struct ResponseCache {
 struct CacheLookup<'a> {
     class: u64,
     revision: Revision,
-    question: Question<'a>,
+    request: CacheableRequest<'a>,
 }
 
 /// An owned cache key.
 #[derive(Clone)]
-struct CacheKey {
+struct ResponseKey {
     class: u64,
     revision: Revision,
     kind: RequestKind,
@@ -54,43 +54,43 @@ enum RequestKind {
     Read,
 }
 
-impl CacheKey {
+impl ResponseKey {
     fn new(lookup: CacheLookup<'_>) -> Self {
-        let (kind, text) = match lookup.question {
-            Question::List(cursor) => (RequestKind::List, cursor),
-            Question::Templates(cursor) => (RequestKind::Templates, cursor),
-            Question::Read(uri) => (RequestKind::Read, Some(uri)),
+        let (kind, text) = match lookup.request {
+            CacheableRequest::List(cursor) => (RequestKind::List, cursor),
+            CacheableRequest::Templates(cursor) => (RequestKind::Templates, cursor),
+            CacheableRequest::Read(uri) => (RequestKind::Read, Some(uri)),
         };
         Self { class: lookup.class, revision: lookup.revision, kind, text: text.map(Box::from) }
     }
 
     fn lookup(&self) -> CacheLookup<'_> {
         let text = self.text.as_deref();
-        let question = match self.kind {
-            RequestKind::List => Question::List(text),
-            RequestKind::Templates => Question::Templates(text),
-            RequestKind::Read => Question::Read(text.unwrap_or_default()),
+        let request = match self.kind {
+            RequestKind::List => CacheableRequest::List(text),
+            RequestKind::Templates => CacheableRequest::Templates(text),
+            RequestKind::Read => CacheableRequest::Read(text.unwrap_or_default()),
         };
-        CacheLookup { class: self.class, revision: self.revision, question }
+        CacheLookup { class: self.class, revision: self.revision, request }
     }
 }
 
-impl Hash for CacheKey {
+impl Hash for ResponseKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.lookup().hash(state);
     }
 }
 
-impl PartialEq for CacheKey {
+impl PartialEq for ResponseKey {
     fn eq(&self, other: &Self) -> bool {
         self.lookup() == other.lookup()
     }
 }
 
-impl Eq for CacheKey {}
+impl Eq for ResponseKey {}
 
-impl Equivalent<CacheKey> for CacheLookup<'_> {
-    fn equivalent(&self, key: &CacheKey) -> bool {
+impl Equivalent<ResponseKey> for CacheLookup<'_> {
+    fn equivalent(&self, key: &ResponseKey) -> bool {
         *self == key.lookup()
     }
 }
@@ -106,10 +106,10 @@ struct CachedResponse {
 #[derive(Clone)]
 struct ResponseWeight;
 
-impl Weighter<CacheKey, Arc<CachedResponse>> for ResponseWeight {
-    fn weight(&self, key: &CacheKey, response: &Arc<CachedResponse>) -> u64 {
+impl Weighter<ResponseKey, Arc<CachedResponse>> for ResponseWeight {
+    fn weight(&self, key: &ResponseKey, response: &Arc<CachedResponse>) -> u64 {
         let members = response.reply.as_ref().map_or(0, |reply| reply.members.size());
-        (key.text.as_ref().map_or(0, |text| text.len()) + members + OVERHEAD) as u64
+        (key.text.as_ref().map_or(0, |text| text.len()) + members + RESPONSE_OVERHEAD) as u64
     }
 }
 
@@ -139,10 +139,10 @@ impl ResponseCache {
         &self,
         class: u64,
         revision: Revision,
-        question: Question<'_>,
+        request: CacheableRequest<'_>,
         since: Instant,
     ) -> Option<Reply> {
-        let lookup = CacheLookup { class, revision, question };
+        let lookup = CacheLookup { class, revision, request };
         let cached = self.responses.get(&lookup)?;
         if cached.proven.load(Ordering::Acquire) > self.nanoseconds(since) {
             return cached.reply.clone();
@@ -168,12 +168,12 @@ impl ResponseCache {
         &self,
         class: u64,
         revision: Revision,
-        question: Question<'_>,
+        request: CacheableRequest<'_>,
         mut reply: Reply,
         proof: Option<Proof>,
     ) -> Reply {
         let Some(proof) = proof else { return reply };
-        let lookup = CacheLookup { class, revision, question };
+        let lookup = CacheLookup { class, revision, request };
         let size = reply.members.size() as u64;
         if reply.members.encoded().is_none()
             && size + size / 3 <= self.heaviest
@@ -181,12 +181,12 @@ impl ResponseCache {
         {
             let encoded = reply.members.encode();
             // Escaping can make text six times as large; such a response is not cached.
-            if (encoded.size() as u64) <= size + size / 3 + OVERHEAD as u64 {
+            if (encoded.size() as u64) <= size + size / 3 + RESPONSE_OVERHEAD as u64 {
                 reply.members = encoded;
             }
         }
         let encoded = reply.members.encoded().map(|_| reply.clone());
-        let key = CacheKey::new(lookup);
+        let key = ResponseKey::new(lookup);
         let response = Arc::new(CachedResponse { reply: encoded, proof, proven: AtomicU64::new(0) });
         if ResponseWeight.weight(&key, &response) <= self.heaviest {
             self.responses.insert(key, response);
@@ -202,17 +202,17 @@ impl ResponseCache {
 
 #[cfg(test)]
 mod tests {
-    use super::{OVERHEAD, ResponseCache};
+    use super::{RESPONSE_OVERHEAD, ResponseCache};
     use libris_core::Proof;
-    use libris_wire::{Question, Reply, Revision, Writer};
+    use libris_wire::{CacheableRequest, Reply, Revision, Writer};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
     use std::sync::{Arc, OnceLock};
     use std::time::Instant;
 
     const NOW: Revision = Revision::V2026_07_28;
 
-    fn find(cache: &ResponseCache, revision: Revision, question: Question<'_>) -> Option<Reply> {
-        cache.find(0, revision, question, Instant::now())
+    fn find(cache: &ResponseCache, revision: Revision, request: CacheableRequest<'_>) -> Option<Reply> {
+        cache.find(0, revision, request, Instant::now())
     }
 
     fn reply(size: usize) -> Reply {
@@ -231,14 +231,14 @@ mod tests {
         let right = Arc::new(AtomicBool::new(true));
         let watched = right.clone();
         let proof = Proof::new(move || watched.load(Ordering::Relaxed));
-        let (a, b) = (Question::Read("a"), Question::Read("b"));
+        let (a, b) = (CacheableRequest::Read("a"), CacheableRequest::Read("b"));
         let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
         let _ = cache.insert(0, NOW, b, reply(10), None);
         assert_eq!(find(&cache, NOW, a).unwrap().members.size(), 10);
         assert!(find(&cache, NOW, b).is_none());
         assert!(find(&cache, Revision::V2025_06_18, a).is_none());
-        assert!(find(&cache, NOW, Question::List(Some("a"))).is_none());
-        assert!(find(&cache, NOW, Question::List(None)).is_none());
+        assert!(find(&cache, NOW, CacheableRequest::List(Some("a"))).is_none());
+        assert!(find(&cache, NOW, CacheableRequest::List(None)).is_none());
         assert!(cache.find(1, NOW, a, Instant::now()).is_none(), "callers with other rights");
         right.store(false, Ordering::Relaxed);
         assert!(find(&cache, NOW, a).is_none());
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_response_is_for_callers_with_the_same_rights() {
         let cache = ResponseCache::new(1 << 20);
-        let a = Question::Read("a");
+        let a = CacheableRequest::Read("a");
         for class in 1..=2 {
             let _ = cache.insert(class, NOW, a, reply(class as usize), Some(Proof::always()));
         }
@@ -261,16 +261,16 @@ mod tests {
     #[test]
     fn a_response_is_for_its_own_question() {
         let cache = ResponseCache::new(1 << 20);
-        let _ = cache.insert(0, NOW, Question::Read("a?lines=1"), reply(1), Some(Proof::always()));
-        assert!(find(&cache, NOW, Question::Read("a?lines=1")).is_some());
-        assert!(find(&cache, NOW, Question::Read("a")).is_none());
+        let _ = cache.insert(0, NOW, CacheableRequest::Read("a?lines=1"), reply(1), Some(Proof::always()));
+        assert!(find(&cache, NOW, CacheableRequest::Read("a?lines=1")).is_some());
+        assert!(find(&cache, NOW, CacheableRequest::Read("a")).is_none());
     }
 
     #[test]
     fn a_request_from_before_the_cache_needs_a_proof() {
         let before = Instant::now();
         let cache = ResponseCache::new(1 << 20);
-        let a = Question::Read("a");
+        let a = CacheableRequest::Read("a");
         let _ = cache.insert(0, NOW, a, reply(1), Some(Proof::new(|| false)));
         assert!(cache.find(0, NOW, a, before).is_none());
     }
@@ -281,7 +281,7 @@ mod tests {
         let proofs = Arc::new(AtomicU32::new(0));
         let counted = proofs.clone();
         let proof = Proof::new(move || counted.fetch_add(1, Ordering::Relaxed) < 2);
-        let a = Question::Read("a");
+        let a = CacheableRequest::Read("a");
         let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
         let since = Instant::now();
         for _ in 0..10 {
@@ -301,7 +301,7 @@ mod tests {
             let watched = right.clone();
             Some(Proof::new(move || watched.load(Ordering::Relaxed)))
         };
-        let a = Question::Read("a");
+        let a = CacheableRequest::Read("a");
         let request = || {
             let found = find(&cache, NOW, a);
             let held = found.is_some();
@@ -343,7 +343,7 @@ mod tests {
             started.get_or_init(Instant::now);
             counted.fetch_add(1, Ordering::Relaxed) < 1
         });
-        let a = Question::Read("a");
+        let a = CacheableRequest::Read("a");
         let _ = cache.insert(0, NOW, a, reply(10), Some(proof));
         assert!(find(&cache, NOW, a).is_some());
         // The data may have changed between the first check and the arrival of this request.
@@ -355,31 +355,31 @@ mod tests {
     fn text_that_escaping_makes_much_longer_is_not_cached() {
         let cache = ResponseCache::new(8 << 20);
         for (character, is_cached) in ["\u{1}", "x"].into_iter().zip([false, true]) {
-            let question = Question::Read(character);
+            let request = CacheableRequest::Read(character);
             for _ in 0..3 {
                 let mut out = Writer::default();
                 out.text(character.repeat(100_000));
                 let reply = Reply { members: out.finish(), freshness: None, meta: bytes::Bytes::new() };
-                let _ = cache.insert(0, NOW, question, reply, Some(Proof::always()));
+                let _ = cache.insert(0, NOW, request, reply, Some(Proof::always()));
             }
-            assert_eq!(find(&cache, NOW, question).is_some(), is_cached, "{character:?}");
+            assert_eq!(find(&cache, NOW, request).is_some(), is_cached, "{character:?}");
         }
     }
 
     #[test]
     fn the_text_of_a_request_counts() {
         let cache = ResponseCache::new(1 << 20);
-        cache.insert(0, NOW, Question::Read(&"x".repeat(8_000)), reply(1), Some(Proof::always()));
+        cache.insert(0, NOW, CacheableRequest::Read(&"x".repeat(8_000)), reply(1), Some(Proof::always()));
         assert!(cache.bytes() > 8_000, "{}", cache.bytes());
     }
 
     #[test]
     fn a_response_larger_than_its_shard_is_not_cached() {
         let cache = ResponseCache::new(1 << 20);
-        let largest = cache.heaviest as usize - OVERHEAD - 1;
+        let largest = cache.heaviest as usize - RESPONSE_OVERHEAD - 1;
         for (uri, size, is_cached) in [("a", largest, true), ("b", largest + 1, false)] {
-            let _ = cache.insert(0, NOW, Question::Read(uri), reply(size), Some(Proof::always()));
-            assert_eq!(find(&cache, NOW, Question::Read(uri)).is_some(), is_cached, "{size}");
+            let _ = cache.insert(0, NOW, CacheableRequest::Read(uri), reply(size), Some(Proof::always()));
+            assert_eq!(find(&cache, NOW, CacheableRequest::Read(uri)).is_some(), is_cached, "{size}");
         }
     }
 
@@ -388,12 +388,12 @@ mod tests {
         let cache = ResponseCache::new(1 << 20);
         for number in 0..1000 {
             let uri = number.to_string();
-            cache.insert(0, NOW, Question::Read(&uri), reply(10_000), Some(Proof::always()));
+            cache.insert(0, NOW, CacheableRequest::Read(&uri), reply(10_000), Some(Proof::always()));
         }
-        cache.insert(0, NOW, Question::Read("huge"), reply(2 << 20), Some(Proof::always()));
+        cache.insert(0, NOW, CacheableRequest::Read("huge"), reply(2 << 20), Some(Proof::always()));
         assert!(cache.bytes() <= 1 << 20 && cache.bytes() > 1 << 19, "{}", cache.bytes());
         let none = ResponseCache::new(0);
-        none.insert(0, NOW, Question::Read("a"), reply(1), Some(Proof::always()));
-        assert!(find(&none, NOW, Question::Read("a")).is_none());
+        none.insert(0, NOW, CacheableRequest::Read("a"), reply(1), Some(Proof::always()));
+        assert!(find(&none, NOW, CacheableRequest::Read("a")).is_none());
     }
 }

@@ -31,16 +31,16 @@ pub trait Rules: Send + Sync + 'static {
 
 /// The rights of a caller. Clones belong to one rights class, and callers of one class share cached responses.
 #[derive(Clone)]
-pub struct Rights(Option<Arc<Class>>);
+pub struct Rights(Option<Arc<RightsClass>>);
 
 /// A rights class.
-struct Class {
+struct RightsClass {
     number: u64,
     rules: Box<dyn Rules>,
 }
 
 /// The number of the rights class without restrictions.
-const EVERYTHING: u64 = 0;
+const UNRESTRICTED_CLASS: u64 = 0;
 
 impl Rights {
     /// Rights without restrictions.
@@ -50,9 +50,9 @@ impl Rights {
 
     /// Rights under these rules. Each call creates a rights class: create rights once and clone them.
     pub fn new(rules: impl Rules) -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(EVERYTHING);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        Self(Some(Arc::new(Class { number, rules: Box::new(rules) })))
+        static LAST_CLASS: AtomicU64 = AtomicU64::new(UNRESTRICTED_CLASS);
+        let number = LAST_CLASS.fetch_add(1, Ordering::Relaxed) + 1;
+        Self(Some(Arc::new(RightsClass { number, rules: Box::new(rules) })))
     }
 
     /// Whether the rules allow this operation on the resource at `uri`.
@@ -78,7 +78,7 @@ impl Rights {
 
     /// The number of the rights class, which is part of cache keys.
     pub(crate) fn class(&self) -> u64 {
-        self.0.as_ref().map_or(EVERYTHING, |class| class.number)
+        self.0.as_ref().map_or(UNRESTRICTED_CLASS, |class| class.number)
     }
 }
 
@@ -119,7 +119,7 @@ impl Policy for OpenPolicy {
 }
 
 /// The current policy of a server, which can be replaced at run time.
-pub(crate) struct Access {
+pub(crate) struct CurrentPolicy {
     policy: RwLock<Arc<dyn Policy>>,
     /// Whether the policy is open.
     open: AtomicBool,
@@ -127,7 +127,7 @@ pub(crate) struct Access {
     generation: AtomicU64,
 }
 
-impl Access {
+impl CurrentPolicy {
     pub(crate) fn new(policy: Arc<dyn Policy>) -> Self {
         let open = AtomicBool::new(policy.is_open());
         Self { policy: RwLock::new(policy), open, generation: AtomicU64::new(0) }

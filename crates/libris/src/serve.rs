@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use libris_core::{Context, Error, Result, Source, Template};
+use libris_core::{Context, Error, Package, Result, Source, Template};
 use libris_wire::http::{self, Endpoint};
 use libris_wire::{Limits, stdio};
 use tokio::net::TcpListener;
@@ -25,8 +25,11 @@ use crate::{Catalog, Config, Server};
 /// libris::serve(functions).name("greetings").await
 /// # }
 /// ```
+///
+/// The server introduces itself by the name and version of the package in which `#[resources]` is used, or else by the
+/// file name of the program and the version `0.0.0`. [`Serve::name`] and [`Serve::version`] set others.
 pub fn serve(source: impl Source) -> Serve {
-    Serve::from(Arc::new(Catalog::new(vec![Arc::new(source)])))
+    Serve::from(Arc::new(Catalog::new(Vec::new()))).and(source)
 }
 
 /// The builder of a server; see [`serve`].
@@ -37,6 +40,11 @@ pub struct Serve {
     http: http::Config,
     policy: Arc<dyn Policy>,
     allow_remote: bool,
+    /// The package of the first source that has one.
+    package: Option<Package>,
+    /// The name and the version that the program set.
+    name: Option<String>,
+    version: Option<String>,
     /// When to stop; `None` for the signals of [`interrupted`].
     stop: Option<CancellationToken>,
 }
@@ -45,21 +53,23 @@ impl From<Arc<Catalog>> for Serve {
     fn from(catalog: Arc<Catalog>) -> Self {
         let http = http::Config { metrics_prefix: "libris".into(), ..http::Config::default() };
         let config = Config::default();
-        Self { catalog, config, http, policy: Arc::new(OpenPolicy), allow_remote: false, stop: None }
+        let policy = Arc::new(OpenPolicy);
+        let (package, name, version) = (None, None, None);
+        Self { catalog, config, http, policy, allow_remote: false, package, name, version, stop: None }
     }
 }
 
 impl Serve {
     /// Adds a source. If several sources cover a URI, the most specific is read; among equals, the first added.
-    pub fn and(self, source: impl Source) -> Self {
+    pub fn and(mut self, source: impl Source) -> Self {
+        self.package = self.package.or_else(|| source.package());
         self.catalog.add(Arc::new(source));
         self
     }
 
-    /// Sets the name of the server, for programs.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.config.name = name.into();
-        self
+    /// Sets the name of the server, for programs. Default: see [`serve`].
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
     /// Sets the display name.
@@ -68,10 +78,9 @@ impl Serve {
         self
     }
 
-    /// Sets the version of the server.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.config.version = version.into();
-        self
+    /// Sets the version of the server. Default: see [`serve`].
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: Some(version.into()), ..self }
     }
 
     /// Sets the instructions for models. Default: a text that lists the templates.
@@ -87,7 +96,7 @@ impl Serve {
 
     /// Replaces the whole configuration of the server.
     pub fn config(self, config: Config) -> Self {
-        Self { config, ..self }
+        Self { name: Some(config.name.clone()), version: Some(config.version.clone()), config, ..self }
     }
 
     /// Replaces the whole configuration of the HTTP endpoint.
@@ -196,6 +205,10 @@ impl Serve {
 
     async fn server(&self) -> Result<Server> {
         let mut config = self.config.clone();
+        let package = self.package.map(|Package { name, version }| (name.to_owned(), version.to_owned()));
+        let (package_name, package_version) = package.unzip();
+        config.name = self.name.clone().or(package_name).unwrap_or(config.name);
+        config.version = self.version.clone().or(package_version).unwrap_or(config.version);
         if config.instructions.is_none() {
             let templates = match self.catalog.templates(&Context::default()).await {
                 // All callers get the same instructions, which must not name templates that are hidden from some.
@@ -227,17 +240,17 @@ impl IntoFuture for Serve {
 /// The default instructions for models: what the server offers and how to read it.
 fn instructions(templates: &[Template]) -> String {
     // Hosts truncate instructions at about 2 KB, so the text lists only the first templates.
-    const NAMED: usize = 12;
+    const MAX_LISTED_TEMPLATES: usize = 12;
     let mut text = String::from(
         "This server holds documents and data as resources. Before you answer a question about them, \
          read the ones that bear on it: list the resources, or fill in a template, then read the URI.",
     );
-    for template in templates.iter().take(NAMED) {
+    for template in templates.iter().take(MAX_LISTED_TEMPLATES) {
         let about = template.description.as_deref().or(template.title.as_deref()).unwrap_or(&template.name);
         text.push_str(&format!("\n- {}: {about}", template.uri));
     }
-    if templates.len() > NAMED {
-        text.push_str(&format!("\n- and {} more templates", templates.len() - NAMED));
+    if templates.len() > MAX_LISTED_TEMPLATES {
+        text.push_str(&format!("\n- and {} more templates", templates.len() - MAX_LISTED_TEMPLATES));
     }
     text
 }

@@ -4,24 +4,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use libris_core::{Error, Identity, Source};
-use libris_wire::{About, Caller, Failure, Refusal, Service};
+use libris_wire::{Caller, Failure, Refusal, ServerInfo, Service};
 
 use crate::Catalog;
 use crate::caller_view::CallerView;
 use crate::health::Health;
 use crate::response_cache::ResponseCache;
-use crate::rights::{Access, OpenPolicy, Policy};
-use crate::subscriptions::{Hub, SubscriptionConfig};
+use crate::rights::{CurrentPolicy, OpenPolicy, Policy};
+use crate::subscriptions::{SubscriptionConfig, SubscriptionHub};
 use crate::view::View;
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of the server, for programs.
+    /// The name of the server, for programs. Default: the file name of the program.
     pub name: String,
     /// The display name.
     pub title: Option<String>,
-    /// The version of the server.
+    /// The version of the server. Default: `0.0.0`.
     pub version: String,
     /// A description of the server.
     pub description: Option<String>,
@@ -38,9 +38,9 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            name: "libris".into(),
+            name: program(),
             title: None,
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: "0.0.0".into(),
             description: None,
             instructions: None,
             page: 100,
@@ -50,20 +50,28 @@ impl Default for Config {
     }
 }
 
+/// The file name of the running program, without its extension.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name =
+        path.as_deref().and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| "server".to_owned())
+}
+
 /// A source as an MCP service.
 pub struct Server {
-    inner: Arc<Inner>,
+    inner: Arc<ServerInner>,
     /// The view of anonymous callers, cached until the policy is replaced.
     anonymous: RwLock<Arc<CallerView>>,
 }
 
 /// The state that all views of a server share.
-pub(crate) struct Inner {
+pub(crate) struct ServerInner {
     pub(crate) source: Arc<dyn Source>,
-    pub(crate) access: Arc<Access>,
+    pub(crate) access: Arc<CurrentPolicy>,
     pub(crate) config: Config,
     pub(crate) cache: ResponseCache,
-    pub(crate) hub: Hub,
+    pub(crate) hub: SubscriptionHub,
     health: Option<Arc<Health>>,
 }
 
@@ -90,9 +98,9 @@ impl Server {
         policy: Arc<dyn Policy>,
         health: Option<Arc<Health>>,
     ) -> Self {
-        let hub = Hub::new(source.clone(), config.subscriptions.clone());
-        let access = Arc::new(Access::new(policy));
-        let inner = Arc::new(Inner {
+        let hub = SubscriptionHub::new(source.clone(), config.subscriptions.clone());
+        let access = Arc::new(CurrentPolicy::new(policy));
+        let inner = Arc::new(ServerInner {
             source,
             access,
             cache: ResponseCache::new(config.cache_bytes),
@@ -135,12 +143,12 @@ impl Server {
 
 #[async_trait]
 impl Service for Server {
-    fn about(&self) -> About {
+    fn info(&self) -> ServerInfo {
         let Config { name, title, version, description, instructions, .. } = self.inner.config.clone();
-        About { name, title, version, description, instructions }
+        ServerInfo { name, title, version, description, instructions }
     }
 
-    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::View>> {
         self.view(caller).ok()
     }
 
@@ -158,9 +166,10 @@ impl Service for Server {
 
 /// Converts an error to its protocol form. The cause is logged and not sent: it could contain a path, a query or a
 /// secret.
-pub(crate) fn explain(error: Error) -> Failure {
+pub(crate) fn to_failure(error: Error) -> Failure {
     match &error {
-        Error::NotFound(uri) | Error::Denied(uri) => Failure::NotFound { uri: uri.to_string() },
+        Error::NotFound(uri) | Error::Denied(uri) => Failure::not_found(uri.as_str()),
+        Error::Missing { uri, hint } => Failure::NotFound { uri: uri.to_string(), hint: Some(hint.clone()) },
         Error::Invalid(_) | Error::NotDirectory(_) => Failure::invalid(error.to_string()),
         Error::TooLarge { uri, size, limit, hint } => {
             let message = match hint {
@@ -200,17 +209,17 @@ mod tests {
     /// Clients can fill all budgets at once, so it is their sum that must fit into the memory of a small machine.
     #[test]
     fn all_memory_budgets_together_are_within_224_mib() {
-        let http::Config { heads, arriving, bodies, limits, .. } = http::Config::default();
+        let http::Config { head_bytes, receiving_bytes, body_bytes, limits, .. } = http::Config::default();
         let Config {
             cache_bytes,
             subscriptions: SubscriptionConfig { subscription_bytes, client_subscription_bytes, .. },
             ..
         } = Config::default();
         let budgets = [
-            heads,
-            arriving,
-            bodies,
-            limits.unsent,
+            head_bytes,
+            receiving_bytes,
+            body_bytes,
+            limits.content_bytes,
             cache_bytes as usize,
             subscription_bytes,
             shared_reads::CACHE_BYTES as usize,
@@ -225,12 +234,12 @@ mod tests {
     /// What one client may have of each budget holds the largest contents and messages that the defaults allow.
     #[test]
     fn each_memory_budget_holds_the_largest_content() {
-        let http::Config { bodies, limits, .. } = http::Config::default();
+        let http::Config { body_bytes, limits, .. } = http::Config::default();
         let share = |bytes: usize| bytes - bytes / 4;
         let content = 8 << 20;
         // A quarter of each is for what is smaller.
-        assert!(share(share(limits.unsent)) >= 2 * content);
-        assert!(share(share(bodies)) >= 2 * limits.message);
+        assert!(share(share(limits.content_bytes)) >= 2 * content);
+        assert!(share(share(body_bytes)) >= 2 * limits.message);
         assert!(share(shared_reads::LOADING_BYTES) >= content);
         assert!(shared_reads::CACHE_BYTES as usize / 2 > content);
         assert!(Config::default().cache_bytes as usize / 2 / 10 * 9 > content / 3 * 4);

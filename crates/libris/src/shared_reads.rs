@@ -7,7 +7,7 @@ use libris_core::{Budget, Contents, Context, Error, Flights, Freshness, Lease, P
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::gate::Gated;
+use crate::gate::GatedSource;
 use crate::lock::lock;
 use crate::read_memory::ReadMemory;
 
@@ -19,7 +19,7 @@ pub(crate) const CACHE_BYTES: u64 = 24 << 20;
 pub(crate) const LOADING_BYTES: usize = 16 << 20;
 
 /// Contents of up to this many bytes need no reservation from the memory budget.
-const SMALL: usize = 64 << 10;
+const UNRESERVED_BYTES: usize = 64 << 10;
 
 /// The number of shards. Each has its own lock and an equal part of the capacity, which limits the size of contents
 /// to 12 MiB.
@@ -32,7 +32,7 @@ const LONGEST_TTL: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 const ESTIMATED_CONTENTS: usize = 64;
 
 /// The memory that a part of contents uses in addition to its data.
-const OVERHEAD: usize = 512;
+const PART_OVERHEAD: usize = 512;
 
 /// The shared reads of one catalog.
 pub(crate) struct SharedReads {
@@ -91,7 +91,7 @@ struct ContentsWeight;
 
 impl Weighter<ReadKey, Arc<CachedContents>> for ContentsWeight {
     fn weight(&self, (_, uri): &ReadKey, cached: &Arc<CachedContents>) -> u64 {
-        let data: usize = cached.contents.parts.iter().map(|part| part.body.len() + OVERHEAD).sum();
+        let data: usize = cached.contents.parts.iter().map(|part| part.body.len() + PART_OVERHEAD).sum();
         (uri.as_str().len() + data) as u64
     }
 }
@@ -113,7 +113,7 @@ impl Default for SharedReads {
 impl SharedReads {
     /// Reads `uri`: from the cache while the contents there are fresh, otherwise from the source, in one flight for all
     /// concurrent callers.
-    pub(crate) async fn read(&self, gated: &Gated, uri: &Uri, context: &Context) -> Result<Contents> {
+    pub(crate) async fn read(&self, gated: &GatedSource, uri: &Uri, context: &Context) -> Result<Contents> {
         let key = (Arc::as_ptr(gated.source()).addr(), uri.clone());
         let fresh = || self.cache.get(&key).filter(|cached| cached.is_fresh());
         let contents = |cached: &CachedContents| {
@@ -142,7 +142,7 @@ impl SharedReads {
                 };
                 let counted = loading.count(contents.parts.iter().map(|part| part.body.len()).sum());
                 let cached = Arc::new(CachedContents::new(contents, loading.settle()));
-                if !counted && cached.size() > SMALL {
+                if !counted && cached.size() > UNRESERVED_BYTES {
                     return Err(Arc::new(Error::NO_MEMORY));
                 }
                 all.insert(key.clone(), cached.clone());
@@ -166,20 +166,26 @@ impl SharedReads {
 #[cfg(test)]
 mod tests {
     use super::{CACHE_BYTES, SharedReads};
-    use crate::gate::{Gated, Role};
+    use crate::gate::{GatedSource, SourceRole};
     use crate::health::Health;
-    use crate::{Context, Described, FunctionSource, Uri};
+    use crate::list_cache::{self, ListCache};
+    use crate::{Context, FunctionSource, ResourceSpec, Uri};
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn gated(functions: FunctionSource) -> Gated {
-        Gated::new(Arc::new(functions), Health::default().source("functions".to_owned()), Role::Content)
+    fn gated(functions: FunctionSource) -> GatedSource {
+        GatedSource::new(
+            Arc::new(functions),
+            Health::default().source("functions".to_owned()),
+            SourceRole::Content,
+            ListCache::new(list_cache::budget()),
+        )
     }
 
     #[tokio::test]
     async fn the_cache_is_bounded() {
         let hour = Duration::from_secs(3600);
-        let described = Described::new("big://{n}").cache(hour);
+        let described = ResourceSpec::new("big://{n}").cache(hour);
         let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
         let reads = SharedReads::default();
         for number in 0..100 {
@@ -195,7 +201,7 @@ mod tests {
     #[tokio::test]
     async fn memory_for_concurrent_reads_is_bounded() {
         let hour = Duration::from_secs(3600);
-        let described = Described::new("big://{n}").cache(hour);
+        let described = ResourceSpec::new("big://{n}").cache(hour);
         let functions = gated(FunctionSource::new().template(described, || vec![0; 1 << 20]));
         let reads = SharedReads::default();
         let uri = Uri::parse("big://1").unwrap();

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Source, Template, Templates, Uri, UriTemplate,
+    Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof,
+    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ impl Source for Status {
         Ok(Templates { freshness: Freshness::proven(Proof::always()), ..Templates::from(vec![template]) })
     }
 
-    async fn complete(&self, partial: Partial<'_>, _: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: CompletionRequest<'_>, _: &Context) -> Result<Completion> {
         match partial.variable {
             "as" => Ok(Completion::of(FORMATS, partial.typed, partial.limit)),
             _ => Ok(Completion::default()),
@@ -153,11 +153,11 @@ struct SourceStatus {
 impl SourceStatus {
     fn of(source: &SourceHealth) -> Self {
         let outage = source.outage();
-        let extent = outage.as_ref().and_then(|_| source.last_known().extent());
+        let stored_size = outage.as_ref().and_then(|_| source.last_known().stored_size());
         Self {
             name: source.name().to_owned(),
             outage: outage.map(|outage| (outage.since, outage.reason)),
-            last_known: extent.map(|extent| (extent.resources, extent.complete)),
+            last_known: stored_size.map(|stored_size| (stored_size.resources, stored_size.complete)),
             unwatched: source.unwatched(),
         }
     }

@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use libris_core::uri_template::{Prefix, Variables};
+use libris_core::uri_template::{TemplatePrefix, Variables};
 use libris_core::{
-    Completion, Contents, Context, Error, Identity, Page, Partial, Resource, Result, Source, Templates, Uri,
-    Visibility,
+    Completion, CompletionRequest, Contents, Context, Error, Identity, Page, Resource, Result, Source,
+    Templates, Uri, Visibility,
 };
 
-use crate::rights::{Access, Operation, Rights};
+use crate::rights::{CurrentPolicy, Operation, Rights};
 use crate::status;
 
 /// How many completion values a view requests from a source before it filters out hidden ones.
-const MOST_VALUES: usize = 10_000;
+const MAX_UNFILTERED_VALUES: usize = 10_000;
 
 /// The catalog under one set of rights.
 pub struct View {
     source: Arc<dyn Source>,
-    access: Arc<Access>,
+    access: Arc<CurrentPolicy>,
     identity: Option<Identity>,
     /// The rights that the policy granted at `generation`.
     rights: Rights,
@@ -27,7 +27,11 @@ pub struct View {
 
 impl View {
     /// The view of a source for a caller with this identity.
-    pub(crate) fn new(source: Arc<dyn Source>, access: Arc<Access>, identity: Option<Identity>) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        access: Arc<CurrentPolicy>,
+        identity: Option<Identity>,
+    ) -> Self {
         // Read the generation first: if the policy is replaced in between, the rights count as outdated.
         let generation = access.generation();
         let rights = access.policy().rights(identity.as_ref());
@@ -45,22 +49,22 @@ impl View {
     }
 
     /// The view under the caller's current rights.
-    pub fn now(&self) -> Snapshot<'_> {
+    pub fn now(&self) -> ViewSnapshot<'_> {
         let rights = match self.is_current() {
             true => Cow::Borrowed(&self.rights),
             false => Cow::Owned(self.access.policy().rights(self.identity.as_ref())),
         };
-        Snapshot { source: &self.source, rights }
+        ViewSnapshot { source: &self.source, rights }
     }
 }
 
 /// A view with fixed rights, so that one request is answered under the same rights throughout.
-pub struct Snapshot<'v> {
+pub struct ViewSnapshot<'v> {
     source: &'v Arc<dyn Source>,
     rights: Cow<'v, Rights>,
 }
 
-impl Snapshot<'_> {
+impl ViewSnapshot<'_> {
     /// The rights of the caller.
     pub fn rights(&self) -> &Rights {
         &self.rights
@@ -94,6 +98,8 @@ impl Snapshot<'_> {
             Error::Unavailable(_) if !self.allows(Operation::Read, &status::uri()) => {
                 Error::Unavailable("a source is unavailable; try again later".to_owned())
             }
+            // The hint may name resources that this caller may not see.
+            Error::Missing { uri, .. } => Error::NotFound(uri),
             error => error,
         }
     }
@@ -178,7 +184,7 @@ impl Snapshot<'_> {
         if !self.allows(Operation::Read, uri) {
             return Err(Error::NotFound(uri.clone()));
         }
-        let visible = Visible { source: self.source.clone(), rights: rights.clone() };
+        let visible = RightsVisibility { source: self.source.clone(), rights: rights.clone() };
         let context = context.clone().with_visibility(Arc::new(visible));
         let mut contents = self.source.read(uri, &context).await.map_err(|error| self.redacted(error))?;
         contents.parts.retain(|part| part.uri == *uri || context.sees(&part.uri));
@@ -186,7 +192,7 @@ impl Snapshot<'_> {
     }
 
     /// Completes a template variable, without values that lead to hidden resources.
-    pub async fn complete(&self, partial: Partial<'_>, context: &Context) -> Result<Completion> {
+    pub async fn complete(&self, partial: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         let rights = &*self.rights;
         if rights.are_everything() {
             return self.source.complete(partial, context).await;
@@ -195,7 +201,7 @@ impl Snapshot<'_> {
             return Err(Error::invalid(format!("unknown template `{}`", partial.template)));
         }
         // Request all values, because hidden ones must neither displace visible ones nor be counted.
-        let all = Partial { limit: MOST_VALUES, ..partial };
+        let all = CompletionRequest { limit: MAX_UNFILTERED_VALUES, ..partial };
         let completion = self.source.complete(all, context).await;
         let Completion { mut values, total, more } = completion.map_err(|error| self.redacted(error))?;
         values.retain(|value| self.completes(partial, value));
@@ -207,15 +213,18 @@ impl Snapshot<'_> {
 
     /// Whether this value leads to a resource that the caller may read. If a variable in front of it has no value, this
     /// is unknown, and the value is omitted because it may name a hidden resource.
-    fn completes(&self, partial: Partial<'_>, value: &str) -> bool {
+    fn completes(&self, partial: CompletionRequest<'_>, value: &str) -> bool {
         let mut variables: Variables =
             partial.known.iter().filter(|(name, _)| *name != partial.variable).collect();
         let without = partial.template.prefix(&variables);
         variables.insert(partial.variable, value);
-        match partial.template.prefix(&variables) {
-            Prefix::Whole(uri) => Uri::parse(&uri).is_ok_and(|uri| self.allows(Operation::Read, &uri)),
-            open if open == without => false,
-            Prefix::Open(prefix) => self.rights.may_allow_below(&prefix),
+        match (partial.template.prefix(&variables), without) {
+            (Ok(TemplatePrefix::Whole(uri)), _) => {
+                Uri::parse(&uri).is_ok_and(|uri| self.allows(Operation::Read, &uri))
+            }
+            (Ok(open), Ok(without)) if open == without => false,
+            (Ok(TemplatePrefix::Open(prefix)), _) => self.rights.may_allow_below(&prefix),
+            (Err(_), _) => false,
         }
     }
 }
@@ -228,12 +237,12 @@ struct ListRequest<'a> {
 }
 
 /// The visibility check that a source applies to resources that it names in contents.
-struct Visible {
+struct RightsVisibility {
     source: Arc<dyn Source>,
     rights: Rights,
 }
 
-impl Visibility for Visible {
+impl Visibility for RightsVisibility {
     fn sees(&self, uri: &Uri) -> bool {
         if !self.rights.allow(Operation::Read, uri) {
             return false;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use libris::{Body, Catalog, Context, Source as _, Uri};
+use libris::{Catalog, ContentBody, Context, Source as _, Uri};
 use libris_sources::{Commands, command};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn a_hundred_reads_of_a_kept_command_run_it_once() {
         })
     });
     for read in join_all(reads).await {
-        assert_eq!(read.unwrap().parts[0].body, Body::Text("1\n".into()));
+        assert_eq!(read.unwrap().parts[0].body, ContentBody::Text("1\n".into()));
     }
     assert_eq!(std::fs::read_to_string(dir.path().join("runs")).unwrap(), "all\n");
 }

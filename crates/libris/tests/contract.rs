@@ -1,4 +1,4 @@
-//! A catalog is a source like any other: it keeps what every source must.
+//! The contract suite, on a catalog.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ impl Joined {
             std::fs::write(path.join("deep/b.md"), name).unwrap();
             sources.push(Arc::new(Files::open(files::Config::new(path)).unwrap()));
         }
-        let resource = |uri: &str| inline::Entry {
+        let resource = |uri: &str| inline::InlineEntry {
             text: Some(uri.to_owned()),
-            ..inline::Entry::new(Uri::parse(uri).unwrap())
+            ..inline::InlineEntry::new(Uri::parse(uri).unwrap())
         };
         let config = inline::Config {
             resources: ["a:first", "file:///one-inline", "z:last"].map(resource).into(),

@@ -1,4 +1,4 @@
-//! Runs the examples as a client would, the first of them being the one that the README shows.
+//! Runs the examples over stdio; `notes` is that of the README, and `documents` that of the manual.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,12 +6,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// An example that runs, spoken to over stdio.
+/// A running example and its pipes.
 struct Example {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     last: u64,
+    /// The name and version by which the server introduced itself.
+    server: Value,
 }
 
 impl Example {
@@ -23,12 +25,13 @@ impl Example {
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut example = Self { child, input, output: BufReader::new(output), last: 0 };
+        let mut example = Self { child, input, output: BufReader::new(output), last: 0, server: Value::Null };
         let client = json!({ "name": "test", "version": "1" });
-        example.ask(
+        let mut initialized = example.ask(
             "initialize",
             json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client }),
         );
+        example.server = initialized["serverInfo"].take();
         example.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         example
     }
@@ -43,7 +46,7 @@ impl Example {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// The result or the error of a request. What is told meanwhile is passed over.
+    /// The result or error of a request. Notifications are skipped.
     fn ask(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let id = self.last;
@@ -103,15 +106,31 @@ fn program(name: &str) -> PathBuf {
     built
 }
 
+/// Checks that a page shows this example as it is, but for its first comment.
+fn assert_shown(page: &str, example: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page_text = std::fs::read_to_string(root.join("../..").join(page)).unwrap();
+    let program = std::fs::read_to_string(root.join("examples").join(example)).unwrap();
+    let (_, program) = program.split_once("\n\n").unwrap();
+    let is_shown = ["```rust\n", "```rust,no_run\n"]
+        .iter()
+        .any(|fence| page_text.contains(&format!("{fence}{program}```\n")));
+    assert!(is_shown, "`{page}` does not show `examples/{example}` as it is");
+}
+
 #[test]
 fn the_readme_shows_a_server_that_works() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = std::fs::read_to_string(root.join("../../README.md")).unwrap();
-    let (_, shown) = readme.split_once("```rust\n").expect("the README shows no Rust");
-    let (shown, _) = shown.split_once("```\n").unwrap();
-    let example = std::fs::read_to_string(root.join("examples/documents.rs")).unwrap();
-    assert!(shown == example, "the README does not show `examples/documents.rs` as it is");
+    assert_shown("README.md", "notes.rs");
+    let mut notes = Example::start("notes", &[]);
+    // The program's own, although its package is that of the library.
+    assert_eq!(notes.server, json!({ "name": "notes", "version": env!("CARGO_PKG_VERSION") }));
+    assert_eq!(notes.text("notes://0"), "# Milk");
+    assert_eq!(notes.read("notes://1")["code"], -32002);
+}
 
+#[test]
+fn the_manual_shows_a_server_that_works() {
+    assert_shown("docs/library.md", "documents.rs");
     let folder = tempfile::tempdir().unwrap();
     let mut docs = Example::start("documents", &[&folder.path().join("docs.db")]);
     assert_eq!(docs.listed(), ["docs://documents", "libris://status"]);

@@ -1,10 +1,10 @@
-//! Slow reads of one client behind a catalog, and what another client notices of them.
+//! Fairness of a catalog: slow reads of one client do not delay another client.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -15,14 +15,14 @@ use libris_sources::{Git, Sql, git, sql};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// How many slow reads there are at once.
+/// The number of concurrent slow reads.
 const SLOW: usize = 60;
 
 fn context(last: u8) -> Context {
     Context::default().with_client(Client::at([127, 0, 0, last].into()))
 }
 
-/// How many of the slow reads of one client have ended by the time that another client's read has.
+/// The number of slow reads of one client that end before another client's read.
 async fn ended_before(source: impl Source, slow: &str, quick: &str) -> usize {
     let catalog = Arc::new(Catalog::new(vec![Arc::new(source)]));
     let (slow, quick) = (Uri::parse(slow).unwrap(), Uri::parse(quick).unwrap());
@@ -42,7 +42,7 @@ async fn ended_before(source: impl Source, slow: &str, quick: &str) -> usize {
     }
     catalog.read(&quick, &context(2)).await.unwrap();
     let ended = ended.load(Ordering::SeqCst);
-    // They are slow because of what they do, and not because they fail.
+    // They succeed: they are slow because of their work, not because of a failure.
     reads.join_next().await.unwrap().unwrap().unwrap();
     ended
 }
@@ -69,7 +69,7 @@ async fn slow_queries_of_one_client_do_not_hold_up_another() {
     assert!(ended < SLOW / 3, "{ended} slow queries were waited for");
 }
 
-/// A repository of one file, changed by so many commits.
+/// A repository with one file and this many commits that change it.
 fn repository(path: &Path, commits: usize) {
     let run = |arguments: &[&str], input: &str| {
         let mut git = Command::new("git")
@@ -109,7 +109,7 @@ async fn slow_reads_of_a_repository_by_one_client_do_not_hold_up_another() {
     assert!(ended < SLOW / 3, "{ended} slow reads were waited for");
 }
 
-/// A source whose work on a thread goes on until it is told to end, whoever waits for it.
+/// A source whose blocking work continues until the test ends it, even if the read is dropped.
 struct Uninterruptible {
     begun: mpsc::UnboundedSender<std::sync::mpsc::Sender<()>>,
 }
@@ -186,4 +186,41 @@ async fn a_turn_is_held_until_the_work_has_ended() {
         end.send(()).unwrap();
         waiting.await.unwrap();
     }
+}
+
+/// A source with contents that callers share. It records for which clients it reads.
+#[derive(Default)]
+struct Shared {
+    readers: Mutex<Vec<Client>>,
+}
+
+#[async_trait]
+impl Source for Shared {
+    fn covers(&self, _: &Uri) -> Option<Specificity> {
+        Some(Specificity::EXACT)
+    }
+
+    async fn list(&self, _: Option<&Uri>, _: usize, _: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
+        self.readers.lock().unwrap().push(context.client());
+        Ok(Content::text(uri.clone(), "text/plain", "text").into())
+    }
+
+    fn is_shared(&self, _: &Uri) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_shared_read_counts_for_the_client_that_started_it() {
+    let source = Arc::new(Shared::default());
+    let catalog = Catalog::new(vec![source.clone()]);
+    for number in 1..=2 {
+        let uri = Uri::parse(&format!("shared://{number}")).unwrap();
+        catalog.read(&uri, &context(number)).await.unwrap();
+    }
+    assert_eq!(*source.readers.lock().unwrap(), [1, 2].map(|number| context(number).client()));
 }

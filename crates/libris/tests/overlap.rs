@@ -1,4 +1,4 @@
-//! Sources of one catalog that have URIs in common: which of them answers, and which is told.
+//! Sources of one catalog with overlapping URIs: which one is read, and which one is followed.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,21 +10,21 @@ use futures_util::FutureExt as _;
 use libris::uri_template::Specificity;
 use libris::wire::Client;
 use libris::{
-    Body, Catalog, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
-    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    CacheScope, Catalog, Completion, CompletionRequest, Content, ContentBody, Contents, Context, Error,
+    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::Semaphore;
 
 /// How long clients may use templates.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A source that covers everything, and has what the test says.
+/// A source that covers all URIs, with scripted content.
 struct Shelf {
     name: &'static str,
     specificity: Specificity,
     has: Has,
     followed: Mutex<BTreeSet<(Uri, Client)>>,
-    /// How many requests it is working on.
+    /// The number of requests in progress.
     working: AtomicUsize,
     /// Each request for children or values waits for one of these.
     may_answer: Semaphore,
@@ -97,11 +97,11 @@ impl Source for Shelf {
 
     async fn templates(&self, _: &Context) -> Result<Templates> {
         let templates = vec![Template::new(UriTemplate::parse("a:{name}").unwrap(), self.name)];
-        let freshness = Freshness::proven(Proof::always()).with_ttl(MINUTE).with_scope(Scope::Public);
+        let freshness = Freshness::proven(Proof::always()).with_ttl(MINUTE).with_scope(CacheScope::Public);
         Ok(Templates { templates, freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _: &Context) -> Result<Completion> {
         self.work().await;
         Ok(Completion::of([self.name], "", asked.limit))
     }
@@ -140,7 +140,7 @@ fn catalog(shelves: &[&Arc<Shelf>]) -> Catalog {
 /// The name of the source whose contents these are.
 fn origin(contents: &Contents) -> &str {
     match &contents.parts[0].body {
-        Body::Text(name) => name,
+        ContentBody::Text(name) => name,
         body => panic!("{body:?} is not text"),
     }
 }
@@ -239,7 +239,8 @@ async fn children_and_values_take_turns() {
     let shelf = Arc::new(Shelf::new("held", Has::Everything).held());
     let catalog = catalog(&[&shelf]);
     let (template, known) = (UriTemplate::parse("a:{name}").unwrap(), Default::default());
-    let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
+    let asked =
+        CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
     let context = Context::default();
     let mut values = [0, 1].map(|_| catalog.complete(asked, &context));
     for waiting in &mut values {
@@ -268,7 +269,7 @@ async fn the_status_does_not_make_templates_less_fresh() {
     catalog.add_status();
     let Templates { templates, freshness, .. } = catalog.templates(&Context::default()).await.unwrap();
     assert_eq!(templates.len(), 2);
-    assert_eq!((freshness.ttl, freshness.scope), (MINUTE, Scope::Public));
+    assert_eq!((freshness.ttl, freshness.scope), (MINUTE, CacheScope::Public));
     assert!(freshness.proof.unwrap().holds());
 }
 
@@ -280,4 +281,45 @@ async fn a_catalog_without_sources_is_empty_until_one_is_added() {
     assert!(page.resources.is_empty() && proof.holds());
     catalog.add(Arc::new(Shelf::new("full", Has::Everything)));
     assert!(!proof.holds());
+}
+
+/// A source that covers nothing and has a hint for URIs of one scheme.
+struct Hinting(&'static str);
+
+#[async_trait]
+impl Source for Hinting {
+    fn covers(&self, _uri: &Uri) -> Option<Specificity> {
+        None
+    }
+
+    async fn list(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        Err(Error::NotFound(uri.clone()))
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        (uri.scheme() == self.0).then(|| format!("a hint of {}", self.0))
+    }
+}
+
+#[tokio::test]
+async fn a_uri_that_no_source_covers_gets_the_hint_of_one() {
+    let hinting = || ["one", "other"].map(|scheme| Arc::new(Hinting(scheme)) as Arc<dyn Source>);
+    let catalog = Catalog::new(hinting().into());
+    for (text, expected) in [
+        ("one:x", "no resource at `one:x`: a hint of one"),
+        ("other:x", "no resource at `other:x`: a hint of other"),
+        ("third:x", "no resource at `third:x`"),
+    ] {
+        let error = catalog.read(&uri(text), &Context::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    // A source that covers the URI knows better.
+    let exact = Arc::new(Shelf::new("exact", Has::Nothing)) as Arc<dyn Source>;
+    let catalog = Catalog::new(hinting().into_iter().chain([exact]).collect());
+    let error = catalog.read(&uri("one:x"), &Context::default()).await.unwrap_err();
+    assert_eq!(error.to_string(), "no resource at `one:x`");
 }

@@ -1,4 +1,4 @@
-//! Pages of resources and templates as a client gets them: each item once, and no page for a cursor that is garbled.
+//! Pages of resources and templates: each item is listed once, and invalid cursors are errors.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libris::uri_template::Specificity;
 use libris::wire::http::{self, Endpoint};
 use libris::{
-    Catalog, Completion, Config, Contents, Context, Error, Page, Partial, Resource, Result, Server, Source,
-    Template, Templates, Uri, UriTemplate,
+    Catalog, Completion, CompletionRequest, Config, Contents, Context, Error, Page, Resource, Result, Server,
+    Source, Template, Templates, Uri, UriTemplate,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ impl Source for Shelf {
         Ok(Templates { templates: self.templates.iter().map(template).collect(), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _: &Context) -> Result<Completion> {
         Ok(Completion::of([self.name], "", asked.limit))
     }
 }
@@ -130,7 +130,7 @@ async fn a_template_of_two_sources_is_listed_once() {
     // Whoever's template is listed completes it.
     for (template, owner) in [("a:{name}", "first"), ("a:{name}/notes", "second")] {
         let template = UriTemplate::parse(template).unwrap();
-        let partial = Partial {
+        let partial = CompletionRequest {
             template: &template,
             variable: "name",
             typed: "",

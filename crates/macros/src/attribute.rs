@@ -24,7 +24,8 @@ impl TemplateLiteral {
     /// A normal form without the names of variables, equal for templates that match the same URIs.
     pub(crate) fn shape(&self) -> String {
         let numbered = self.template.variables().enumerate().map(|(at, name)| (name, format!("v{at}")));
-        let filled = self.template.expand(&numbered.collect());
+        // Values that are texts can always be expanded.
+        let filled = self.template.expand(&numbered.collect()).unwrap_or_default();
         let filled = Uri::parse(&filled).map_or(filled, |uri| uri.to_string());
         let forms = self
             .template
@@ -54,7 +55,7 @@ impl Parse for TemplateLiteral {
         let template = UriTemplate::parse(&text.value()).map_err(wrong)?;
         // The expansion must be an absolute URI, whatever the values.
         let filled = template.expand(&template.variables().map(|name| (name, "x")).collect());
-        Uri::parse(&filled).map_err(|_| {
+        filled.and_then(|filled| Uri::parse(&filled)).map_err(|_| {
             let hint = "a resource needs an absolute URI with a scheme, as in `docs://documents/{id}`";
             Error::new(text.span(), hint)
         })?;

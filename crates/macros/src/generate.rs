@@ -98,6 +98,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
         false => quote!(),
     };
     let (before, after) = proving(block);
+    let whole_list = whole_list(block);
     let watch = watch(block);
     let (generics, _, bounds) = implementation.generics.split_for_impl();
     let this = &implementation.self_ty;
@@ -139,6 +140,16 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
                     ::core::result::Result::Ok(page)
                 }
 
+                #whole_list
+
+                fn package(&self) -> ::core::option::Option<::libris::Package> {
+                    ::libris::__private::package(
+                        ::core::option_env!("CARGO_BIN_NAME"),
+                        ::core::option_env!("CARGO_PKG_NAME"),
+                        ::core::option_env!("CARGO_PKG_VERSION"),
+                    )
+                }
+
                 async fn read(
                     &self,
                     uri: &::libris::Uri,
@@ -165,7 +176,7 @@ pub(crate) fn source(implementation: &ItemImpl, block: &Block) -> Result<TokenSt
 
                 async fn complete(
                     &self,
-                    partial: ::libris::Partial<'_>,
+                    partial: ::libris::CompletionRequest<'_>,
                     context: &::libris::Context,
                 ) -> ::libris::Result<::libris::Completion> {
                     let _ = context;
@@ -212,6 +223,39 @@ fn proving(block: &Block) -> (TokenStream, TokenStream) {
     (before, after)
 }
 
+/// The code that lets a catalog cache the results of `#[list]` functions, which return the whole list at every page.
+fn whole_list(block: &Block) -> Option<TokenStream> {
+    if block.lists.is_empty() {
+        return None;
+    }
+    let depends_on_caller =
+        block.lists.iter().flat_map(|(_, function)| &function.arguments).any(|argument| {
+            matches!(
+                argument,
+                FunctionArgument::Context
+                    | FunctionArgument::Identity { .. }
+                    | FunctionArgument::OptionalIdentity { .. }
+            )
+        });
+    let scope = match depends_on_caller {
+        true => quote!(::libris::CacheScope::Private),
+        false => quote!(::libris::CacheScope::Public),
+    };
+    let proof = match &block.changes {
+        Some(function) => {
+            let name = &function.name;
+            quote!(Self::#name(self).list_proof())
+        }
+        None => quote!(::libris::Proof::always()),
+    };
+    Some(quote! {
+        fn whole_list(&self) -> ::core::option::Option<::libris::Freshness> {
+            let freshness = ::libris::Freshness::proven(#proof);
+            ::core::option::Option::Some(freshness.with_ttl(::libris::__private::LIST_TTL).with_scope(#scope))
+        }
+    })
+}
+
 fn watch(block: &Block) -> Option<TokenStream> {
     let function = block.changes.as_ref()?;
     let name = &function.name;
@@ -230,7 +274,7 @@ fn described(resource: &ResourceAttribute, description: Option<&str>, function: 
     let uri = &resource.pattern.text;
     let function = function.name.to_string();
     let function = function.strip_prefix("r#").unwrap_or(&function);
-    let mut described = quote!(::libris::Described::new(#uri));
+    let mut described = quote!(::libris::ResourceSpec::new(#uri));
     described = match &resource.name {
         Some(name) => quote!(#described.name(#name)),
         None => quote!(#described.name(#function)),

@@ -1,7 +1,7 @@
-//! What the compiler says to those who make a mistake.
+//! Compile errors of the attributes (trybuild).
 //!
-//! Each file of `misuse/` has one, and beside it what is said. `TRYBUILD=overwrite` renews that; look at it as
-//! somebody who has never seen this library.
+//! Each file of `misuse/` contains one mistake; the `.stderr` file beside it contains the expected error.
+//! `TRYBUILD=overwrite` rewrites these files: check that the errors help a reader who does not know this library.
 
 #[test]
 fn mistakes_are_explained() {

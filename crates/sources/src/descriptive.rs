@@ -12,7 +12,8 @@ macro_rules! with_descriptive_keys {
         $(#[$attribute])*
         pub struct $config $(<$uri>)? {
             $($fields)*
-            /// A short name. Default: the last segment of the URI; for a template, the template itself.
+            /// A short name. Default: the last segment of the URI; for a template, its literal segments and variables, such
+            /// as `forecast by city and date`.
             pub name: Option<String>,
             /// A human-readable title.
             pub title: Option<String>,
@@ -50,7 +51,7 @@ macro_rules! with_descriptive_keys {
             pub(super) fn template(&self, uri: &libris_core::UriTemplate) -> libris_core::Template {
                 libris_core::Template {
                     uri: uri.clone(),
-                    name: self.name.clone().unwrap_or_else(|| uri.as_str().to_owned()),
+                    name: self.name.clone().unwrap_or_else(|| crate::segment::template_name(uri)),
                     title: self.title.clone(),
                     description: self.description.clone(),
                     mime: self.mime.clone(),

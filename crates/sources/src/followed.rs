@@ -12,7 +12,7 @@ use libris_core::Uri;
 use tokio::sync::watch;
 
 /// The most followed resources. Beyond, the watch reports lost changes, and clients read again.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_FOLLOWED: usize = 1000;
 
 /// The resources that are followed while there is a watch, each with its last known state.
 pub(crate) struct Followed<T> {
@@ -25,7 +25,7 @@ struct FollowedState<T> {
     /// The number of watches. Nothing is followed without one.
     watches: usize,
     resources: BTreeMap<Uri, T>,
-    /// Whether a resource was not added because the set has [`MOST`] already.
+    /// Whether a resource was not added because the set has [`MAX_FOLLOWED`] already.
     full: bool,
     /// The number of overflows, each of which cleared the set.
     overflows: u64,
@@ -64,7 +64,7 @@ impl<T> Followed<T> {
             again(before, known);
             return;
         }
-        if state.resources.len() >= MOST {
+        if state.resources.len() >= MAX_FOLLOWED {
             state.full = true;
             return;
         }
@@ -141,7 +141,7 @@ mod tests {
     use futures_util::FutureExt as _;
     use libris_core::Uri;
 
-    use super::{Followed, MOST};
+    use super::{Followed, MAX_FOLLOWED};
 
     fn uri(number: usize) -> Uri {
         Uri::parse(&format!("a:{number}")).unwrap()
@@ -155,11 +155,11 @@ mod tests {
         add(0);
         assert_eq!(count(), 0, "there is no watch");
         let (mut one, mut other) = (followed.watch(), followed.watch());
-        (0..MOST).for_each(add);
+        (0..MAX_FOLLOWED).for_each(add);
         assert!(!one.overflowed());
         add(0);
         assert!(!one.overflowed(), "it is followed already");
-        add(MOST);
+        add(MAX_FOLLOWED);
         assert!(one.overflowed() && !one.overflowed());
         assert_eq!(count(), 0);
         assert!(other.overflowed() && !other.overflowed());

@@ -1,13 +1,13 @@
 //! YAML front matter of Markdown files: the title and the description.
 
 /// How much of a file is parsed, in bytes.
-const LIMIT: usize = 4 * 1024;
+const MAX_PARSED_BYTES: usize = 4 * 1024;
 
 /// The most characters of a title.
-const TITLE: usize = 200;
+pub(crate) const MAX_TITLE_CHARACTERS: usize = 200;
 
 /// The most characters of a description.
-const DESCRIPTION: usize = 1000;
+const MAX_DESCRIPTION_CHARACTERS: usize = 1000;
 
 /// The block between two lines of `---` at the top of a Markdown file.
 ///
@@ -19,15 +19,10 @@ pub(crate) struct FrontMatter {
     pub(crate) description: Option<String>,
 }
 
-/// Whether files of this media type have front matter.
-pub(crate) fn may_be_in(mime: &str) -> bool {
-    matches!(mime, "text/markdown" | "text/mdx")
-}
-
 impl FrontMatter {
     /// Parses the front matter at the beginning of a file; `None` if it has none.
     pub(crate) fn parse(head: &[u8]) -> Option<Self> {
-        let head = String::from_utf8_lossy(&head[..head.len().min(LIMIT)]);
+        let head = String::from_utf8_lossy(&head[..head.len().min(MAX_PARSED_BYTES)]);
         let mut lines = head.trim_start_matches('\u{feff}').lines().map(str::trim_end);
         if lines.next() != Some("---") {
             return None;
@@ -38,26 +33,23 @@ impl FrontMatter {
                 return Some(found);
             }
             match line.split_once(':') {
-                Some(("title", value)) => found.title = scalar(value).map(|text| cut(text, TITLE)),
+                Some(("title", value)) => {
+                    found.title = scalar(value).map(|text| truncate_characters(text, MAX_TITLE_CHARACTERS))
+                }
                 Some(("description", value)) => {
-                    found.description = scalar(value).map(|text| cut(text, DESCRIPTION));
+                    found.description =
+                        scalar(value).map(|text| truncate_characters(text, MAX_DESCRIPTION_CHARACTERS));
                 }
                 _ => {}
             }
         }
         // Without a closing line, the first one was a thematic break, unless the closing line is beyond the limit.
-        (head.len() >= LIMIT).then_some(found)
-    }
-
-    /// The number of bytes of text.
-    #[cfg(feature = "files")]
-    pub(crate) fn len(&self) -> usize {
-        [&self.title, &self.description].into_iter().flatten().map(String::len).sum()
+        (head.len() >= MAX_PARSED_BYTES).then_some(found)
     }
 }
 
 /// The first characters of a text.
-fn cut(mut text: String, characters: usize) -> String {
+pub(crate) fn truncate_characters(mut text: String, characters: usize) -> String {
     if let Some((end, _)) = text.char_indices().nth(characters) {
         text.truncate(end);
     }

@@ -9,7 +9,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls_platform_verifier::BuilderVerifierExt as _;
 
 /// How long an idle connection stays open.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The `User-Agent` of all requests.
 pub(crate) const USER_AGENT: &str = concat!("libris/", env!("CARGO_PKG_VERSION"));
@@ -20,7 +20,7 @@ pub(crate) type HttpClient<R, B> = Client<HttpsConnector<HttpConnector<R>>, B>;
 /// The builder of a client, with the settings that all clients share. It follows no redirects.
 pub(crate) fn builder() -> Builder {
     let mut builder = Client::builder(TokioExecutor::new());
-    builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+    builder.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE_TIMEOUT);
     builder
 }
 

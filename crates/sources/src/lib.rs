@@ -23,15 +23,28 @@ pub mod sql;
 
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline"))]
 mod descriptive;
+#[cfg(any(feature = "files", feature = "git"))]
+mod folder_listing;
 #[cfg(any(all(feature = "command", unix), feature = "http", feature = "database"))]
 mod followed;
 #[cfg(any(feature = "files", feature = "git"))]
 mod front_matter;
+#[cfg(any(feature = "files", feature = "git"))]
+mod head_metadata;
 #[cfg(any(feature = "http", feature = "notion"))]
 mod http_client;
+#[cfg(any(feature = "files", feature = "git"))]
+mod ignore_patterns;
 #[cfg(feature = "media")]
 mod media;
-#[cfg(any(feature = "files", feature = "git", feature = "http", feature = "database"))]
+#[cfg(any(
+    all(feature = "command", unix),
+    feature = "files",
+    feature = "git",
+    feature = "http",
+    feature = "notion",
+    feature = "database"
+))]
 mod meta;
 #[cfg(any(feature = "files", feature = "git"))]
 mod part;
@@ -47,6 +60,13 @@ mod remote;
 mod segment;
 #[cfg(feature = "files")]
 mod tree;
+#[cfg(any(feature = "files", feature = "git"))]
+mod wildmatch;
+#[cfg(any(all(feature = "command", unix), feature = "http", feature = "inline", feature = "notion"))]
+mod wrong_uri;
+
+#[allow(unused_imports, reason = "used by some sources, which are features")]
+use libris_core::suggest;
 
 #[cfg(all(feature = "command", unix))]
 pub use command::Commands;

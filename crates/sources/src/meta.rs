@@ -5,8 +5,14 @@
 use libris_core::Meta;
 use serde_json::Value;
 
-/// The URI of the next page.
+/// The URI of the next page, or of the next part of a file.
 pub(crate) const NEXT: &str = "dev.libris/next";
+
+/// The number of lines of the whole, if the contents are a range of lines.
+pub(crate) const TOTAL_LINES: &str = "dev.libris/totalLines";
+
+/// The number of bytes of the whole, if the contents are a range of bytes.
+pub(crate) const TOTAL_BYTES: &str = "dev.libris/totalBytes";
 
 /// The contents are incomplete: `true`, or the number of further entries.
 pub(crate) const MORE: &str = "dev.libris/more";

@@ -1,12 +1,19 @@
-//! Finding the byte range of a range of lines, with bounded memory however large the file is.
+//! Finding the byte range of a range of lines, with bounded memory however large the file is, and the metadata of such a
+//! part: how large the whole file is, and the URI of the next part.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+use libris_core::{Meta, Uri};
+
 use crate::media::CodeUnits;
-use crate::range::RangeSpan;
+use crate::meta;
+use crate::range::{Range, RangeSpan};
 
 /// The size of the blocks in which a file is read. Even, so that no UTF-16 code unit is split.
-const BLOCK: usize = 64 * 1024;
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// The most bytes on each side of a range in which lines are counted, so that a small range of a large file stays cheap.
+const MAX_COUNTED_BYTES: u64 = 1024 * 1024;
 
 /// The result of converting a range of lines or bytes to a byte range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +51,28 @@ impl ByteBounds {
     }
 }
 
+/// The `_meta` of a part of a file, which ends at the byte `end`: the size of the whole file, and the URI of the next
+/// part of the same length, unless the part reaches the end of the file.
+pub(crate) fn part_meta(uri: &Uri, range: Range, end: u64, size: u64, total_lines: Option<u64>) -> Meta {
+    let mut meta = meta::with(meta::TOTAL_BYTES, size);
+    if let Some(lines) = total_lines {
+        meta.insert(meta::TOTAL_LINES.to_owned(), lines.into());
+    }
+    let (unit, span) = match range {
+        Range::Lines(span) => ("lines", span),
+        Range::Bytes(span) => ("bytes", span),
+    };
+    if let RangeSpan::From(first, Some(last)) = span
+        && end < size
+        && let Some(next) = last.checked_add(1)
+    {
+        let query = format!("{unit}={next}-{}", last.saturating_add(next - first));
+        let next = Uri::parse(&format!("{}?{query}", uri.without_query()));
+        meta.extend(next.ok().map(|next| (meta::NEXT.to_owned(), next.as_str().into())));
+    }
+    meta
+}
+
 /// A scan of a file for line ends.
 pub(crate) struct LineScanner<'a, F> {
     pub(crate) file: &'a mut F,
@@ -63,9 +92,48 @@ impl<F: Read + Seek> LineScanner<'_, F> {
         }
     }
 
+    /// The number of lines of the file, given the bounds of some of its lines; `None` if too much must be read for that.
+    pub(crate) fn total_lines(
+        &mut self,
+        span: RangeSpan,
+        (start, end): (u64, u64),
+    ) -> io::Result<Option<u64>> {
+        let size = self.file.seek(SeekFrom::End(0))?;
+        let counted_before = match span {
+            RangeSpan::From(..) => 0,
+            RangeSpan::Last(_) => start,
+        };
+        if counted_before.max(size.saturating_sub(end)) > MAX_COUNTED_BYTES {
+            return Ok(None);
+        }
+        let known = match span {
+            RangeSpan::From(first, _) => first - 1,
+            RangeSpan::Last(_) => 0,
+        };
+        Ok(Some(known + self.count(start - counted_before)?))
+    }
+
+    /// The number of lines from this offset, at which a line begins, to the end.
+    fn count(&mut self, start: u64) -> io::Result<u64> {
+        self.file.seek(SeekFrom::Start(start))?;
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        let (mut lines, mut offset, mut line_start) = (0, start, start);
+        loop {
+            fill(self.file, &mut block)?;
+            if block.is_empty() {
+                return Ok(lines + u64::from(line_start < offset));
+            }
+            for end in line_ends(&block, self.units) {
+                lines += 1;
+                line_start = offset + end as u64;
+            }
+            offset += block.len() as u64;
+        }
+    }
+
     fn forward(&mut self, first: u64, last: Option<u64>) -> io::Result<ByteBounds> {
         self.file.seek(SeekFrom::Start(0))?;
-        let mut block = Vec::with_capacity(BLOCK);
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
         let (mut line, mut line_start, mut offset) = (1, 0, 0);
         let mut start = (first == 1).then_some(0);
         let mut first_end = None;
@@ -106,11 +174,11 @@ impl<F: Read + Seek> LineScanner<'_, F> {
 
     fn backward(&mut self, count: u64) -> io::Result<ByteBounds> {
         let size = self.file.seek(SeekFrom::End(0))?;
-        let mut block = Vec::with_capacity(BLOCK);
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
         let mut seen = 0;
         let mut last_start = None;
-        for number in (0..size.div_ceil(BLOCK as u64)).rev() {
-            let offset = number * BLOCK as u64;
+        for number in (0..size.div_ceil(BLOCK_BYTES as u64)).rev() {
+            let offset = number * BLOCK_BYTES as u64;
             self.file.seek(SeekFrom::Start(offset))?;
             fill(self.file, &mut block)?;
             let ends: Vec<usize> = line_ends(&block, self.units).collect();
@@ -143,7 +211,7 @@ impl<F: Read + Seek> LineScanner<'_, F> {
 /// Reads a whole block, or the rest of the file.
 fn fill(file: &mut impl Read, block: &mut Vec<u8>) -> io::Result<()> {
     block.clear();
-    file.take(BLOCK as u64).read_to_end(block).map(drop)
+    file.take(BLOCK_BYTES as u64).read_to_end(block).map(drop)
 }
 
 /// The offsets after each line terminator in a block that begins at a whole code unit.
@@ -157,9 +225,10 @@ fn line_ends(block: &[u8], units: CodeUnits) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, ByteBounds, LineScanner, OverLimit};
+    use super::{BLOCK_BYTES, ByteBounds, LineScanner, MAX_COUNTED_BYTES, OverLimit, part_meta};
     use crate::media::CodeUnits;
-    use crate::range::RangeSpan;
+    use crate::range::{Range, RangeSpan};
+    use libris_core::Uri;
     use proptest::prelude::{any, proptest};
     use std::io::Cursor;
 
@@ -192,13 +261,14 @@ mod tests {
                 "{data:?} {span:?}"
             );
         }
-        let far = [b"a\n", &vec![b'x'; 9 * BLOCK][..], b"\nb"].concat();
-        for (span, start) in [(RangeSpan::From(2, Some(2)), 2), (RangeSpan::Last(2), 8 * BLOCK as u64)] {
+        let far = [b"a\n", &vec![b'x'; 9 * BLOCK_BYTES][..], b"\nb"].concat();
+        for (span, start) in [(RangeSpan::From(2, Some(2)), 2), (RangeSpan::Last(2), 8 * BLOCK_BYTES as u64)]
+        {
             let ByteBounds::OverLimit(over) = limited(&far, CodeUnits::Bytes, 4, span) else {
                 panic!("{span:?}")
             };
             assert_eq!(over.start, start, "{span:?}");
-            assert!(over.size <= 2 * BLOCK as u64, "{span:?} went on to {}", over.size);
+            assert!(over.size <= 2 * BLOCK_BYTES as u64, "{span:?} went on to {}", over.size);
         }
     }
 
@@ -226,6 +296,58 @@ mod tests {
     }
 
     #[test]
+    fn all_lines_are_counted_if_that_is_cheap() {
+        let total = |data: &[u8], span| {
+            let ByteBounds::Within(start, end) = lines(data, CodeUnits::Bytes, span) else {
+                panic!("{span:?}")
+            };
+            let file = &mut Cursor::new(data);
+            let mut search =
+                LineScanner { file, units: CodeUnits::Bytes, limit: u64::MAX, progress: &mut |_| Ok(()) };
+            search.total_lines(span, (start, end)).unwrap()
+        };
+        let spans = [
+            RangeSpan::From(1, Some(1)),
+            RangeSpan::From(2, Some(9)),
+            RangeSpan::From(2, None),
+            RangeSpan::Last(1),
+        ];
+        for span in spans {
+            assert_eq!(total(b"a\nb\nc\n", span), Some(3), "{span:?}");
+            assert_eq!(total(b"a\nb\nc", span), Some(3), "{span:?}");
+        }
+        assert_eq!(total(b"", RangeSpan::From(1, None)), Some(0));
+        let half = MAX_COUNTED_BYTES as usize / 2;
+        let large = b"x\n".repeat(half + 1);
+        assert_eq!(total(&large, RangeSpan::From(1, Some(1))), Some(half as u64 + 1));
+        assert_eq!(total(&large, RangeSpan::Last(1)), Some(half as u64 + 1));
+        let larger = b"x\n".repeat(half + 2);
+        assert_eq!(total(&larger, RangeSpan::From(1, Some(1))), None);
+        assert_eq!(total(&larger, RangeSpan::Last(1)), None);
+        assert_eq!(total(&larger, RangeSpan::From(1, None)), Some(half as u64 + 2));
+    }
+
+    #[test]
+    fn a_part_names_the_next_one() {
+        let uri = Uri::parse("file:///m/a?lines=x").unwrap();
+        let next = |range, end| {
+            let meta = part_meta(&uri, range, end, 100, Some(9));
+            assert_eq!(
+                (&meta["dev.libris/totalBytes"], &meta["dev.libris/totalLines"]),
+                (&100.into(), &9.into())
+            );
+            meta.get("dev.libris/next").map(|next| next.as_str().unwrap().to_owned())
+        };
+        let lines = |first, last| Range::Lines(RangeSpan::From(first, last));
+        assert_eq!(next(lines(1, Some(3)), 50).as_deref(), Some("file:///m/a?lines=4-6"));
+        assert_eq!(next(lines(3, Some(3)), 50).as_deref(), Some("file:///m/a?lines=4-4"));
+        assert_eq!(next(lines(1, Some(3)), 100), None);
+        assert_eq!(next(lines(1, None), 100), None);
+        let bytes = Range::Bytes(RangeSpan::From(0, Some(9)));
+        assert_eq!(next(bytes, 10).as_deref(), Some("file:///m/a?bytes=10-19"));
+    }
+
+    #[test]
     fn lines_of_utf_16() {
         // U+0A0A contains the byte of a line feed twice.
         let big = b"\xfe\xff\0a\0\n\x0a\x0a\0\n\0c";
@@ -236,7 +358,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn forward_and_backward_scans_agree(lengths in proptest::collection::vec(0_usize..(BLOCK / 8), 1..40), ended in any::<bool>()) {
+        fn forward_and_backward_scans_agree(lengths in proptest::collection::vec(0_usize..(BLOCK_BYTES / 8), 1..40), ended in any::<bool>()) {
             let mut data: Vec<u8> = lengths.iter().map(|n| "x".repeat(*n)).collect::<Vec<_>>().join("\n").into();
             if ended {
                 data.push(b'\n');

@@ -1,7 +1,7 @@
 //! The table of sources, with their parts of the command line and the configuration file.
 //!
-//! To add a source, implement [`Declared`] for its configuration and [`Definition`] for what can be opened, and add a
-//! line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
+//! To add a source, implement [`SourceConfig`] for its configuration and [`Definition`] for what can be opened, and add
+//! a line to `sources!` at the end of this file. CONTRIBUTING.md has an example.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -26,7 +26,7 @@ pub trait Definition: Any + Debug + DynamicEq + Send + Sync {
     }
 
     /// Opens the source.
-    fn open(&self) -> Result<Opened>;
+    fn open(&self) -> Result<OpenedSource>;
 }
 
 /// Equality of definitions of any type: an unchanged definition needs no new source when the configuration is reloaded.
@@ -43,7 +43,7 @@ impl<T: Any + PartialEq> DynamicEq for T {
 
 /// An open source.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenedSource {
     /// The source.
     pub source: Arc<dyn Source>,
     /// The root of its URIs, if it has one of its own.
@@ -59,7 +59,7 @@ pub struct SourceRoot {
     pub key: &'static str,
 }
 
-impl Opened {
+impl OpenedSource {
     /// A source without a root of its own.
     pub fn new(source: impl Source) -> Self {
         Self { source: Arc::new(source), root: None }
@@ -105,7 +105,7 @@ pub struct CommandLine {
 }
 
 /// The configuration of one source, of which a file may have several.
-pub trait Declared: DeserializeOwned {
+pub trait SourceConfig: DeserializeOwned {
     /// How it is named on the command line. Default: not at all.
     const COMMAND_LINE: Option<CommandLine> = None;
 
@@ -124,7 +124,7 @@ pub trait Section: Default + DeserializeOwned {
     fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>>;
 }
 
-impl<C: Declared> Section for Vec<C> {
+impl<C: SourceConfig> Section for Vec<C> {
     const COMMAND_LINE: Option<CommandLine> = C::COMMAND_LINE;
 
     fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
@@ -132,12 +132,56 @@ impl<C: Declared> Section for Vec<C> {
     }
 }
 
-impl<C: Declared> Section for Option<C> {
+impl<C: SourceConfig> Section for Option<C> {
     const COMMAND_LINE: Option<CommandLine> = C::COMMAND_LINE;
 
     fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
         self.into_iter().map(|config| config.definition(file)).collect()
     }
+}
+
+/// A section whose entries form one source together.
+#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+pub(crate) trait CombinedSection: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// Whether the section has no entries.
+    fn has_no_entries(&self) -> bool;
+
+    /// Opens the source. Relative paths start from the folder of the configuration file.
+    fn open(&self, folder: &Path) -> Result<OpenedSource>;
+
+    /// The definition of the source; none if the section has no entries.
+    fn combined_definition(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
+        match self.has_no_entries() {
+            true => Vec::new(),
+            false => vec![Box::new(CombinedDefinition { section: self, file: file.clone() })],
+        }
+    }
+}
+
+#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+#[derive(Debug, PartialEq)]
+struct CombinedDefinition<S> {
+    section: S,
+    file: ConfigFile,
+}
+
+#[cfg(any(feature = "inline", all(feature = "command", unix)))]
+impl<S: CombinedSection> Definition for CombinedDefinition<S> {
+    fn label(&self) -> String {
+        self.file.path.display().to_string()
+    }
+
+    fn open(&self) -> Result<OpenedSource> {
+        self.section.open(self.file.folder())
+    }
+}
+
+/// A definition with the key of the configuration file that sources of its kind have.
+pub struct KeyedDefinition {
+    /// The key, such as `files`: one of the [`KEYS`].
+    pub key: &'static str,
+    /// The definition.
+    pub definition: Box<dyn Definition>,
 }
 
 /// The sources that an argument of the command line can name.
@@ -146,14 +190,16 @@ pub fn command_lines() -> impl Iterator<Item = &'static CommandLine> {
 }
 
 /// The source that an argument of the command line names; `None` if no source accepts it.
-pub fn define(argument: &OsStr) -> Option<Box<dyn Definition>> {
+pub fn define(argument: &OsStr) -> Option<KeyedDefinition> {
     let text = argument.to_str().unwrap_or_default();
-    let has_prefix = |line: &&CommandLine| line.prefixes.iter().any(|prefix| text.starts_with(prefix));
+    let lines = || KEYS.iter().zip(COMMAND_LINES).filter_map(|(key, line)| Some((*key, line.as_ref()?)));
+    let has_prefix =
+        |(_, line): &(_, &CommandLine)| line.prefixes.iter().any(|prefix| text.starts_with(prefix));
     // A path may contain `://`, but a URL with an unknown scheme is more likely a typing error.
     let is_path = !text.contains("://") || Path::new(argument).exists();
-    let takes_paths = |line: &&CommandLine| line.prefixes.is_empty() && is_path;
-    let line = command_lines().find(has_prefix).or_else(|| command_lines().find(takes_paths))?;
-    Some((line.define)(argument))
+    let takes_paths = |(_, line): &(_, &CommandLine)| line.prefixes.is_empty() && is_path;
+    let (key, line) = lines().find(has_prefix).or_else(|| lines().find(takes_paths))?;
+    Some(KeyedDefinition { key, definition: (line.define)(argument) })
 }
 
 macro_rules! sources {
@@ -186,9 +232,12 @@ macro_rules! sources {
             }
 
             /// The sources, in the order of the table.
-            pub fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
+            pub fn definitions(self, file: &ConfigFile) -> Vec<KeyedDefinition> {
                 let mut definitions = Vec::new();
-                $($(#[$condition])* definitions.extend(self.$key.definitions(file));)*
+                $($(#[$condition])* {
+                    let keyed = |definition| KeyedDefinition { key: stringify!($key), definition };
+                    definitions.extend(self.$key.definitions(file).into_iter().map(keyed));
+                })*
                 definitions
             }
         }

@@ -3,7 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 /// The magic numbers of NFS, SMB (three variants), FUSE, 9P, AFS, Ceph and VirtualBox shared folders.
-const REMOTE: [u32; 9] = [
+const REMOTE_FILE_SYSTEMS: [u32; 9] = [
     0x6969,
     0x517b,
     0xff53_4d42,
@@ -19,5 +19,6 @@ const REMOTE: [u32; 9] = [
 pub(crate) fn is_remote(directory: BorrowedFd<'_>) -> bool {
     // The kernel's magic numbers have 32 bits, which some platforms sign-extend. A file system that cannot be
     // identified counts as remote.
-    rustix::fs::fstatfs(directory).map_or(true, |system| REMOTE.contains(&(system.f_type as u32)))
+    rustix::fs::fstatfs(directory)
+        .map_or(true, |system| REMOTE_FILE_SYSTEMS.contains(&(system.f_type as u32)))
 }

@@ -2,14 +2,15 @@
 //!
 //! A value out of range is an error with its line in the file, instead of a panic or an exhausted memory later.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::de::Error as _;
+use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 
 /// The longest duration: an `Instant` plus a longer one may overflow.
-pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub const MAX_DURATION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// An integer within a range.
 pub fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
@@ -24,10 +25,67 @@ pub fn within<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
     })
 }
 
-/// A duration such as `"30s"`, `"5m"` or `"1h 30m"`, up to [`LONGEST`].
+/// A number of bytes within a range: an integer, or a text with a unit such as `"8MB"` or `"64 KiB"`.
+pub fn bytes_within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    range: RangeInclusive<u64>,
+) -> Result<u64, D::Error> {
+    let bytes = deserializer.deserialize_any(ByteVisitor)?;
+    match bytes.filter(|bytes| range.contains(bytes)) {
+        Some(bytes) => Ok(bytes),
+        None => {
+            let (least, most) = range.into_inner();
+            let hint = format!("use a number of bytes from {least} to {most}, or a size such as \"8MB\"");
+            Err(D::Error::custom(format!("the size is out of range; hint: {hint}")))
+        }
+    }
+}
+
+/// A number of bytes; `None` if it does not fit into 64 bits.
+struct ByteVisitor;
+
+impl Visitor<'_> for ByteVisitor {
+    type Value = Option<u64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, or a size such as \"8MB\"")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(u64::try_from(number).ok())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let number = text[..text.len() - unit.len()].parse::<u64>();
+        // As in the International System of Units, and in IEC 80000-13.
+        let factor: Option<u64> = match &*unit.trim().to_ascii_lowercase() {
+            "b" => Some(1),
+            "kb" => Some(1_000),
+            "mb" => Some(1_000_000),
+            "gb" => Some(1_000_000_000),
+            "kib" => Some(1 << 10),
+            "mib" => Some(1 << 20),
+            "gib" => Some(1 << 30),
+            _ => None,
+        };
+        match (number, factor) {
+            (Ok(number), Some(factor)) => Ok(number.checked_mul(factor)),
+            _ => Err(E::custom(format!(
+                "`{text}` is not a size; hint: write a number of bytes, or a size such as \"8MB\" or \"64KiB\""
+            ))),
+        }
+    }
+}
+
+/// A duration such as `"30s"`, `"5m"` or `"1h 30m"`, up to [`MAX_DURATION`].
 pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     match parsed(deserializer)? {
-        (text, duration) if duration > LONGEST => {
+        (text, duration) if duration > MAX_DURATION => {
             Err(D::Error::custom(format!("`{text}` is longer than 100 years")))
         }
         (_, duration) => Ok(duration),
@@ -67,17 +125,32 @@ fn parsed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(String, Duratio
 
 /// The size of one response, which is held in memory as a whole: up to 1 GiB.
 pub fn content_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    within(deserializer, 1..=1 << 30)
+    bytes_within(deserializer, 1..=1 << 30)
 }
 
-/// The bytes of files in the contents of a folder: up to 1 GiB; 0 for none.
+/// The bytes of text in the contents of a folder: up to 1 GiB; 0 for the listing alone.
 pub fn folder_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    within(deserializer, 0..=1 << 30)
+    bytes_within(deserializer, 0..=1 << 30)
 }
 
-/// The entries in the contents of a folder: up to 100,000.
+/// The entries on one page of the listing of a folder: from 1 to 100,000.
 pub fn folder_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    within(deserializer, 0..=100_000)
+    within(deserializer, 1..=100_000)
+}
+
+/// How deep lists go, of an optional key: from 1 to 128.
+pub fn optional_depth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    within(deserializer, 1..=128).map(Some)
+}
+
+/// The most listed resources, of an optional key: from 1 to 1,000,000.
+pub fn optional_listed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    within(deserializer, 1..=1_000_000).map(Some)
+}
+
+/// The pages of a list that are requested: from 1 to 100.
+pub fn list_pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    within(deserializer, 1..=100)
 }
 
 /// Concurrent requests: from 1 to 1,024.
@@ -92,10 +165,37 @@ pub fn processes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D:
 
 /// The size of a cache: up to 1 TiB.
 pub fn cache_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    within(deserializer, 0..=1 << 40)
+    bytes_within(deserializer, 0..=1 << 40)
 }
 
 /// The redirects that one request may follow: up to 20.
 pub fn redirects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     within(deserializer, 0..=20)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize as _;
+
+    use super::content_bytes;
+
+    fn bytes(text: &str) -> Result<u64, String> {
+        let value = toml::Value::deserialize(toml::de::ValueDeserializer::parse(text).unwrap()).unwrap();
+        content_bytes(value).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, size) in
+            [("8", 8), ("\"8B\"", 8), ("\"8MB\"", 8_000_000), ("\"64 KiB\"", 65_536), ("\"1gib\"", 1 << 30)]
+        {
+            assert_eq!(bytes(text), Ok(size), "{text}");
+        }
+        for text in ["0", "-1", "\"2GB\"", "\"99999999999GB\""] {
+            assert!(bytes(text).unwrap_err().starts_with("the size is out of range; hint: "), "{text}");
+        }
+        for text in ["\"8\"", "\"MB\"", "\"8 megabytes\"", "\"-8MB\"", "\"8.5MB\""] {
+            assert!(bytes(text).unwrap_err().contains(" is not a size; hint: "), "{text}");
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! The suite that every source passes.
+//! The contract suite, on the files and inline sources.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,7 @@
-//! Inline resources, seen from outside.
+//! Integration tests of the inline source.
+
+#[path = "transcripts/mod.rs"]
+mod transcripts;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use libris_core::{Body, Change, Completion, Context, Error, Partial, Source, Uri};
+use libris_core::{Change, Completion, CompletionRequest, ContentBody, Context, Error, Source, Uri};
 use libris_sources::Inline;
 use libris_sources::inline::Config;
 use tempfile::TempDir;
@@ -26,12 +29,47 @@ async fn read(inline: &Inline, uri: &str) -> String {
             assert_eq!(part.uri.as_str(), uri);
             let mime = part.mime.as_deref().unwrap();
             match &part.body {
-                Body::Text(text) => format!("{mime} text {text}"),
-                Body::Bytes(bytes) => format!("{mime} bytes {bytes:?}"),
+                ContentBody::Text(text) => format!("{mime} text {text}"),
+                ContentBody::Bytes(bytes) => format!("{mime} bytes {bytes:?}"),
             }
         }
         Err(error) => error.to_string(),
     }
+}
+
+#[tokio::test]
+async fn what_a_client_gets() {
+    let source = inline(
+        r#"
+        [[resource]]
+        uri = "config://app/settings"
+        mime = "application/json"
+        title = "Settings"
+        description = "Settings of the application."
+        text = '{ "theme": "dark" }'
+
+        [[template]]
+        uri = "weather://forecast/{city}/{date}"
+        mime = "application/json"
+        text = '{ "city": "{{city}}", "date": "{{date}}", "forecast": "unknown" }'
+        complete = { city = ["Paris", "Park City"], date = ["today", "tomorrow"] }
+        "#,
+    );
+    let mut transcript = transcripts::Transcript::of(&source);
+    transcript.list().await;
+    transcript.templates().await;
+    transcript.complete("weather://forecast/{city}/{date}", "city", "par").await;
+    for uri in [
+        "config://app/settings",
+        "weather://forecast/Paris/today",
+        "config://app/setings",
+        "config://app/settings?theme=light",
+        "weather://forecast/Paris",
+        "wether://forecast/Paris/today",
+    ] {
+        transcript.read(uri).await;
+    }
+    insta::assert_snapshot!("inline", transcript.text());
 }
 
 #[tokio::test]
@@ -177,7 +215,7 @@ async fn what_they_hold() {
     fs::write(folder.path().join("notes.md"), "x".repeat(21)).unwrap();
     insta::assert_snapshot!(read(&inline, "x://file").await, @"`x://file` has 21 bytes, more than the limit of 20");
     fs::remove_file(folder.path().join("notes.md")).unwrap();
-    insta::assert_snapshot!(read(&inline, "x://file").await, @"the file of `x://file` cannot be read now");
+    insta::assert_snapshot!(read(&inline, "x://file").await, @"the file of `x://file` does not exist any more; tell the administrator of this server");
     insta::assert_snapshot!(read(&inline, "x://other").await, @"no resource at `x://other`");
 }
 
@@ -219,7 +257,7 @@ async fn templates() {
     insta::assert_debug_snapshot!(names, @r#"
     [
         (
-            "weather://{+any}",
+            "weather by any",
             Some(
                 "application/json",
             ),
@@ -231,7 +269,7 @@ async fn templates() {
             ),
         ),
         (
-            "weather://page/{city}{?units}",
+            "page by city",
             Some(
                 "text/html",
             ),
@@ -239,8 +277,13 @@ async fn templates() {
     ]
     "#);
     let known = BTreeMap::new();
-    let asked =
-        |variable, typed| Partial { template: &templates[1].uri, variable, typed, known: &known, limit: 100 };
+    let asked = |variable, typed| CompletionRequest {
+        template: &templates[1].uri,
+        variable,
+        typed,
+        known: &known,
+        limit: 100,
+    };
     let completion = inline.complete(asked("city", "par"), &Context::default()).await.unwrap();
     assert_eq!(
         completion,
@@ -266,7 +309,7 @@ fn a_file_that_became_a_pipe() {
     );
     fs::remove_file(&path).unwrap();
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    // On a thread that is left behind where it waits for the pipe: no timer of its own would ring.
+    // On a separate thread, which stays blocked if the open of the pipe blocks: a timer of the same thread would not fire.
     let (done, answer) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -286,8 +329,8 @@ fn a_file_that_became_a_pipe() {
     let answers = answer.recv_timeout(Duration::from_secs(20)).expect("waited for a pipe");
     insta::assert_snapshot!(answers.join("\n"), @r#"
     Some("application/octet-stream") None Some("application/octet-stream")
-    the file of `x://pipe` cannot be read now
-    the file of `x://pipe/x` cannot be read now
+    the file of `x://pipe` is not a regular file any more; tell the administrator of this server
+    the file of `x://pipe/x` is not a regular file any more; tell the administrator of this server
     "#);
 }
 
@@ -340,7 +383,7 @@ async fn files_are_told_when_they_change() {
     fs::remove_file(folder.path().join("one.md")).unwrap();
     assert_eq!(next().await, Change::Updated(one.clone()));
     assert_eq!(next().await, Change::Described(one));
-    // Nobody knows which resources somebody makes of a template.
+    // The resources that a template expands to are not enumerable.
     fs::write(folder.path().join("three.md"), "changed").unwrap();
     assert_eq!(next().await, Change::Lost);
     assert!(self::inline("resource = [{ uri = 'x://text', text = '' }]").watch().await.unwrap().is_none());

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use libris_core::Client;
 
+use crate::content_budget::{ContentBudget, RequestReservation};
 use crate::envelope::Framed;
-use crate::unsent::{Reserved, Unsent};
 use crate::{Listener, Revision, View};
 
 /// A request being answered.
@@ -21,7 +21,7 @@ pub struct Call {
     pub client: Client,
     /// When the request arrived, which starts its time limit.
     pub(crate) arrived: Instant,
-    pub(crate) memory: Option<Arc<Reserved>>,
+    pub(crate) memory: Option<Arc<RequestReservation>>,
     progress: Option<Arc<Reporter>>,
     /// The listener that `subscribe` requests refer to, if the request belongs to a session.
     pub(crate) listener: Option<Arc<dyn Listener>>,
@@ -42,8 +42,8 @@ impl Call {
     }
 
     /// Sets the client, and the budget for contents.
-    pub(crate) fn by(self, client: Client, unsent: &Arc<Unsent>) -> Self {
-        Self { client, memory: Some(Arc::new(Reserved::new(unsent, client))), ..self }
+    pub(crate) fn by(self, client: Client, content_budget: &Arc<ContentBudget>) -> Self {
+        Self { client, memory: Some(Arc::new(RequestReservation::new(content_budget, client))), ..self }
     }
 
     /// When its time limit started: on arrival, or when memory it waited for was granted.
@@ -123,7 +123,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     /// The minimum interval of reports. A request answered sooner sends none.
-    const PATIENCE: Duration = Duration::from_millis(200);
+    const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
     /// `token` is the progress token as JSON, unchanged.
     pub(crate) fn new(token: &str, send: impl Fn(Framed) + Send + Sync + 'static) -> Self {
@@ -131,7 +131,7 @@ impl Reporter {
             token: token.into(),
             began: Instant::now(),
             last: AtomicU64::new(0),
-            next: AtomicU64::new(Self::PATIENCE.as_millis() as u64),
+            next: AtomicU64::new(Self::MIN_INTERVAL.as_millis() as u64),
             send: Box::new(send),
         }
     }
@@ -141,7 +141,7 @@ impl Reporter {
         if now < self.next.load(Ordering::Relaxed) || done <= self.last.load(Ordering::Relaxed) {
             return;
         }
-        self.next.store(now + Self::PATIENCE.as_millis() as u64, Ordering::Relaxed);
+        self.next.store(now + Self::MIN_INTERVAL.as_millis() as u64, Ordering::Relaxed);
         self.last.store(done, Ordering::Relaxed);
         let total = total.map(|total| format!(",\"total\":{total}")).unwrap_or_default();
         let message = format!(

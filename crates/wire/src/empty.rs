@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    About, Answer, Call, Caller, Capabilities, Client, Completing, Failure, Listener, Members, Question,
-    Refusal, Reply, Revision, Service, View,
+    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
+    Members, Refusal, Reply, Revision, ServerInfo, Service, View,
 };
 
 /// Answers every request at once with an empty result, and refuses credentials.
@@ -16,11 +16,11 @@ pub(crate) struct Empty;
 
 #[async_trait]
 impl Service for Empty {
-    fn about(&self) -> About {
-        About::default()
+    fn info(&self) -> ServerInfo {
+        ServerInfo::default()
     }
 
-    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
         match caller.authorization {
             None => Some(Arc::new(Self)),
             Some(_) => None,
@@ -42,7 +42,7 @@ impl View for Empty {
         Capabilities::default()
     }
 
-    fn cached(&self, _: Revision, _: Question<'_>, _: Instant) -> Option<Reply> {
+    fn cached(&self, _: Revision, _: CacheableRequest<'_>, _: Instant) -> Option<Reply> {
         Some(Reply { members: Members::NONE, freshness: None, meta: Bytes::new() })
     }
 
@@ -58,7 +58,7 @@ impl View for Empty {
         Err(Failure::invalid("nothing is here"))
     }
 
-    async fn complete(&self, _: &Call, _: &Completing) -> Answer {
+    async fn complete(&self, _: &Call, _: &CompletionParams) -> Answer {
         Err(Failure::invalid("nothing is here"))
     }
 

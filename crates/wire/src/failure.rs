@@ -27,6 +27,8 @@ pub enum Failure {
     NotFound {
         /// The requested URI.
         uri: String,
+        /// What is wrong with the URI, and what to request instead.
+        hint: Option<String>,
     },
     /// The parameters are invalid.
     Invalid {
@@ -48,6 +50,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// A [`Failure::NotFound`] without a hint.
+    pub fn not_found(uri: impl Into<String>) -> Self {
+        Self::NotFound { uri: uri.into(), hint: None }
+    }
+
     /// A [`Failure::Invalid`] with this message.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into() }
@@ -56,9 +63,12 @@ impl Failure {
     /// The error object in the format of `revision`.
     pub(crate) fn object(self, revision: Revision) -> ErrorObject {
         match self {
-            Self::NotFound { uri } => ErrorObject {
+            Self::NotFound { uri, hint } => ErrorObject {
                 code: revision.facts().not_found,
-                message: "resource not found".into(),
+                message: match hint {
+                    Some(hint) => format!("resource not found: {hint}").into(),
+                    None => "resource not found".into(),
+                },
                 data: Some(json!({ "uri": uri })),
             },
             Self::Invalid { message } => ErrorObject::new(INVALID_PARAMS, message),

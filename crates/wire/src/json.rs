@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 /// The maximum nesting depth.
-const DEPTH: u8 = 127;
+const MAX_DEPTH: u8 = 127;
 
 /// A syntax error, at this byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
 
     fn go_down(&mut self) -> Result<()> {
         self.depth += 1;
-        if self.depth > DEPTH { Err(self.broken()) } else { Ok(()) }
+        if self.depth > MAX_DEPTH { Err(self.broken()) } else { Ok(()) }
     }
 
     fn go_up(&mut self) -> Result<()> {

@@ -4,9 +4,8 @@
 //! the encoded `result`, and frames the response. Every difference between protocol revisions is a fact of
 //! [`Revision`]; no other code compares versions.
 
-#[cfg(target_os = "linux")]
-mod again;
 mod call;
+mod content_budget;
 #[cfg(test)]
 mod empty;
 mod envelope;
@@ -18,15 +17,16 @@ mod lock;
 mod members;
 mod offload;
 mod output;
-mod patience;
 mod pipes;
 mod pool;
 mod protocol;
 mod request;
 mod revision;
 mod service;
+#[cfg(target_os = "linux")]
+mod splice_cache;
 pub mod stdio;
-mod unsent;
+mod time_limit;
 
 pub use call::Call;
 pub use failure::Failure;
@@ -34,8 +34,8 @@ pub use libris_core::{Budget, Client, Lease};
 pub use members::{Members, Writer, escape};
 pub use revision::{Era, Facts, Revision};
 pub use service::{
-    About, Answer, Caller, Capabilities, Completing, Listener, News, Question, Reference, Refusal, Reply,
-    Service, View,
+    Answer, CacheableRequest, Caller, Capabilities, CompletionParams, Listener, Notification, Reference,
+    Refusal, Reply, ServerInfo, Service, View,
 };
 
 /// Limits that apply to every transport.
@@ -51,7 +51,7 @@ pub struct Limits {
     pub time: std::time::Duration,
     /// The memory budget of contents, in bytes, from before they are loaded until they are sent; one client may use
     /// three quarters of it.
-    pub unsent: usize,
+    pub content_bytes: usize,
 }
 
 impl Default for Limits {
@@ -61,7 +61,7 @@ impl Default for Limits {
             in_flight: 32,
             batch: 64,
             time: std::time::Duration::from_secs(60),
-            unsent: 60 << 20,
+            content_bytes: 60 << 20,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::time::Instant;
 
 /// The size of one read.
-const CHUNK: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
 /// A line without its terminator.
 #[derive(Debug, PartialEq, Eq)]
@@ -106,8 +106,8 @@ impl<R: Read> Lines<R> {
             self.end -= self.start;
             self.start = 0;
         }
-        if self.buffer.len() - self.end < CHUNK {
-            self.buffer.resize(self.end + CHUNK, 0);
+        if self.buffer.len() - self.end < READ_SIZE {
+            self.buffer.resize(self.end + READ_SIZE, 0);
         }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use crate::pool;
 
 /// The size from which on contents are encoded while they are sent.
-const LARGE: usize = 48 << 10;
+const MIN_STREAMED: usize = 48 << 10;
 
 /// The initial capacity for JSON around contents, and for small contents.
-const USUAL: usize = 1 << 10;
+const INITIAL_CAPACITY: usize = 1 << 10;
 
 /// The number of bytes whose Base64 form fills a pooled buffer: a multiple of three, so that only the last piece is
 /// padded.
-const BLOB: usize = pool::SIZE / 4 * 3;
+const BLOB_PIECE: usize = pool::SIZE / 4 * 3;
 
 /// The members of a result object as JSON, without the braces.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Part {
                 written
             }),
             Self::Blob(bytes) => {
-                end = bytes.len().min(at + BLOB);
+                end = bytes.len().min(at + BLOB_PIECE);
                 pool::fill(|buffer| base64(&bytes[at..end], buffer))
             }
         };
@@ -154,7 +154,7 @@ fn base64(bytes: &[u8], buffer: &mut [u8]) -> usize {
 fn append_base64(json: &mut Vec<u8>, bytes: &[u8]) {
     let (start, size) = (json.len(), STANDARD.encoded_len(bytes.len()));
     // With capacity for the JSON that follows.
-    json.reserve(size + USUAL);
+    json.reserve(size + INITIAL_CAPACITY);
     json.resize(start + size, 0);
     base64(bytes, &mut json[start..]);
 }
@@ -168,7 +168,7 @@ pub struct Writer {
 
 impl Default for Writer {
     fn default() -> Self {
-        Self { parts: Vec::new(), json: Vec::with_capacity(USUAL) }
+        Self { parts: Vec::new(), json: Vec::with_capacity(INITIAL_CAPACITY) }
     }
 }
 
@@ -181,7 +181,7 @@ impl Writer {
     /// Appends a string.
     pub fn text(&mut self, text: String) {
         self.json.push(b'"');
-        if text.len() < LARGE {
+        if text.len() < MIN_STREAMED {
             libris_escape::append(&mut self.json, &text);
         } else {
             self.part(Part::Text(text));
@@ -192,7 +192,7 @@ impl Writer {
     /// Appends a string with these bytes in Base64.
     pub fn blob(&mut self, bytes: Bytes) {
         self.json.push(b'"');
-        if bytes.len() < LARGE {
+        if bytes.len() < MIN_STREAMED {
             append_base64(&mut self.json, &bytes);
         } else {
             self.part(Part::Blob(bytes));
@@ -284,7 +284,7 @@ impl Iterator for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use super::{LARGE, Members, Pieces, Writer};
+    use super::{MIN_STREAMED, Members, Pieces, Writer};
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use bytes::Bytes;
@@ -309,7 +309,7 @@ mod tests {
 
     fn check(text: &str, bytes: &[u8]) {
         let members = written(text, bytes);
-        let large = text.len() >= LARGE || bytes.len() >= LARGE;
+        let large = text.len() >= MIN_STREAMED || bytes.len() >= MIN_STREAMED;
         assert_eq!(members.encoded().is_none(), large);
         let whole = members.encode();
         let whole = whole.encoded().unwrap();
@@ -343,7 +343,9 @@ mod tests {
 
     #[test]
     fn sizes_around_the_borders_of_pieces_are_right() {
-        for size in [0, 1, LARGE - 1, LARGE, LARGE + 1, 2 * LARGE, 64 << 10, 200_000] {
+        for size in
+            [0, 1, MIN_STREAMED - 1, MIN_STREAMED, MIN_STREAMED + 1, 2 * MIN_STREAMED, 64 << 10, 200_000]
+        {
             for unit in ["x", "\"", "\u{1}", "ü"] {
                 let text = unit.repeat(size / unit.len());
                 check(&text, text.as_bytes());
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn only_large_text_hides_how_long_it_is() {
         let left = |members| Pieces::new("{".into(), members, "}".into()).left();
-        assert!(left(written(&"x".repeat(LARGE - 1), &[7; 3 * LARGE])).is_some());
-        assert!(left(written(&"x".repeat(LARGE), b"")).is_none());
+        assert!(left(written(&"x".repeat(MIN_STREAMED - 1), &[7; 3 * MIN_STREAMED])).is_some());
+        assert!(left(written(&"x".repeat(MIN_STREAMED), b"")).is_none());
     }
 }

@@ -3,14 +3,14 @@
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Parsing this many bytes takes about a tenth of a millisecond.
-const LARGE: usize = 256 << 10;
+const MIN_OFFLOADED: usize = 256 << 10;
 
 /// Does CPU-bound work on this many bytes. If they are many, the runtime first moves the other tasks of this worker
 /// thread to another thread.
 pub(crate) fn off_worker<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     let has_workers =
         || Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
-    match bytes >= LARGE && has_workers() {
+    match bytes >= MIN_OFFLOADED && has_workers() {
         true => tokio::task::block_in_place(work),
         false => work(),
     }
@@ -20,7 +20,7 @@ pub(crate) fn off_worker<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 mod tests {
     use std::time::Duration;
 
-    use super::{LARGE, off_worker};
+    use super::{MIN_OFFLOADED, off_worker};
 
     /// Work that ends once another task of the only worker thread has run.
     fn waits_for_another_task(bytes: usize) -> bool {
@@ -31,16 +31,16 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn other_tasks_run_while_a_large_message_is_parsed() {
-        assert!(tokio::spawn(async { waits_for_another_task(LARGE) }).await.unwrap());
+        assert!(tokio::spawn(async { waits_for_another_task(MIN_OFFLOADED) }).await.unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_small_message_is_parsed_in_place() {
-        assert!(!tokio::spawn(async { waits_for_another_task(LARGE - 1) }).await.unwrap());
+        assert!(!tokio::spawn(async { waits_for_another_task(MIN_OFFLOADED - 1) }).await.unwrap());
     }
 
     #[tokio::test]
     async fn a_runtime_without_workers_parses_in_place() {
-        assert_eq!(off_worker(LARGE, || 1), 1);
+        assert_eq!(off_worker(MIN_OFFLOADED, || 1), 1);
     }
 }

@@ -2,15 +2,15 @@
 
 use std::io::{self, IoSlice, Write};
 
-#[cfg(target_os = "linux")]
-use crate::again::Again;
 use crate::envelope::Framed;
+#[cfg(target_os = "linux")]
+use crate::splice_cache::SpliceCache;
 
 /// The buffer is written once it has this many bytes, or when the next line of input has not arrived yet.
-const GATHER: usize = 64 << 10;
+const BUFFER_SIZE: usize = 64 << 10;
 
 /// The most bytes of one write. The kernel locks a pipe during a write, and the client cannot read until it returns.
-const MOST: usize = 128 << 10;
+const MAX_WRITE: usize = 128 << 10;
 
 /// A stream that responses can be written to.
 #[cfg(target_os = "linux")]
@@ -27,7 +27,7 @@ impl<W: Write + Send + 'static> Outlet for W {}
 /// The output of a connection, with its write buffer.
 pub(crate) struct Output<W> {
     #[cfg(target_os = "linux")]
-    again: Again,
+    splice_cache: SpliceCache,
     stream: W,
     gathered: Vec<u8>,
 }
@@ -36,9 +36,9 @@ impl<W: Outlet> Output<W> {
     pub(crate) fn new(stream: W) -> Self {
         Self {
             #[cfg(target_os = "linux")]
-            again: Again::new(&stream),
+            splice_cache: SpliceCache::new(&stream),
             stream,
-            gathered: Vec::with_capacity(GATHER),
+            gathered: Vec::with_capacity(BUFFER_SIZE),
         }
     }
 
@@ -50,14 +50,14 @@ impl<W: Outlet> Output<W> {
         let mut large = false;
         for piece in framed.pieces() {
             #[cfg(target_os = "linux")]
-            if let Some(file) = self.again.file(&piece) {
+            if let Some(file) = self.splice_cache.file(&piece) {
                 self.flush()?;
-                self.again.hand_over(&file, piece.len(), &self.stream)?;
+                self.splice_cache.splice(&file, piece.len(), &self.stream)?;
                 large = true;
                 continue;
             }
-            for part in piece.chunks(MOST) {
-                if self.gathered.len() + part.len() < GATHER {
+            for part in piece.chunks(MAX_WRITE) {
+                if self.gathered.len() + part.len() < BUFFER_SIZE {
                     self.gathered.extend_from_slice(part);
                 } else {
                     self.write_behind(part)?;

@@ -7,7 +7,7 @@ use std::io;
 /// The pipe capacity to request. With the default, a large response would be transferred in many pieces, with context
 /// switches for each. With far more, the bytes would leave the processor's caches before they are read.
 #[cfg(target_os = "linux")]
-const ROOM: usize = 256 << 10;
+const PIPE_CAPACITY: usize = 256 << 10;
 
 /// Standard input and output, with larger pipe buffers if the system allows it.
 #[cfg(unix)]
@@ -18,7 +18,7 @@ pub fn standard() -> io::Result<(File, File)> {
     #[cfg(target_os = "linux")]
     for pipe in [&input, &output] {
         // Fails if it is not a pipe, or if the size is above the system's limit.
-        let _ = rustix::pipe::fcntl_setpipe_size(pipe, ROOM);
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, PIPE_CAPACITY);
     }
     Ok((input, output))
 }

@@ -10,7 +10,7 @@ use crate::lock::lock;
 pub(crate) const SIZE: usize = 64 << 10;
 
 /// The most unused buffers in the pool.
-const KEPT: usize = 64;
+const MAX_POOLED: usize = 64;
 
 static FREE: Mutex<Vec<Box<[u8]>>> = Mutex::new(Vec::new());
 
@@ -37,7 +37,7 @@ impl AsRef<[u8]> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let mut free = lock(&FREE);
-        if free.len() < KEPT {
+        if free.len() < MAX_POOLED {
             free.push(std::mem::take(&mut self.bytes));
         }
     }
@@ -45,12 +45,12 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
-    use super::{FREE, KEPT, fill};
+    use super::{FREE, MAX_POOLED, fill};
     use crate::lock::lock;
 
     #[test]
     fn what_was_written_stays_until_nobody_needs_it() {
-        let many: Vec<_> = (0..2 * KEPT)
+        let many: Vec<_> = (0..2 * MAX_POOLED)
             .map(|number| {
                 fill(|buffer| {
                     buffer[..3].fill(number as u8);
@@ -62,6 +62,6 @@ mod tests {
             assert_eq!(bytes[..], [number as u8; 3]);
         }
         drop(many);
-        assert!(lock(&FREE).len() <= KEPT);
+        assert!(lock(&FREE).len() <= MAX_POOLED);
     }
 }

@@ -8,30 +8,36 @@ use std::time::{Duration, Instant};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_core::stream::BoxStream;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use libris_core::{Freshness, Scope};
+use libris_core::{CacheScope, Freshness};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::content_budget::Outgoing;
 use crate::envelope::{self, Framed, Id, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST};
 use crate::members::Members;
-use crate::patience::within_from;
-use crate::request::{Filter, Meta, Params, Request, missing};
-use crate::service::{About, Caller, Capabilities, Listener, News, Question, Refusal, Reply, Service, View};
-use crate::unsent::Outgoing;
+use crate::request::{ClientInfo, Filter, Meta, Params, Request, missing};
+use crate::service::{
+    CacheableRequest, Caller, Capabilities, Listener, Notification, Refusal, Reply, ServerInfo, Service, View,
+};
+use crate::time_limit::within_from;
 use crate::{Call, Era, Failure, Limits, Revision};
 
 /// The error message if memory for a response is short.
-pub(crate) const UNSENT: &str = "too many responses wait for their clients to take them; try again later";
+pub(crate) const CONTENT_BUDGET_FULL: &str =
+    "too many responses wait for their clients to take them; try again later";
 
 /// An empty result.
 const EMPTY: Reply = Reply { members: Members::NONE, freshness: None, meta: Bytes::new() };
 
-/// How many subscriptions of one request are made before it yields to other tasks. One to a long URI may take 100 µs.
-const SUBSCRIBED_AT_ONCE: usize = 4;
+/// How many bytes of URIs one request subscribes to before it yields to other tasks: it takes about 50 µs.
+const SUBSCRIBED_AT_ONCE: usize = 4 << 10;
 
 /// Once the responses of a batch have this many bytes, its remaining requests are refused.
-const LARGEST_BATCH: usize = 16 << 20;
+const MAX_BATCH_RESPONSE: usize = 16 << 20;
+
+/// A request that takes longer is logged.
+const SLOW_REQUEST: Duration = Duration::from_secs(1);
 
 /// A parsed request.
 #[derive(Clone, Copy)]
@@ -46,7 +52,7 @@ pub(crate) struct Arrived<'a> {
 /// The MCP implementation for one service.
 pub(crate) struct Protocol {
     service: Arc<dyn Service>,
-    about: About,
+    info: ServerInfo,
     /// The member of `_meta` that identifies the server in every modern result, as JSON.
     signature: String,
     /// The encoded ends of modern results with no `_meta` of their own: without caching hints, and with the default
@@ -58,21 +64,21 @@ pub(crate) struct Protocol {
 
 impl Protocol {
     pub(crate) fn new(service: Arc<dyn Service>, limits: Limits) -> Self {
-        let about = service.about();
-        let server = implementation(&about, Revision::ALL[0]);
+        let info = service.info();
+        let server = implementation(&info, Revision::ALL[0]);
         let signature = format!("\"io.modelcontextprotocol/serverInfo\":{server}");
         let (end, end_kept) = (end(&signature, None, &[]), end(&signature, Some(&Freshness::default()), &[]));
-        Self { service, about, signature, end, end_kept, limits }
+        Self { service, info, signature, end, end_kept, limits }
     }
 
     /// The view of a caller, if it is known without waiting.
-    pub(crate) fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
-        self.service.known(caller)
+    pub(crate) fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+        self.service.cached_view(caller)
     }
 
     /// Admits a caller to its view.
     pub(crate) async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
-        match self.known(caller) {
+        match self.cached_view(caller) {
             Some(view) => Ok(view),
             None => self.service.admit(caller).await,
         }
@@ -102,7 +108,12 @@ impl Protocol {
             }
         };
         let error = reply.as_ref().err().map(|error| error.code);
-        tracing::debug!(?request, error, took = ?call.arrived.elapsed(), "answered");
+        let took = call.arrived.elapsed();
+        tracing::debug!(?request, error, ?took, "answered");
+        log_slow_request(request, took);
+        if reply.is_ok() {
+            log_client(call.revision, request);
+        }
         match reply {
             Ok(reply) => self.frame(call.revision, id, reply),
             Err(error) => Framed::error(Some(id), &error),
@@ -118,12 +129,12 @@ impl Protocol {
         arrived: Arrived<'_>,
     ) -> Option<Framed> {
         let Arrived { since, id, method, params } = arrived;
-        let question = params.question(method)?;
-        let reply = view.cached(revision, question, since)?;
-        if let (Question::List(_), Some(listener)) = (question, listener) {
+        let request = params.cacheable(method)?;
+        let reply = view.cached(revision, request, since)?;
+        if let (CacheableRequest::List(_), Some(listener)) = (request, listener) {
             listener.listed();
         }
-        tracing::debug!(?question, "answered at once");
+        tracing::debug!(?request, "answered at once");
         Some(self.frame(revision, id, reply))
     }
 
@@ -151,7 +162,7 @@ impl Protocol {
             if let Some(memory) = &call.memory
                 && !memory.hold(answers.len())
             {
-                return Some(Framed::error(None, &ErrorObject::new(INTERNAL_ERROR, UNSENT)));
+                return Some(Framed::error(None, &ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL)));
             }
         }
         answers.put_slice(b"]");
@@ -169,7 +180,7 @@ impl Protocol {
             Ok((_, Request::Initialize { .. })) => {
                 ErrorObject::new(INVALID_REQUEST, "`initialize` cannot be part of a batch")
             }
-            Ok(_) if so_far > LARGEST_BATCH => {
+            Ok(_) if so_far > MAX_BATCH_RESPONSE => {
                 ErrorObject::new(INTERNAL_ERROR, "the batch's answer is too large; ask on its own")
             }
             Ok((revision, request)) => {
@@ -185,8 +196,8 @@ impl Protocol {
         let (view, listener) = (&*call.view, call.listener.as_deref());
         let nowhere = || ErrorObject::new(INVALID_REQUEST, "there is no session to subscribe in");
         let answer = match request {
-            Request::Initialize { asked } => return Ok(self.initialize(view, Revision::negotiate(asked))),
-            Request::Discover => return Ok(self.discover(view, call.revision)),
+            Request::Initialize { asked, .. } => return Ok(self.initialize(view, Revision::negotiate(asked))),
+            Request::Discover { .. } => return Ok(self.discover(view, call.revision)),
             Request::Ping => Ok(EMPTY),
             Request::Subscribe { uri } => listener.ok_or_else(nowhere)?.subscribe(uri).await.map(|()| EMPTY),
             Request::Unsubscribe { uri } => {
@@ -201,21 +212,27 @@ impl Protocol {
                 if let Some(listener) = listener {
                     listener.listed();
                 }
-                match view.cached(call.revision, Question::List(cursor.as_deref()), Instant::now()) {
+                match view.cached(call.revision, CacheableRequest::List(cursor.as_deref()), Instant::now()) {
                     Some(reply) => Ok(reply),
                     None => view.list(call, cursor.as_deref()).await,
                 }
             }
             Request::Templates { cursor } => {
-                match view.cached(call.revision, Question::Templates(cursor.as_deref()), Instant::now()) {
+                match view.cached(
+                    call.revision,
+                    CacheableRequest::Templates(cursor.as_deref()),
+                    Instant::now(),
+                ) {
                     Some(reply) => Ok(reply),
                     None => view.templates(call, cursor.as_deref()).await,
                 }
             }
-            Request::Read { uri } => match view.cached(call.revision, Question::Read(uri), Instant::now()) {
-                Some(reply) => Ok(reply),
-                None => view.read(call, uri).await,
-            },
+            Request::Read { uri } => {
+                match view.cached(call.revision, CacheableRequest::Read(uri), Instant::now()) {
+                    Some(reply) => Ok(reply),
+                    None => view.read(call, uri).await,
+                }
+            }
             Request::Complete(asked) => view.complete(call, asked).await,
             Request::Other { method, params } => view.call(call, method, params).await,
         };
@@ -241,8 +258,11 @@ impl Protocol {
         let mut resources = Vec::new();
         // A repeated URI is one subscription, and is granted once.
         let mut seen = HashSet::new();
-        for (number, uri) in filter.resources.iter().filter(|uri| seen.insert(*uri)).enumerate() {
-            if number % SUBSCRIBED_AT_ONCE == SUBSCRIBED_AT_ONCE - 1 {
+        let mut since_yield = 0;
+        for uri in filter.resources.iter().filter(|uri| seen.insert(*uri)) {
+            since_yield += uri.len();
+            if since_yield >= SUBSCRIBED_AT_ONCE {
+                since_yield = 0;
                 tokio::task::yield_now().await;
             }
             match listener.subscribe(uri).await {
@@ -262,29 +282,32 @@ impl Protocol {
         ));
         let acknowledged = match &call.memory {
             None => Outgoing::from(acknowledged),
-            Some(memory) => match memory.settle(&acknowledged).await {
-                Some(room) => Outgoing { framed: acknowledged, room: Some(room) },
-                None => return Err(ErrorObject::new(INTERNAL_ERROR, UNSENT)),
+            Some(memory) => match memory.lease_for(&acknowledged).await {
+                Some(lease) => Outgoing { framed: acknowledged, lease: Some(lease) },
+                None => return Err(ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL)),
             },
         };
         let goodbye = format!("\"resultType\":\"complete\",{subscription}");
         let ended = Framed::result(id, Members::NONE, format!(",{goodbye}}}}}").into());
-        let news = stream::unfold(listener, move |listener| {
+        let notifications = stream::unfold(listener, move |listener| {
             let subscription = subscription.clone();
             async move {
-                let news = listener.next().await;
-                Some((Outgoing::from(notification(&news, &subscription)), listener))
+                let next = listener.next().await;
+                Some((Outgoing::from(notification(&next, &subscription)), listener))
             }
         });
-        let news = news.take_until(async move { closing.cancelled().await });
-        Ok(stream::iter([acknowledged]).chain(news).chain(stream::iter([Outgoing::from(ended)])).boxed())
+        let notifications = notifications.take_until(async move { closing.cancelled().await });
+        Ok(stream::iter([acknowledged])
+            .chain(notifications)
+            .chain(stream::iter([Outgoing::from(ended)]))
+            .boxed())
     }
 
     fn initialize(&self, view: &dyn View, revision: Revision) -> Reply {
         let mut result = json!({
             "protocolVersion": revision.facts().date,
             "capabilities": capabilities(view, revision),
-            "serverInfo": implementation(&self.about, revision),
+            "serverInfo": implementation(&self.info, revision),
         });
         self.instruct(&mut result);
         Reply { members: members(&result), freshness: None, meta: Bytes::new() }
@@ -301,7 +324,7 @@ impl Protocol {
     }
 
     fn instruct(&self, result: &mut Value) {
-        if let Some(instructions) = &self.about.instructions {
+        if let Some(instructions) = &self.info.instructions {
             result["instructions"] = instructions.clone().into();
         }
     }
@@ -316,7 +339,7 @@ impl Protocol {
         }
         match freshness {
             None if meta.is_empty() => self.end.clone(),
-            Some(Freshness { ttl: Duration::ZERO, scope: Scope::Private, .. }) if meta.is_empty() => {
+            Some(Freshness { ttl: Duration::ZERO, scope: CacheScope::Private, .. }) if meta.is_empty() => {
                 self.end_kept.clone()
             }
             freshness => end(&self.signature, freshness, meta),
@@ -324,12 +347,31 @@ impl Protocol {
     }
 }
 
+/// Logs a request whose response took long.
+fn log_slow_request(request: &Request, took: Duration) {
+    if took >= SLOW_REQUEST {
+        let (method, uri) = (request.method(), request.uri());
+        tracing::info!(method, uri, milliseconds = took.as_millis() as u64, "slow request");
+    }
+}
+
+/// Logs a client that connects. A client of a stateless revision connects when it discovers the server.
+fn log_client(revision: Revision, request: &Request) {
+    let (client, revision) = match request {
+        Request::Initialize { asked, client } => (client, Revision::negotiate(asked)),
+        Request::Discover { client } => (client, revision),
+        _ => return,
+    };
+    let (ClientInfo { name, version }, revision) = (client, revision.facts().date);
+    tracing::info!(name, version, revision, "a client connected");
+}
+
 /// The end of a modern result: caching hints, and `_meta` with the server's identity and the members in `meta`.
 fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let hints = freshness.map(|Freshness { ttl, scope, .. }| {
         let scope = match scope {
-            Scope::Public => "public",
-            Scope::Private => "private",
+            CacheScope::Public => "public",
+            CacheScope::Private => "private",
         };
         format!(",\"ttlMs\":{},\"cacheScope\":\"{scope}\"", ttl.as_millis())
     });
@@ -338,11 +380,11 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
 }
 
-/// The notification for these news; `meta` is a JSON member of its parameters, or empty.
-pub(crate) fn notification(news: &News, meta: &str) -> Framed {
-    let (method, members) = match news {
-        News::List => ("resources/list_changed", meta.to_owned()),
-        News::Updated(uri) => {
+/// Encodes a notification; `meta` is a JSON member of its parameters, or empty.
+pub(crate) fn notification(content: &Notification, meta: &str) -> Framed {
+    let (method, members) = match content {
+        Notification::ListChanged => ("resources/list_changed", meta.to_owned()),
+        Notification::Updated(uri) => {
             let comma = if meta.is_empty() { "" } else { "," };
             let uri = Value::from(&**uri);
             ("resources/updated", format!("{meta}{comma}\"uri\":{uri}"))
@@ -423,13 +465,13 @@ fn capabilities(view: &dyn View, revision: Revision) -> Value {
 }
 
 /// The implementation object in the format of `revision`.
-fn implementation(about: &About, revision: Revision) -> Value {
+fn implementation(info: &ServerInfo, revision: Revision) -> Value {
     let facts = revision.facts();
-    let mut object = json!({ "name": about.name, "version": about.version });
-    if let Some(title) = about.title.as_ref().filter(|_| facts.titles) {
+    let mut object = json!({ "name": info.name, "version": info.version });
+    if let Some(title) = info.title.as_ref().filter(|_| facts.titles) {
         object["title"] = title.clone().into();
     }
-    if let Some(description) = about.description.as_ref().filter(|_| facts.icons) {
+    if let Some(description) = info.description.as_ref().filter(|_| facts.icons) {
         object["description"] = description.clone().into();
     }
     object

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use crate::envelope::put;
 use crate::failure::{ErrorObject, INVALID_PARAMS};
 use crate::json::{Broken, Reader, Shape, Text};
-use crate::service::{Completing, Question, Reference};
+use crate::service::{CacheableRequest, CompletionParams, Reference};
 use crate::{Era, Revision, View};
 
 /// The most characters of the input that an error quotes.
@@ -18,7 +18,7 @@ const LONGEST_QUOTE: usize = 200;
 
 /// The most resources that one `subscriptions/listen` may name, and the most arguments of a completion. Unknown
 /// resources do not count as subscriptions, but cost time all the same.
-const MOST_NAMED: usize = 4_096;
+const MAX_NAMED: usize = 4_096;
 
 /// All members of a parameter object that any method uses, parsed in one pass and validated when used.
 #[derive(Debug, Default)]
@@ -123,15 +123,15 @@ impl<'a> Params<'a> {
     }
 
     /// The cache key of the request; `None` if its method has no cached responses or a parameter is invalid.
-    pub(crate) fn question(&self, method: &str) -> Option<Question<'_>> {
+    pub(crate) fn cacheable(&self, method: &str) -> Option<CacheableRequest<'_>> {
         let cursor = match &self.cursor {
             None => Some(None),
             Some(cursor) => cursor.right().map(|cursor| Some(&**cursor)),
         };
         match method {
-            "resources/read" => Some(Question::Read(self.uri.as_ref()?.right()?)),
-            "resources/list" => cursor.map(Question::List),
-            "resources/templates/list" => cursor.map(Question::Templates),
+            "resources/read" => Some(CacheableRequest::Read(self.uri.as_ref()?.right()?)),
+            "resources/list" => cursor.map(CacheableRequest::List),
+            "resources/templates/list" => cursor.map(CacheableRequest::Templates),
             _ => None,
         }
     }
@@ -172,8 +172,11 @@ impl Meta<'_> {
 pub(crate) enum Request {
     Initialize {
         asked: String,
+        client: ClientInfo,
     },
-    Discover,
+    Discover {
+        client: ClientInfo,
+    },
     Ping,
     List {
         cursor: Option<String>,
@@ -184,7 +187,7 @@ pub(crate) enum Request {
     Read {
         uri: String,
     },
-    Complete(Completing),
+    Complete(CompletionParams),
     Subscribe {
         uri: String,
     },
@@ -222,7 +225,7 @@ fn first_named<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<String>, D::Err
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
             let mut first = Vec::new();
-            while first.len() <= MOST_NAMED
+            while first.len() <= MAX_NAMED
                 && let Some(text) = list.next_element()?
             {
                 first.push(text);
@@ -238,7 +241,7 @@ impl Request {
     /// Whether it is answered without calling the service, so that no limit of requests in progress applies.
     pub(crate) fn is_free(&self) -> bool {
         match self {
-            Self::Initialize { .. } | Self::Discover | Self::Ping => true,
+            Self::Initialize { .. } | Self::Discover { .. } | Self::Ping => true,
             Self::List { .. }
             | Self::Templates { .. }
             | Self::Read { .. }
@@ -247,6 +250,32 @@ impl Request {
             | Self::Unsubscribe { .. }
             | Self::Listen(_)
             | Self::Other { .. } => false,
+        }
+    }
+
+    /// The method.
+    pub(crate) fn method(&self) -> &str {
+        match self {
+            Self::Initialize { .. } => "initialize",
+            Self::Discover { .. } => "server/discover",
+            Self::Ping => "ping",
+            Self::List { .. } => "resources/list",
+            Self::Templates { .. } => "resources/templates/list",
+            Self::Read { .. } => "resources/read",
+            Self::Complete(_) => "completion/complete",
+            Self::Subscribe { .. } => "resources/subscribe",
+            Self::Unsubscribe { .. } => "resources/unsubscribe",
+            Self::Listen(_) => "subscriptions/listen",
+            Self::Other { method, .. } => method,
+        }
+    }
+
+    /// The URI that the request names.
+    pub(crate) fn uri(&self) -> Option<&str> {
+        match self {
+            Self::Read { uri } | Self::Subscribe { uri } | Self::Unsubscribe { uri } => Some(uri),
+            Self::Complete(CompletionParams { reference: Reference::Resource(uri), .. }) => Some(uri),
+            _ => None,
         }
     }
 
@@ -263,15 +292,18 @@ impl Request {
             Some(value) => owned(name, value),
         };
         match (method, revision.facts().era) {
-            ("initialize", Era::Legacy) => {
-                Ok(Self::Initialize { asked: required("protocolVersion", &params.protocol_version)? })
-            }
+            ("initialize", Era::Legacy) => Ok(Self::Initialize {
+                asked: required("protocolVersion", &params.protocol_version)?,
+                client: ClientInfo::of_initialize(params),
+            }),
             ("ping", Era::Legacy) => Ok(Self::Ping),
-            ("server/discover", Era::Modern) => Ok(Self::Discover),
+            ("server/discover", Era::Modern) => {
+                Ok(Self::Discover { client: ClientInfo::of_discover(params) })
+            }
             ("resources/list", _) => Ok(Self::List { cursor: cursor()? }),
             ("resources/templates/list", _) => Ok(Self::Templates { cursor: cursor()? }),
             ("resources/read", _) => Ok(Self::Read { uri: required("uri", &params.uri)? }),
-            ("completion/complete", _) => Ok(Self::Complete(completing(params)?)),
+            ("completion/complete", _) => Ok(Self::Complete(completion_params(params)?)),
             ("resources/subscribe", Era::Legacy) => {
                 Ok(Self::Subscribe { uri: required("uri", &params.uri)? })
             }
@@ -281,8 +313,8 @@ impl Request {
             ("subscriptions/listen", Era::Modern) => {
                 let filter = params.notifications.ok_or_else(|| missing("notifications"))?;
                 let filter: Filter = decode("notifications", filter)?;
-                if filter.resources.len() > MOST_NAMED {
-                    let why = format!("`resourceSubscriptions` may name {MOST_NAMED} resources at most");
+                if filter.resources.len() > MAX_NAMED {
+                    let why = format!("`resourceSubscriptions` may name {MAX_NAMED} resources at most");
                     return Err(ErrorObject::new(INVALID_PARAMS, why));
                 }
                 Ok(Self::Listen(filter))
@@ -296,7 +328,50 @@ impl Request {
     }
 }
 
-fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
+/// The name and version of a client, for the log. What is missing or malformed is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClientInfo {
+    pub(crate) name: String,
+    pub(crate) version: String,
+}
+
+impl ClientInfo {
+    // These decode the parameters a second time, so that requests of other methods need not look for the member.
+
+    fn of_initialize(params: &Params<'_>) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Initialize {
+            #[serde(rename = "clientInfo")]
+            client: ClientInfo,
+        }
+        serde_json::from_str::<Initialize>(params.raw).unwrap_or_default().client.truncated()
+    }
+
+    fn of_discover(params: &Params<'_>) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Discover {
+            #[serde(rename = "_meta")]
+            meta: DiscoverMeta,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct DiscoverMeta {
+            #[serde(rename = "io.modelcontextprotocol/clientInfo")]
+            client: ClientInfo,
+        }
+        serde_json::from_str::<Discover>(params.raw).unwrap_or_default().meta.client.truncated()
+    }
+
+    fn truncated(self) -> Self {
+        let truncated = |text: String| text.chars().take(LONGEST_QUOTE).collect();
+        Self { name: truncated(self.name), version: truncated(self.version) }
+    }
+}
+
+fn completion_params(params: &Params<'_>) -> Result<CompletionParams, ErrorObject> {
     #[derive(Deserialize)]
     struct Ref<'a> {
         #[serde(borrow, rename = "type")]
@@ -321,8 +396,8 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
         params.argument.map_or(Err(missing("argument")), |raw| decode("argument", raw))?;
     let context: Context =
         params.context.map_or_else(|| Ok(Context::default()), |raw| decode("context", raw))?;
-    if context.arguments.len() > MOST_NAMED {
-        let why = format!("`context` may have {MOST_NAMED} arguments at most");
+    if context.arguments.len() > MAX_NAMED {
+        let why = format!("`context` may have {MAX_NAMED} arguments at most");
         return Err(ErrorObject::new(INVALID_PARAMS, why));
     }
     let reference = match (&*reference.kind, reference.uri, reference.name) {
@@ -335,7 +410,12 @@ fn completing(params: &Params<'_>) -> Result<Completing, ErrorObject> {
             return Err(ErrorObject::new(INVALID_PARAMS, why));
         }
     };
-    Ok(Completing { reference, argument: argument.name, typed: argument.value, known: context.arguments })
+    Ok(CompletionParams {
+        reference,
+        argument: argument.name,
+        typed: argument.value,
+        known: context.arguments,
+    })
 }
 
 /// Deserializes an object. A derived implementation would also accept an array, field by field.
@@ -370,7 +450,7 @@ fn wrong(name: &str, cause: &serde_json::Error) -> ErrorObject {
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, MOST_NAMED, Params, Reader, Request};
+    use super::{Filter, MAX_NAMED, Params, Reader, Request};
     use crate::Revision;
     use crate::empty::Empty;
 
@@ -384,7 +464,7 @@ mod tests {
     fn a_list_that_is_too_long_is_not_decoded_whole() {
         let list =
             |count| format!("{{\"resourceSubscriptions\":[{}\"toy:a\"]}}", "\"toy:a\",".repeat(count - 1));
-        for (count, decoded) in [(1, 1), (MOST_NAMED, MOST_NAMED), (1 << 18, MOST_NAMED + 1)] {
+        for (count, decoded) in [(1, 1), (MAX_NAMED, MAX_NAMED), (1 << 18, MAX_NAMED + 1)] {
             let filter: Filter = serde_json::from_str(&list(count)).unwrap();
             assert_eq!(filter.resources.len(), decoded, "{count}");
         }
@@ -436,8 +516,8 @@ mod tests {
             let params = Params::read(&mut Reader::new(&params)).unwrap();
             Request::parse(Revision::V2026_07_28, &Empty, "subscriptions/listen", &params).is_ok()
         };
-        assert!(listen(super::MOST_NAMED) && !listen(super::MOST_NAMED + 1));
-        let arguments: Vec<_> = (0..=super::MOST_NAMED).map(|n| format!(r#""{n}":"""#)).collect();
+        assert!(listen(super::MAX_NAMED) && !listen(super::MAX_NAMED + 1));
+        let arguments: Vec<_> = (0..=super::MAX_NAMED).map(|n| format!(r#""{n}":"""#)).collect();
         let why = refused(
             "completion/complete",
             &format!(

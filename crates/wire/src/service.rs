@@ -19,11 +19,11 @@ pub type Answer = Result<Reply, Failure>;
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
     /// The name and description of the server.
-    fn about(&self) -> About;
+    fn info(&self) -> ServerInfo;
 
     /// The view of a caller, if it is known without waiting; `None` defers to [`admit`](Self::admit). Called for
     /// every request.
-    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
 
     /// Admits a caller to its view, or refuses it.
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal>;
@@ -84,7 +84,7 @@ pub trait View: Send + Sync + 'static {
 
     /// The cached response to a request, if it was valid at `since`, when the request arrived, or later. Must not
     /// block.
-    fn cached(&self, _revision: Revision, _question: Question<'_>, _since: Instant) -> Option<Reply> {
+    fn cached(&self, _revision: Revision, _request: CacheableRequest<'_>, _since: Instant) -> Option<Reply> {
         None
     }
 
@@ -98,7 +98,7 @@ pub trait View: Send + Sync + 'static {
     async fn read(&self, call: &Call, uri: &str) -> Answer;
 
     /// Answers `completion/complete`.
-    async fn complete(&self, call: &Call, asked: &Completing) -> Answer;
+    async fn complete(&self, call: &Call, asked: &CompletionParams) -> Answer;
 
     /// Whether [`call`](Self::call) answers this method, such as one of tools, prompts, skills or an extension.
     fn answers(&self, _revision: Revision, _method: &str) -> bool {
@@ -130,7 +130,7 @@ pub struct Capabilities {
 
 /// A request whose response may be cached, with its parameters as the client sent them: the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Question<'a> {
+pub enum CacheableRequest<'a> {
     /// `resources/list`, with its cursor.
     List(Option<&'a str>),
     /// `resources/templates/list`, with its cursor.
@@ -141,7 +141,7 @@ pub enum Question<'a> {
 
 /// The subscriptions of one session or stream, which end on drop.
 ///
-/// Pending news are a set, not a queue: several changes to one resource before the notification is sent cause one
+/// Pending notifications are a set, not a queue: several changes to one resource before the notification is sent cause one
 /// notification.
 #[async_trait]
 pub trait Listener: Send + Sync + 'static {
@@ -158,18 +158,18 @@ pub trait Listener: Send + Sync + 'static {
     /// Ends the subscription to a resource.
     fn unsubscribe(&self, uri: &str);
 
-    /// Takes the next pending news; waits until there are any.
-    async fn next(&self) -> News;
+    /// Takes the next pending notification; waits until there is one.
+    async fn next(&self) -> Notification;
 
-    /// Makes news pending again that did not reach the client.
-    fn owe(&self, news: News);
+    /// Makes a notification pending again that did not reach the client.
+    fn requeue(&self, notification: Notification);
 }
 
-/// The content of a notification.
+/// A notification about resources.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum News {
+pub enum Notification {
     /// The list of resources has changed.
-    List,
+    ListChanged,
     /// The resource with this URI, as given in the subscription, has changed.
     Updated(Arc<str>),
 }
@@ -189,7 +189,7 @@ pub struct Reply {
 
 /// The name and description of a server.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct ServerInfo {
     /// A short name.
     pub name: String,
     /// A display name.
@@ -204,7 +204,7 @@ pub struct About {
 
 /// A completion request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completing {
+pub struct CompletionParams {
     /// The template or prompt whose argument is completed.
     pub reference: Reference,
     /// The name of the argument.

@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::call::{Call, Reporter};
+use crate::content_budget::{ContentBudget, Outgoing, Share};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR, INVALID_REQUEST};
 use crate::lines::{Line, Lines};
@@ -30,26 +31,25 @@ use crate::lock::lock;
 use crate::output::Output;
 use crate::protocol::{self, Arrived, Protocol};
 use crate::request::{Filter, Params, Request};
-use crate::unsent::{Outgoing, Share, Unsent};
 use crate::{Caller, Limits, Listener, Revision, Service, View};
 
 pub use crate::output::Outlet;
 pub use crate::pipes::standard;
 
 /// How many requests are read, running and queued, for each request that may be in flight. Then the reader blocks.
-const READ: usize = 8;
+const READ_AHEAD: usize = 8;
 
 /// A request counts once more for every this many bytes, and a response of more takes a memory reservation.
-const LARGE: usize = 64 << 10;
+const LARGE_MESSAGE: usize = 64 << 10;
 
 /// How long a response waits for memory: without limit, since only the client's reading frees it.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The maximum number of open `subscriptions/listen` streams.
-const LISTENS: usize = 64;
+const MAX_LISTEN_STREAMS: usize = 64;
 
 /// The time limit of requests in flight during a graceful shutdown.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Serves one client until `input` ends or `stop` is cancelled, then ends open streams, answers the requests in
 /// flight and returns. If the future is dropped, requests in flight are aborted. In both cases the two threads may
@@ -70,13 +70,13 @@ where
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
     // There is only one client, so its unread responses delay nobody else.
-    let unsent = Unsent::new(protocol.limits.unsent, Share::All, FOREVER);
+    let content_budget = ContentBudget::new(protocol.limits.content_bytes, Share::All, FOREVER);
     let output = Arc::new(Mutex::new(Output::new(output)));
     let connection = Arc::new(Connection {
         in_flight: Arc::new(Semaphore::new(protocol.limits.in_flight)),
-        read: Arc::new(Semaphore::new(READ * protocol.limits.in_flight)),
-        listens: Arc::new(Semaphore::new(LISTENS)),
-        unsent,
+        read: Arc::new(Semaphore::new(READ_AHEAD * protocol.limits.in_flight)),
+        listen_streams: Arc::new(Semaphore::new(MAX_LISTEN_STREAMS)),
+        content_budget,
         protocol,
         view,
         output: output.clone(),
@@ -96,13 +96,13 @@ where
     connection.closing.cancel();
     // Every request holds a permit of `read` until its response is queued.
     let ended = async {
-        let all = u32::try_from(READ * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
+        let all = u32::try_from(READ_AHEAD * connection.protocol.limits.in_flight).unwrap_or(u32::MAX);
         let _ = connection.read.acquire_many(all).await;
-        let _ = connection.listens.acquire_many(LISTENS as u32).await;
+        let _ = connection.listen_streams.acquire_many(MAX_LISTEN_STREAMS as u32).await;
         drop(queue);
         writer.await.map_err(io::Error::other)?
     };
-    let written = tokio::time::timeout(GRACE, ended).await;
+    let written = tokio::time::timeout(SHUTDOWN_TIME_LIMIT, ended).await;
     let outcome = read.and(written.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())));
     // A client disconnects by closing both ends.
     outcome.or_else(|cause| if cause.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(cause) })
@@ -124,13 +124,13 @@ fn write_queued<W: Outlet>(
     output: &Mutex<Output<W>>,
     mut queued: mpsc::Receiver<Outgoing>,
 ) -> io::Result<()> {
-    while let Some(Outgoing { framed, room }) = queued.blocking_recv() {
+    while let Some(Outgoing { framed, lease }) = queued.blocking_recv() {
         let mut output = lock(output);
         output.push(framed)?;
         if queued.is_empty() {
             output.flush()?;
         }
-        drop(room);
+        drop(lease);
     }
     Ok(())
 }
@@ -154,9 +154,9 @@ struct Connection<W> {
     in_flight: Arc<Semaphore>,
     /// Bounds the requests in flight and queued.
     read: Arc<Semaphore>,
-    listens: Arc<Semaphore>,
+    listen_streams: Arc<Semaphore>,
     /// Bounds the memory of contents, from before they are loaded until the response is written.
-    unsent: Arc<Unsent>,
+    content_budget: Arc<ContentBudget>,
     running: Mutex<HashMap<Id, AbortHandle>>,
     /// The queue of the writer. Weak, so that the writer ends with the future that serves the connection.
     queue: mpsc::WeakSender<Outgoing>,
@@ -273,7 +273,7 @@ impl<W: Outlet> Connection<W> {
     ) -> io::Result<()> {
         match &request {
             Request::Listen(filter) => return self.listen(runtime, id, call, filter.clone()),
-            Request::Initialize { asked } => match self.view.listener(call.client) {
+            Request::Initialize { asked, .. } => match self.view.listener(call.client) {
                 Ok(listener) => {
                     *session = Some(Session { revision: Revision::negotiate(asked), listener, told: None });
                 }
@@ -299,17 +299,17 @@ impl<W: Outlet> Connection<W> {
     }
 
     fn call(&self, revision: Revision) -> Call {
-        Call::new(self.view.clone(), revision).by(Client::default(), &self.unsent)
+        Call::new(self.view.clone(), revision).by(Client::default(), &self.content_budget)
     }
 
     /// A response with its memory reservation, part of which its call may have made already.
     async fn response(&self, call: &Call, id: Option<&Id>, framed: Framed) -> Outgoing {
         // Small responses need no reservation: there are no more of them than requests in flight.
-        let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE) else {
+        let Some(memory) = call.memory.as_ref().filter(|_| framed.size() > LARGE_MESSAGE) else {
             return framed.into();
         };
-        match memory.settle(&framed).await {
-            Some(room) => Outgoing { framed, room: Some(room) },
+        match memory.lease_for(&framed).await {
+            Some(lease) => Outgoing { framed, lease: Some(lease) },
             None => {
                 let why = "too many responses wait to be read; read them, and try again";
                 Framed::error(id, &ErrorObject::new(INTERNAL_ERROR, why)).into()
@@ -341,8 +341,8 @@ impl<W: Outlet> Connection<W> {
 
     /// Sends the notifications that `subscriptions/listen` asks for, until it is cancelled or the connection ends.
     fn listen(self: &Arc<Self>, runtime: &Handle, id: Id, call: Call, filter: Filter) -> io::Result<()> {
-        let Ok(permit) = self.listens.clone().try_acquire_owned() else {
-            let why = format!("there may be {LISTENS} streams at most; cancel one");
+        let Ok(permit) = self.listen_streams.clone().try_acquire_owned() else {
+            let why = format!("there may be {MAX_LISTEN_STREAMS} streams at most; cancel one");
             return self.write(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, why)));
         };
         let connection = self.clone();
@@ -402,7 +402,7 @@ impl<W: Outlet> Connection<W> {
         answer: impl Future<Output = Option<Outgoing>> + Send + 'static,
     ) -> io::Result<()> {
         // A large message counts as several, or the queued ones would take too much memory.
-        let count = (1 + size / LARGE).min(READ * self.protocol.limits.in_flight) as u32;
+        let count = (1 + size / LARGE_MESSAGE).min(READ_AHEAD * self.protocol.limits.in_flight) as u32;
         let read = match self.read.clone().try_acquire_many_owned(count) {
             Ok(read) => read,
             Err(_) => {

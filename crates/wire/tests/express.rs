@@ -1,4 +1,4 @@
-//! The short way for answers that are at hand: no request on a connection can tell which way another went.
+//! The fast path for cached responses: clients cannot tell it from the path through hyper.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
-use support::{Toy, initialize, modern, request};
+use support::{Toy, configured, initialize, modern, request};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -24,12 +24,12 @@ struct Connection<S = TcpStream> {
 type Received = (String, Vec<u8>);
 
 impl Connection {
-    /// A connection on which the host is known already.
+    /// A connection on which one request was already answered.
     async fn open() -> Self {
         let toy = Toy::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let endpoint = Endpoint::new(toy.clone(), Config::default());
+        let endpoint = Endpoint::new(toy.clone(), configured(Config::default()));
         tokio::spawn(serve(listener, endpoint, CancellationToken::new()));
         let mut connection = Self::to(address, toy).await;
         connection.send(&read("toy:size/1", 0)).await;
@@ -39,7 +39,7 @@ impl Connection {
 
     async fn to(address: SocketAddr, toy: Arc<Toy>) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
-        // Otherwise the system may take a large response whole for a client that does not read it.
+        // With a small receive buffer, the kernel cannot buffer a large response that the client does not read.
         socket.set_recv_buffer_size(1 << 20).unwrap();
         let stream = socket.connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -135,7 +135,7 @@ async fn both_ways_answer_alike() {
     for uri in ["toy:kept/a", "toy:size/9", "toy:size/100000", "toy:parts/5000000", "toy:nowhere"] {
         connection.send(&read(uri, 1)).await;
         let (short_head, short) = connection.receive().await;
-        // An unusual way to say the same.
+        // An equivalent header in unusual spelling.
         connection.send(&with(&[("accept", "*/*")], uri, 1)).await;
         let (long_head, long) = connection.receive().await;
         assert!(short == long, "{uri}");
@@ -185,7 +185,11 @@ async fn what_is_being_answered_when_the_server_stops_is_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let served = tokio::spawn(serve(listener, Endpoint::new(toy.clone(), Config::default()), stop.clone()));
+    let served = tokio::spawn(serve(
+        listener,
+        Endpoint::new(toy.clone(), configured(Config::default())),
+        stop.clone(),
+    ));
     let mut connection = Connection::to(address, toy.clone()).await;
     connection.send(&read("toy:size/1", 0)).await;
     connection.receive().await;
@@ -233,7 +237,7 @@ async fn answers_come_in_the_order_of_their_requests() {
     assert_eq!(connection.answer().await["id"], 71);
 }
 
-/// The two ways that a slow request may go, by a header that it has.
+/// The two paths of a slow request, selected by a header.
 const WAYS: [&[(&str, &str)]; 2] = [&[], &[("accept", "*/*")]];
 
 #[tokio::test]
@@ -251,7 +255,7 @@ async fn a_request_behind_a_slow_one_is_answered_after_it() {
             if !at_once {
                 connection.send(&behind).await;
             }
-            // Others are answered meanwhile, so the request behind would have been too.
+            // Requests on other connections are answered meanwhile, so the pipelined one would have been as well.
             let mut other = connection.another().await;
             for id in 0..3 {
                 other.send(&read("toy:kept/b", id)).await;
@@ -274,7 +278,7 @@ async fn a_request_behind_a_large_response_is_answered_after_it() {
         let (large, behind) = (with(way, &format!("toy:parts/{size}"), 1), read("toy:kept/a", 2));
         let kept = connection.at_hand();
         connection.send(&[large, behind].concat()).await;
-        // The beginning is there, and the rest of it is more than the system takes.
+        // The head has arrived, and the rest exceeds the socket buffers.
         assert!(!connection.stream.fill_buf().await.unwrap().is_empty());
         let mut other = connection.another().await;
         other.send(&read("toy:kept/b", 1)).await;
@@ -290,13 +294,13 @@ async fn a_request_behind_a_large_response_is_answered_after_it() {
 #[tokio::test]
 async fn what_comes_behind_a_slow_request_is_not_read() {
     let toy = Toy::new();
-    // With little room in the system, most of what is sent is for the server to take.
+    // With small socket buffers, the server must read most of what is sent.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(16 << 10).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(16).unwrap();
     let address = listener.local_addr().unwrap();
-    let endpoint = Endpoint::new(toy.clone(), Config::default());
+    let endpoint = Endpoint::new(toy.clone(), configured(Config::default()));
     tokio::spawn(serve(listener, endpoint, CancellationToken::new()));
     for way in WAYS {
         let begun = toy.begun.load(Ordering::SeqCst);
@@ -318,7 +322,7 @@ async fn what_comes_behind_a_slow_request_is_not_read() {
                 writer
             }
         });
-        // Until nothing more is taken for a while, or too much was.
+        // Until the server stops reading, or has read too much.
         let (most, mut seen, mut since) = (4_000, 0, Instant::now());
         while seen <= most && since.elapsed() < Duration::from_millis(400) {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -340,13 +344,17 @@ async fn what_comes_behind_a_slow_request_is_not_read() {
 #[tokio::test]
 async fn answers_that_are_taken_late_are_whole() {
     let toy = Toy::new();
-    // With little room in the system, answers are written in parts.
+    // With small socket buffers, responses are written in parts.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_send_buffer_size(8 << 10).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(16).unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, Endpoint::new(toy.clone(), Config::default()), CancellationToken::new()));
+    tokio::spawn(serve(
+        listener,
+        Endpoint::new(toy.clone(), configured(Config::default())),
+        CancellationToken::new(),
+    ));
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 << 10).unwrap();
     let (mut reader, mut writer) = socket.connect(address).await.unwrap().into_split();
@@ -357,7 +365,7 @@ async fn answers_that_are_taken_late_are_whole() {
         }
         writer
     });
-    // Until the server waits for its first answers to be taken.
+    // Until the server blocks on its first responses.
     let mut seen = 0;
     loop {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -409,7 +417,7 @@ async fn what_the_long_way_refuses_is_refused() {
     connection.send(&read("toy:kept/ä", 1)).await;
     assert!(connection.receive().await.0.starts_with("http/1.1 400"));
     assert_eq!(connection.at_hand(), 0);
-    // Two lengths, or a length and chunks, could hide a request in the body of another.
+    // Two lengths, or a length and chunks, would allow request smuggling.
     for header in [("content-length", "5"), ("transfer-encoding", "chunked")] {
         let mut other = connection.another().await;
         other.send(&with(&[header], "toy:kept/a", 1)).await;
@@ -455,7 +463,7 @@ async fn a_client_that_has_said_everything_is_still_answered() {
     while connection.toy.begun.load(Ordering::SeqCst) == begun {
         tokio::task::yield_now().await;
     }
-    // Until it is seen that the client sends no more.
+    // Until the server sees the half-close of the client.
     tokio::time::sleep(Duration::from_millis(100)).await;
     for id in 1..=3 {
         if id != 2 {

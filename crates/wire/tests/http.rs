@@ -1,4 +1,4 @@
-//! Streamable HTTP and the transport before it, over real connections.
+//! Streamable HTTP and the former HTTP+SSE transport, over TCP connections.
 
 mod support;
 
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::Limits;
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
-use support::{Toy, initialize, modern, request};
+use support::{Toy, configured, initialize, modern, request};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let endpoint = Endpoint::new(toy.clone(), config);
+        let endpoint = Endpoint::new(toy.clone(), configured(config));
         let running = tokio::spawn(serve(listener, endpoint, stop.clone()));
         Self { address, toy, stop, running }
     }
@@ -257,7 +257,7 @@ fn data(event: &str) -> Value {
     serde_json::from_str(data).unwrap()
 }
 
-/// Waits for something that will be so shortly.
+/// Waits until a condition holds.
 async fn until(so: impl Fn() -> bool) {
     let waiting = async {
         while !so() {
@@ -275,14 +275,14 @@ async fn news_reach_a_session_on_its_newest_stream_and_are_told_again_if_lost() 
     let subscribe = request(1, "resources/subscribe", json!({ "uri": "toy:a" }));
     let (_, answer) = answer(server.post(&headers[..1], &subscribe).await).await;
     assert_eq!(answer["result"], json!({}));
-    // It is owed what happened while it had no stream.
+    // Notifications from the time without a stream are delivered on the next one.
     server.toy.update("toy:a");
     let mut first = events(server.bare("GET", "/mcp", &headers).await);
     let told = event(&mut first).await.unwrap();
     assert!(told.starts_with("event: message\nid: 1\n"), "{told}");
     assert_eq!(data(&told)["params"], json!({ "uri": "toy:a" }));
 
-    // It got the first and says so; what came after it got lost.
+    // `Last-Event-ID` acknowledges the first; the following ones are sent again.
     let mut second =
         events(server.bare("GET", "/mcp", &[headers[0], headers[1], ("last-event-id", "1")]).await);
     until(|| server.toy.following() == 1).await;
@@ -293,12 +293,12 @@ async fn news_reach_a_session_on_its_newest_stream_and_are_told_again_if_lost() 
     let told = event(&mut third).await.unwrap();
     assert_eq!(data(&told)["method"], "notifications/resources/list_changed");
 
-    // When the newest closes, the one before it is told.
+    // When the newest stream closes, the previous one receives notifications.
     drop(third);
     drop(second);
     server.toy.update("toy:a");
     while data(&event(&mut first).await.unwrap())["params"] != json!({ "uri": "toy:a" }) {}
-    // A fifth ends the oldest.
+    // A fifth stream closes the oldest.
     let mut others = Vec::new();
     for _ in 0..4 {
         others.push(server.bare("GET", "/mcp", &headers).await);
@@ -308,7 +308,7 @@ async fn news_reach_a_session_on_its_newest_stream_and_are_told_again_if_lost() 
 
 #[tokio::test]
 async fn listening_is_acknowledged_told_and_ended_well() {
-    let server = Server::start(Config { listens: 2, ..Config::default() }).await;
+    let server = Server::start(Config { event_streams: 2, ..Config::default() }).await;
     let listen = |filter: Value| modern(7, "subscriptions/listen", json!({ "notifications": filter }));
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
     let wanted = json!({ "resourceSubscriptions": ["toy:a", "nowhere"], "resourcesListChanged": true });
@@ -433,12 +433,12 @@ async fn progress_turns_the_answer_into_a_stream() {
     assert_eq!(data(&event(&mut stream).await.unwrap())["result"]["contents"][0]["text"], "waited");
     assert_eq!(event(&mut stream).await, None);
 
-    // What is quick is plain JSON, token or not.
+    // Fast responses are plain JSON, with or without a progress token.
     let mut quick = modern(1, "resources/read", json!({ "uri": "toy:size/1" }));
     quick["params"]["_meta"]["progressToken"] = json!(8);
     let headers = [headers[0], headers[1], ("mcp-name", "toy:size/1")];
     assert_eq!(server.post(&headers, &quick).await.headers()["content-type"], "application/json");
-    // Who takes only events gets events.
+    // A client that accepts only event streams gets one.
     let only = [headers[0], headers[1], headers[2], ("accept", "text/event-stream")];
     assert_eq!(server.post(&only, &quick).await.headers()["content-type"], "text/event-stream");
 }
@@ -533,7 +533,7 @@ async fn sessions_are_bounded() {
     let server = Server::start(Config { sessions: 2, ..Config::default() }).await;
     let first = server.session("2025-11-25").await;
     let second = server.session("2025-11-25").await;
-    // A client has three quarters of the sessions, so each new one ends its oldest.
+    // A client may have three quarters of the sessions; each further one ends its oldest.
     let ping = async |session: &str| {
         let headers = [("mcp-session-id", session)];
         server.post(&headers, &request(1, "ping", json!({}))).await.status().as_u16()
@@ -566,6 +566,6 @@ async fn the_old_transport_answers_on_its_stream() {
     server.toy.update("toy:a");
     assert_eq!(data(&event(&mut stream).await.unwrap())["params"], json!({ "uri": "toy:a" }));
     drop(stream);
-    // Once the stream is gone, so is the session.
+    // The session ends with the stream.
     while post(&request(2, "ping", json!({}))).await != 404 {}
 }

@@ -1,4 +1,4 @@
-//! Callers and their views, over real connections: who is admitted, what belongs to whom, and what only a view knows.
+//! Callers and their views over TCP connections: admission, ownership of sessions, and requests that views answer.
 
 mod support;
 
@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::http::{Body, Config, Endpoint, Route, serve};
 use libris_wire::{Limits, View};
 use serde_json::{Value, json};
-use support::{Toy, initialize, modern, request};
+use support::{Toy, configured, initialize, modern, request};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -73,7 +73,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let endpoint = Endpoint::with_routes(Toy::new(), config, vec![Arc::new(Page)]);
+        let endpoint = Endpoint::with_routes(Toy::new(), configured(config), vec![Arc::new(Page)]);
         tokio::spawn(serve(listener, endpoint, stop.clone()));
         Self { address, _stop: stop.drop_guard() }
     }
@@ -350,7 +350,7 @@ async fn a_method_of_the_view_is_answered_by_it() {
                 if who.is_some() {
                     is_expected(&answer.json()["result"], &format!("{version:?} {date}"));
                 }
-                // `params` may be left out.
+                // `params` is optional.
                 let bare = json!({ "jsonrpc": "2.0", "id": 2, "method": "toy/echo" });
                 let answer = server.post(version, &headers, &bare).await.json();
                 assert_eq!(answer["error"]["code"], code, "{version:?} {date} {who:?}: {answer}");
@@ -385,7 +385,7 @@ async fn a_route_is_behind_the_same_guards() {
     }
     let elsewhere = [("host", "evil.example")];
     assert_eq!(server.ask(Version::Long, Method::GET, "/page", &elsewhere, String::new()).await.status, 403);
-    // The paths of the protocol are its own, and what nothing covers is not there.
+    // The service cannot override the endpoint's paths; paths that nothing covers are 404.
     assert_eq!(server.ask(Version::Long, Method::GET, "/mcp", &[], String::new()).await.status, 405);
     assert_eq!(server.ask(Version::Long, Method::GET, "/other", &[], String::new()).await.status, 404);
 }

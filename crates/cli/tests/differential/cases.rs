@@ -1,12 +1,12 @@
-//! What is asked of both servers, in this order, in every revision and over every transport.
+//! The requests sent to both servers, in this order, in every revision and over every transport.
 
 use serde_json::{Value, json};
 
-/// The members of `_meta` that 2026-07-28 demands.
+/// The members of `_meta` that revision 2026-07-28 requires.
 pub(crate) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// A cursor that stands for the last one that the server itself gave.
+/// A placeholder for the last cursor that the server returned.
 pub(crate) const LAST_CURSOR: &str = "<last>";
 
 pub(crate) struct Case {
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) params: Option<Value>,
 }
 
-/// Lines that are no requests, each the last of its connection: they may get no answer.
+/// Lines that are not requests, each the last of its connection: servers need not respond to them.
 pub(crate) const LAST_WORDS: &[(&str, &str)] = &[
     ("malformed", r#"{"jsonrpc":"2.0","id":7,"method":"ping","#),
     ("no version", r#"{"id":7,"method":"ping"}"#),

@@ -1,4 +1,4 @@
-//! Where Libris and rmcp 3.8 answer differently, and why Libris is right or free to.
+//! The responses in which Libris and rmcp 3.8 differ, with the reason why Libris conforms to the specification.
 
 use crate::wire::Transport;
 

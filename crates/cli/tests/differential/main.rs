@@ -17,7 +17,7 @@ use crate::deviations::{DEVIATIONS, LEGACY, MODERN};
 use crate::oracle::Oracle;
 use crate::wire::{Conversation, Libris, Transport, initialize};
 
-/// What both servers hold. Two to a page, so that there is a second one.
+/// The resources of both servers. A page has two, so that there is a second page.
 const CONFIG: &str = r##"
 [server]
 instructions = "Ask for notes."
@@ -62,7 +62,7 @@ text = "note {{id}}"
 complete = { id = ["1", "12", "123", "2"] }
 "##;
 
-/// What Libris adds to that.
+/// Configuration that only Libris needs.
 const STATUS: &str = r#"
 [[inline.resource]]
 uri = "libris://status"
@@ -81,7 +81,7 @@ description = "`as` is `markdown` or `json`."
 
 /// Where a difference is: revision, transport, case, path in the answer.
 type Place = (&'static str, Transport, &'static str, String);
-/// What Libris and what rmcp said there, as JSON.
+/// The values of Libris and of rmcp at that path, as JSON.
 type Said = (String, String);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,8 +153,7 @@ fn compare(
     });
 }
 
-/// An answer without what is free to differ: what an error says to people, the inside of a cursor and the
-/// order of versions.
+/// A response without what may differ: error messages, the content of cursors and the order of versions.
 fn comparable(mut answer: Value) -> Value {
     if let Some(error) = answer.pointer_mut("/body/error").and_then(Value::as_object_mut) {
         error.remove("message");
@@ -170,7 +169,7 @@ fn comparable(mut answer: Value) -> Value {
     answer
 }
 
-/// A side of a difference; a long one by its kind only.
+/// A value of a difference as text; of a long one, only its type.
 fn shown(side: Option<&Value>) -> String {
     match side {
         None => "absent".to_owned(),

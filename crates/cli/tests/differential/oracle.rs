@@ -1,4 +1,4 @@
-//! A small rmcp server that holds what a Libris configuration describes.
+//! An rmcp server with the resources of a Libris configuration.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::wire::{Connection, Transport};
 
-/// How long answers may be kept, in milliseconds: the `ttl` of the configuration.
+/// The cache lifetime of responses in milliseconds: the `ttl` of the configuration.
 const MINUTE: u64 = 60_000;
 
 /// The server, running in this process.
@@ -120,7 +120,7 @@ fn bytes(held: &Map<String, Value>) -> Option<usize> {
     }
 }
 
-/// A table of the configuration as the protocol writes it.
+/// A table of the configuration with the field names of the protocol.
 fn described<T: serde::de::DeserializeOwned>(held: &Map<String, Value>, mut wire: Value) -> T {
     for (key, value) in held {
         match key.as_str() {

@@ -1,4 +1,4 @@
-//! Speaks to a server in raw JSON, over pipes and over HTTP.
+//! Raw JSON connections to a server, over stdio and HTTP.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -54,12 +54,12 @@ impl Libris {
     }
 }
 
-/// A way to a server.
+/// The transport of a connection.
 pub(crate) enum Connection {
     Pipe {
         read: Box<dyn AsyncBufRead + Send + Unpin>,
         write: Box<dyn AsyncWrite + Send + Unpin>,
-        /// Whoever is at the other end, ended with the connection.
+        /// The server process, which ends with the connection.
         _process: Option<Child>,
     },
     Http {
@@ -82,7 +82,7 @@ impl Connection {
         Self::Http { client: reqwest::Client::new(), url: url.to_owned(), session: None }
     }
 
-    /// Sends a line, and over HTTP `headers`; gives the answer where it comes with that.
+    /// Sends a line, over HTTP with `headers`. Returns the response over HTTP, where it belongs to the request.
     async fn send(&mut self, line: &str, headers: &[(&str, String)]) -> Option<Value> {
         match self {
             Self::Pipe { write, .. } => {
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Sends a line that gets an answer.
+    /// Sends a line and returns its response.
     async fn ask(&mut self, line: &str, headers: &[(&str, String)]) -> Value {
         match self.send(line, headers).await {
             Some(answer) => answer,
@@ -127,14 +127,14 @@ impl Connection {
             let mut line = String::new();
             read.read_line(&mut line).await.expect("text");
             let message: Value = serde_json::from_str(&line).expect("a message");
-            // What a server says unasked is not compared.
+            // Notifications are not compared.
             if message.get("method").is_none() {
                 return message;
             }
         }
     }
 
-    /// Closes a pipe; gives what the server still says.
+    /// Closes the input of a stdio server. Returns its remaining output.
     async fn close(self) -> Vec<Value> {
         let Self::Pipe { read, mut write, _process } = self else { unreachable!("HTTP has no end") };
         write.shutdown().await.expect("an open pipe");
@@ -157,7 +157,7 @@ fn message(body: &str) -> Value {
         .unwrap_or(Value::Null)
 }
 
-/// The answer to an `initialize` that asks for `revision`, whether that has a handshake or not.
+/// The response to an `initialize` request for `revision`, even if that revision has no handshake.
 pub(crate) async fn initialize(connection: &mut Connection, revision: &str) -> Value {
     let client = json!({"name": "differential", "version": "0"});
     let params = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": client});
@@ -170,7 +170,7 @@ pub(crate) struct Conversation {
     connection: Connection,
     revision: &'static str,
     cursor: Value,
-    /// The answer to the first request: `initialize`, or `server/discover` where there is no handshake.
+    /// The response to the first request: `initialize`, or `server/discover` in revisions without a handshake.
     pub(crate) opening: Value,
 }
 
@@ -196,7 +196,7 @@ impl Conversation {
         self.request(&case.id, case.method, case.params.clone()).await
     }
 
-    /// Sends a line that may get no answer. Only the end of the connection shows that.
+    /// Sends a line that may get no response, and closes the connection to find out.
     pub(crate) async fn end(mut self, line: &str) -> Value {
         let headers = self.headers("ping", &Value::Null);
         match self.connection.send(line, &headers).await {

@@ -1,4 +1,4 @@
-//! The program over HTTP, and clients of both eras that hear of changes.
+//! The binary over HTTP, and clients of both eras that receive notifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// How long something that must happen may take.
+/// How long tests wait for an event.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The program, serving over HTTP until this is dropped.
 pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) url: String,
-    /// What it said on standard error since it listens.
+    /// Its lines on standard error since it listens.
     said: Arc<Mutex<Vec<String>>>,
 }
 
@@ -39,7 +39,7 @@ impl Program {
             }
             eprintln!("{line}");
         };
-        // What it says later must be read, or it would wait for it.
+        // Drains the pipe, on which the program would block otherwise.
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = said.clone();
         std::thread::spawn(move || {
@@ -51,7 +51,7 @@ impl Program {
         Self { child, url, said }
     }
 
-    /// How many lines it said that contain this.
+    /// The number of lines on standard error that contain this.
     pub(crate) fn said(&self, text: &str) -> usize {
         self.said.lock().unwrap().iter().filter(|line| line.contains(text)).count()
     }
@@ -87,7 +87,7 @@ impl Program {
             })
             .collect();
         queues.sort();
-        // The first of them is there from the start, to prove that kept answers are still right.
+        // Skips the first inotify instance, which always exists and validates cached responses.
         let lines = queues.iter().skip(1).flat_map(|(_, text)| text.lines());
         lines.filter(|line| line.starts_with("inotify ")).count()
     }
@@ -100,14 +100,14 @@ impl Drop for Program {
     }
 }
 
-/// Which way a client opens.
+/// How a client connects: with or without a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Era {
     Legacy,
     Modern,
 }
 
-/// A client that hears of changes. It reads what it is told of and nothing else.
+/// A client that receives notifications.
 pub(crate) struct Client {
     http: reqwest::Client,
     url: String,
@@ -116,23 +116,23 @@ pub(crate) struct Client {
     stream: JoinHandle<()>,
 }
 
-/// What a client was told.
+/// The notifications that a client received.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// How often the list was told as changed, in all.
+    /// The total number of `list_changed` notifications.
     pub(crate) lists: usize,
-    /// Whether it was since the last look.
+    /// Whether one was received since the last call of `heard_of_list`.
     pub(crate) list: bool,
-    /// How often each resource was told as updated, in all.
+    /// The total number of notifications of each resource.
     pub(crate) updates: BTreeMap<String, usize>,
-    /// Those told since the last look.
+    /// The resources notified since the last call of `heard_of`.
     pub(crate) updated: BTreeSet<String>,
     /// The result with which the stream ended.
     pub(crate) ended: Option<Value>,
 }
 
 impl Client {
-    /// Opens, subscribes to these, follows the list, and returns once all of that is in force.
+    /// Connects, subscribes to these and to the list, and returns once the subscriptions are active.
     pub(crate) async fn connect(program: &Program, era: Era, uris: &[String]) -> Self {
         let http = reqwest::Client::new();
         let mut client = Self {
@@ -170,7 +170,7 @@ impl Client {
             .await
             .unwrap();
         self.stream = tokio::spawn(hear(stream, self.heard.clone()));
-        // Following the list begins with the stream; the watch that it needs shows in the metrics.
+        // The subscription to the list starts with the stream; the metrics show its watch.
         eventually("the session follows the list", async || {
             program.metric("session_streams").await > 0 && program.metric("watches").await > 0
         })
@@ -216,13 +216,13 @@ impl Client {
         serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
     }
 
-    /// What is at a URI: its contents, or nothing.
+    /// The contents at a URI, if it exists.
     pub(crate) async fn read(&self, uri: &str) -> Option<Value> {
         let answer = self.ask("resources/read", json!({ "uri": uri })).await;
         answer["result"]["contents"].is_array().then(|| answer["result"]["contents"].clone())
     }
 
-    /// Every resource that is listed, with its size, but for the status of the server itself.
+    /// All listed resources with their sizes, except for `libris://status`.
     pub(crate) async fn list(&self) -> BTreeMap<String, Option<u64>> {
         let mut all = BTreeMap::new();
         let mut cursor = Value::Null;
@@ -293,7 +293,7 @@ fn note(heard: &mut Heard, message: Value) {
     }
 }
 
-/// Waits for something that must become so.
+/// Waits until a condition holds; panics after `DEADLINE`.
 pub(crate) async fn eventually(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !so().await {

@@ -1,4 +1,4 @@
-//! A database that changes, goes away and comes back while it is served.
+//! A database that changes, is removed and restored while it is served.
 
 use std::path::Path;
 
@@ -6,6 +6,9 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 
 use crate::client::{Client, Era, Program, eventually};
+
+/// The number of changes of one row, none of which may cause a notification of another.
+const UNRELATED_CHANGES: usize = 5;
 
 pub(crate) async fn execute(path: &Path, sql: &str) {
     let mut connection =
@@ -38,7 +41,21 @@ async fn rows_are_told_through_every_change() {
     told("a row that changed", &uris[0]).await;
     assert_eq!(clients[0].read(&uris[0]).await.unwrap()[0]["text"], r#"{"id":1,"v":"changed"}"#);
 
-    // The same rows of what is now another source are told too.
+    // A row that did not change causes no notification. Only the change at the moment of the subscription may cause one,
+    // which may arrive late.
+    let updates =
+        |client: &Client| client.heard.lock().unwrap().updates.get(&uris[1]).copied().unwrap_or_default();
+    let before = clients.each_ref().map(updates);
+    for round in 0..UNRELATED_CHANGES {
+        execute(&path, &format!("UPDATE t SET v = 'round {round}' WHERE id = 1")).await;
+        told("a row that changed again", &uris[0]).await;
+    }
+    for (client, before) in clients.iter().zip(before) {
+        let more = updates(client) - before;
+        assert!(more <= 1, "{more} notifications of a row that did not change");
+    }
+
+    // Rows are notified although the source was replaced.
     std::fs::write(&file, format!("{config}title = \"Our shop\"\n")).unwrap();
     told("a source that was replaced", &uris[1]).await;
     execute(&path, "UPDATE t SET v = 'changed' WHERE id = 2").await;

@@ -1,4 +1,4 @@
-//! What must not happen when things go wrong: a panic, a hang, or something left behind.
+//! Faults must not cause a panic, a hang or a leak.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn folder() -> (tempfile::TempDir, String) {
     (folder, mount)
 }
 
-/// Waits until nothing is open any more but what the metrics themselves need.
+/// Waits until all streams, subscriptions and watches are closed.
 async fn nothing_is_left(program: &Program) {
     for name in ["listen_streams", "session_streams", "listeners", "subscriptions", "watches"] {
         eventually(name, async || program.metric(name).await == 0).await;
@@ -38,14 +38,20 @@ async fn a_client_that_is_killed_leaves_nothing_behind() {
             },
         },
     });
-    let script = "import sys, urllib.request as u\n\
-        r = u.Request(sys.argv[1], sys.argv[2].encode(), {'content-type': 'application/json',\n  \
-        'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen'})\n\
-        u.urlopen(r).read()\n";
+    let body = body.to_string();
+    let (address, path) = program.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let request = format!(
+        "POST /{path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: subscriptions/listen\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    // `exec` leaves one process with the connection, so that killing it closes the connection.
+    let script = "exec 3<>\"/dev/tcp/${1/://}\"; printf %s \"$2\" >&3; exec cat <&3";
     let mut clients: Vec<_> = (0..8)
         .map(|_| {
-            Command::new("python3")
-                .args(["-c", script, &program.url, &body.to_string()])
+            Command::new("bash")
+                .args(["-c", script, "client", address, &request])
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap()
@@ -95,7 +101,7 @@ async fn a_folder_that_is_closed_and_opened_is_no_end() {
     nothing_is_left(&program).await;
 }
 
-/// A small disk of its own, where the system lets us have one.
+/// A small tmpfs, if this process may mount one.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -115,7 +121,7 @@ impl Drop for Disk {
     }
 }
 
-/// Writes until it fails: because the disk is full, or, where there is none of our own, because of a limit.
+/// Writes until it fails: because the tmpfs is full or, without one, because of the file size limit.
 fn write_too_much(folder: &Path) {
     let script = "ulimit -f 8192; exec dd if=/dev/zero of=a.txt bs=64k count=1024 2>/dev/null";
     let status = Command::new("sh").args(["-c", script]).current_dir(folder).status().unwrap();
@@ -136,7 +142,7 @@ async fn a_full_disk_is_no_end() {
     eventually("the torn file is told", async || client.heard_of().contains(&uri)).await;
     let torn = client.list().await[&uri].unwrap();
     assert!(torn > 1, "{torn} bytes");
-    // Once there is room again, all is as before.
+    // After the write succeeds again, the resource recovers.
     std::fs::write(path.join("a.txt"), "again").unwrap();
     eventually("the mended file is told", async || {
         client.heard_of().contains(&uri) && client.list().await[&uri] == Some(5)

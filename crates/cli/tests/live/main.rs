@@ -1,4 +1,4 @@
-//! Live resources through the built program: clients of both eras, real files, real faults.
+//! Notifications through the binary: clients of both eras, real files and faults.
 
 mod client;
 mod database;

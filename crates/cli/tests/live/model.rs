@@ -1,8 +1,8 @@
-//! Random changes to a folder: whoever listens ends up knowing the truth, and hears of nothing else.
+//! Model-based test of notifications: after random changes to a folder, clients that read only notified resources know
+//! its state, and unchanged resources are not notified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use crate::client::{Client, Era, Program, eventually};
 
 const OPERATIONS: usize = 2_000;
 
-/// Where files and folders come and go: few names, so that they meet often.
+/// The names of changing files and folders: few, so that changes collide.
 const FOLDERS: [&str; 6] = ["a", "b", "a/x", "a/y", "b/x", "c"];
 const FILES: [&str; 5] = ["one.txt", "two.md", "three.bin", "four", "five %.txt"];
 
-/// A folder that random things happen to.
+/// A folder with random changes.
 struct Folder {
     root: tempfile::TempDir,
     random: u64,
@@ -58,7 +58,7 @@ impl Folder {
         self.folder().join(file)
     }
 
-    /// One thing that may happen. Most that cannot be done are not done, which is as good.
+    /// Makes one random change. Impossible ones are ignored.
     fn happen(&mut self) {
         self.count += 1;
         let padding = "x".repeat(self.below(50));
@@ -78,7 +78,7 @@ impl Folder {
                     .and_then(|mut file| file.write_all(text.as_bytes()))
             }
             6 | 7 => {
-                // As editors save.
+                // Write and rename, as editors save.
                 let path = self.file();
                 let draft = path.with_file_name(".draft");
                 std::fs::write(&draft, text).and_then(|()| std::fs::rename(draft, path))
@@ -89,7 +89,7 @@ impl Folder {
             13 => std::fs::remove_dir_all(self.folder()),
             14 => std::fs::rename(self.folder(), self.folder()),
             _ => {
-                // Out of the folder, and another one in.
+                // Moves a folder out of the root and another one in.
                 let away = tempfile::tempdir_in(self.root.path().parent().unwrap()).unwrap();
                 let _ = std::fs::rename(self.folder(), away.path().join("gone"));
                 let _ = std::fs::create_dir(away.path().join("new"));
@@ -99,7 +99,7 @@ impl Folder {
         };
     }
 
-    /// What the list must show: every file with its size, every folder without.
+    /// The expected list: files with their sizes, folders without.
     fn truth(&self) -> BTreeMap<String, Option<u64>> {
         let mut all = BTreeMap::from([(self.mount(), None)]);
         collect(self.root.path(), &self.mount(), &mut all);
@@ -125,12 +125,12 @@ fn collect(folder: &Path, uri: &str, all: &mut BTreeMap<String, Option<u64>>) {
     }
 }
 
-/// Files that nothing happens to.
+/// Files that never change.
 fn quiet() -> [&'static str; 3] {
     ["quiet/one.txt", "quiet/deep/two.txt", "quiet/three.md"]
 }
 
-/// A client with what it knows: what it read when it was last told to.
+/// A client and its knowledge: the result of the last read after each notification.
 struct Reader {
     client: Client,
     known: BTreeMap<String, Option<Value>>,
@@ -148,7 +148,7 @@ impl Reader {
         Self { client, known, list }
     }
 
-    /// Reads what it was told of, and nothing else.
+    /// Reads the notified resources, and no others.
     async fn catch_up(&mut self) {
         for uri in self.client.heard_of() {
             let content = self.client.read(&uri).await;
@@ -159,7 +159,7 @@ impl Reader {
         }
     }
 
-    /// What it believes and is not so.
+    /// The differences between the client's knowledge and the expected state.
     async fn errors(&self, truth: &BTreeMap<String, Option<u64>>) -> Vec<String> {
         let mut errors = Vec::new();
         for (uri, content) in &self.known {
@@ -195,7 +195,7 @@ async fn run(seed: u8, overflow: bool) {
     }
     for n in 0..OPERATIONS {
         if overflow && n == OPERATIONS / 2 {
-            // While it is stopped it cannot read events, and the kernel keeps only so many.
+            // While the process is stopped, the inotify queue overflows.
             program.signal("STOP");
             burst(folder.root.path());
         }
@@ -228,15 +228,13 @@ async fn run(seed: u8, overflow: bool) {
     }
 }
 
-/// More than two hundred thousand events, three for each file that comes and goes: far more than the
-/// kernel keeps.
+/// Overflows the inotify queue: causes more than 200,000 events, three for each file created and deleted.
 fn burst(root: &Path) {
-    let script = "import os\n\
-        for n in range(70000):\n    \
-            path = 'burst.tmp%d' % (n % 7)\n    \
-            open(path, 'w').close()\n    \
-            os.unlink(path)\n";
-    assert!(Command::new("python3").args(["-c", script]).current_dir(root).status().unwrap().success());
+    for number in 0..70_000 {
+        let path = root.join(format!("burst.tmp{}", number % 7));
+        std::fs::File::create(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

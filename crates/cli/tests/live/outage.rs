@@ -16,7 +16,7 @@ use crate::storms::git;
 
 const STATUS: &str = "libris://status";
 
-/// An HTTP API that accepts connections, and answers on those that are opened while it does not hang.
+/// An HTTP API that accepts connections, and responds on those opened while it does not hang.
 fn api(hangs: &Arc<AtomicBool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -50,7 +50,7 @@ fn answer(mut stream: TcpStream) {
     );
 }
 
-/// The schemes of everything that is listed, and what is said of sources that are missing.
+/// The schemes of all listed resources, and the sources that the result reports as missing.
 async fn listed(client: &Client) -> (BTreeSet<String>, Vec<(String, bool)>) {
     let answer = client.ask("resources/list", json!({})).await;
     let result = &answer["result"];
@@ -58,7 +58,7 @@ async fn listed(client: &Client) -> (BTreeSet<String>, Vec<(String, bool)>) {
     let scheme = |resource: &Value| resource["uri"].as_str().unwrap().split_once(':').unwrap().0.to_owned();
     let schemes =
         result["resources"].as_array().unwrap_or_else(|| panic!("{answer}")).iter().map(scheme).collect();
-    let missing = result["_meta"]["libris/unavailable"].as_array().into_iter().flatten().map(|missing| {
+    let missing = result["_meta"]["dev.libris/unavailable"].as_array().into_iter().flatten().map(|missing| {
         assert!(missing["since"].as_str().unwrap().ends_with('Z'), "{missing}");
         (missing["source"].as_str().unwrap().to_owned(), missing["stale"].as_bool().unwrap())
     });
@@ -75,7 +75,7 @@ fn schemes<const N: usize>(of: [&str; N]) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_outlasts_its_sources() {
+async fn a_server_outlasts_its_sources_needs_postgres() {
     let postgres = tokio::task::spawn_blocking(Server::postgres).await.unwrap();
     let hangs = Arc::new(AtomicBool::new(true));
     let api = api(&hangs);
@@ -106,7 +106,7 @@ async fn a_server_outlasts_its_sources() {
         Client::connect(&program, Era::Modern, &status).await,
     ];
 
-    // The API hangs from the beginning, and nothing was ever known of what it has.
+    // The API hangs from the start, so there is no last known list of it.
     let begun = Instant::now();
     let first = listed(&clients[0]).await;
     let took = begun.elapsed();
@@ -117,7 +117,7 @@ async fn a_server_outlasts_its_sources() {
         eventually("the status is told", async || client.heard_of().contains(STATUS)).await;
     }
 
-    // The database is stopped. What it had is listed, and marked.
+    // The database is stopped. Its last known resources are listed and marked as stale.
     let stopped = tokio::task::spawn_blocking(|| postgres.stop()).await.unwrap();
     let missing = vec![("postgres orders".to_owned(), true), ("http weather".to_owned(), false)];
     for client in &clients {
@@ -137,7 +137,7 @@ async fn a_server_outlasts_its_sources() {
     assert_eq!(program.said("a source is unavailable"), 2, "each once");
     clients.iter().for_each(|client| drop((client.heard_of(), client.heard_of_list())));
 
-    // Both are back, and everybody is told.
+    // Both sources recover, and all clients are notified.
     hangs.store(false, Ordering::SeqCst);
     let _postgres = tokio::task::spawn_blocking(|| stopped.start()).await.unwrap();
     let all = schemes(["file", "git", "libris", "postgres", "sqlite", "weather"]);

@@ -1,4 +1,4 @@
-//! Many changes at once, and many who listen.
+//! Many simultaneous changes with many subscribers.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn fill(folder: &Path, round: u32) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, format!("{round} {n}")).unwrap();
     }
-    // Some are only in one of the commits.
+    // Some files exist in one of the commits only.
     for n in 0..100 {
         std::fs::write(folder.join(format!("d{}/only{round}-{n}.txt", n % 50)), "").unwrap();
         let _ = std::fs::remove_file(folder.join(format!("d{}/only{}-{n}.txt", n % 50, 3 - round)));
@@ -51,7 +51,7 @@ async fn a_checkout_is_told_in_a_handful_of_notifications() {
             client.heard.lock().unwrap().updates.len() == uris.len()
         })
         .await;
-        // Two seconds in which the list is not told mean that it was told all.
+        // Two seconds without a notification of the list mean that all changes were notified.
         let mut before = usize::MAX;
         eventually("the list settles", async || {
             let lists = client.heard.lock().unwrap().lists;
@@ -60,7 +60,7 @@ async fn a_checkout_is_told_in_a_handful_of_notifications() {
         })
         .await;
         let lists = client.heard.lock().unwrap().lists;
-        // On a machine that is busy with other things it takes longer, and there is more to tell.
+        // On a loaded machine the checkout spans more debounce windows.
         let most = 8 + began.elapsed().as_secs() as usize;
         assert!((1..=most).contains(&lists), "the list was told {lists} times");
     }

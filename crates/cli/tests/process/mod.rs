@@ -35,7 +35,7 @@ impl HttpServer {
                 break url.to_owned();
             }
         };
-        // A full pipe would stop the server.
+        // The server would block on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = said.next_line().await {} });
         Self { url, process }
     }

@@ -1,11 +1,11 @@
 //! Laws about directories.
 
-use super::{Fixture, Law, is_directory};
+use super::{Fixture, LawCheck, is_directory};
 use crate::{Context, Error, Uri};
 
 /// The children of a directory are the listed resources directly below it, in pages like a listing.
 pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
-    let law = Law::new("children_are_what_stands_below", fixture);
+    let law = LawCheck::new("children_are_what_stands_below", fixture);
     let listed = law.listed().await;
     for directory in listed.iter().filter(|resource| is_directory(resource)) {
         let expected: Vec<_> =
@@ -27,23 +27,23 @@ pub async fn children_are_what_stands_below(fixture: &dyn Fixture) {
 
 /// `children` of a resource that is not a directory is an error.
 pub async fn only_directories_have_children(fixture: &dyn Fixture) {
-    let law = Law::new("only_directories_have_children", fixture);
+    let law = LawCheck::new("only_directories_have_children", fixture);
     let listed = law.listed().await;
     let others = listed.into_iter().filter(|resource| !is_directory(resource)).map(|resource| resource.uri);
     for uri in others.chain([fixture.unknown()]) {
         match law.source.children(&uri, None, 10, &Context::default()).await {
-            Err(Error::NotDirectory(_) | Error::NotFound(_)) => {}
+            Err(Error::NotDirectory(_) | Error::NotFound(_) | Error::Missing { .. }) => {}
             other => law.broken(format_args!("the children of `{uri}` were {other:?}")),
         }
     }
 }
 
-async fn all(law: &Law<'_>, directory: &Uri, limit: usize) -> Vec<Uri> {
+async fn all(law: &LawCheck<'_>, directory: &Uri, limit: usize) -> Vec<Uri> {
     let mut all: Vec<Uri> = Vec::new();
     loop {
         let after = all.last();
         let page = law.source.children(directory, after, limit, &Context::default()).await;
-        let page = law.had(format_args!("listing the children of `{directory}`"), page);
+        let page = law.expect_ok(format_args!("listing the children of `{directory}`"), page);
         law.well_formed(&page, after, limit);
         all.extend(page.resources.into_iter().map(|resource| resource.uri));
         if !page.more {

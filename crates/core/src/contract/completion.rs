@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Fixture, Law};
+use super::{Fixture, LawCheck};
 use crate::uri_template::Variables;
-use crate::{Completion, Context, Error, Partial, Uri, UriTemplate};
+use crate::{Completion, CompletionRequest, Context, Error, Uri, UriTemplate};
 
 /// Every template has a name.
 pub async fn templates_have_names(fixture: &dyn Fixture) {
-    let law = Law::new("templates_have_names", fixture);
-    for template in law.had("listing templates", law.source.templates(&Context::default()).await).templates {
+    let law = LawCheck::new("templates_have_names", fixture);
+    for template in
+        law.expect_ok("listing templates", law.source.templates(&Context::default()).await).templates
+    {
         if template.name.is_empty() {
             law.broken(format_args!("`{}` has no name", template.uri));
         }
@@ -18,9 +20,9 @@ pub async fn templates_have_names(fixture: &dyn Fixture) {
 
 /// A completion respects the limit, and its `total` and `more` are consistent.
 pub async fn completions_are_bounded(fixture: &dyn Fixture) {
-    let law = Law::new("completions_are_bounded", fixture);
+    let law = LawCheck::new("completions_are_bounded", fixture);
     for template in law.templates().await {
-        for (variable, known) in turns(&law, &template).await {
+        for (variable, known) in completion_steps(&law, &template).await {
             let completion = law.complete(&template, &variable, "", &known).await;
             let count = completion.values.len();
             let what = format!("completing `{variable}` of `{template}`");
@@ -42,12 +44,12 @@ pub async fn completions_are_bounded(fixture: &dyn Fixture) {
 /// A template expanded with completed values is covered and can be read.
 pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
     /// How many values of each variable are checked.
-    const TRIED: usize = 5;
-    let law = Law::new("completed_variables_lead_somewhere", fixture);
+    const CHECKED_VALUES: usize = 5;
+    let law = LawCheck::new("completed_variables_lead_somewhere", fixture);
     for template in law.templates().await {
-        for (variable, known) in turns(&law, &template).await {
+        for (variable, known) in completion_steps(&law, &template).await {
             let values = law.complete(&template, &variable, "", &known).await.values;
-            for value in values.into_iter().take(TRIED) {
+            for value in values.into_iter().take(CHECKED_VALUES) {
                 let mut known = known.clone();
                 known.insert(variable.clone(), value);
                 if let Some(known) = fill(&law, &template, known).await {
@@ -60,9 +62,9 @@ pub async fn completed_variables_lead_somewhere(fixture: &dyn Fixture) {
 
 /// A value is still offered after its first character has been typed.
 pub async fn typing_narrows(fixture: &dyn Fixture) {
-    let law = Law::new("typing_narrows", fixture);
+    let law = LawCheck::new("typing_narrows", fixture);
     for template in law.templates().await {
-        for (variable, known) in turns(&law, &template).await {
+        for (variable, known) in completion_steps(&law, &template).await {
             let values = law.complete(&template, &variable, "", &known).await.values;
             let Some(value) = values.first() else { continue };
             let typed: String = value.chars().take(1).collect();
@@ -76,10 +78,10 @@ pub async fn typing_narrows(fixture: &dyn Fixture) {
 
 /// A variable that a template does not have has no values.
 pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
-    let law = Law::new("unknown_variables_have_no_values", fixture);
+    let law = LawCheck::new("unknown_variables_have_no_values", fixture);
     let variable = "libris_contract_unknown";
     for template in law.templates().await {
-        let partial = Partial {
+        let partial = CompletionRequest {
             template: &template,
             variable,
             typed: "",
@@ -95,20 +97,23 @@ pub async fn unknown_variables_have_no_values(fixture: &dyn Fixture) {
 }
 
 /// Each variable of a template, with the preceding variables set to their first completion values.
-async fn turns(law: &Law<'_>, template: &UriTemplate) -> Vec<(String, BTreeMap<String, String>)> {
-    let mut turns = Vec::new();
+async fn completion_steps(
+    law: &LawCheck<'_>,
+    template: &UriTemplate,
+) -> Vec<(String, BTreeMap<String, String>)> {
+    let mut completion_steps = Vec::new();
     let mut known = BTreeMap::new();
     for variable in template.variables() {
-        turns.push((variable.to_owned(), known.clone()));
+        completion_steps.push((variable.to_owned(), known.clone()));
         let completion = law.complete(template, variable, "", &known).await;
         known.extend(completion.values.into_iter().next().map(|value| (variable.to_owned(), value)));
     }
-    turns
+    completion_steps
 }
 
 /// Sets the remaining variables to their first completion values; `None` if a required variable has none.
 async fn fill(
-    law: &Law<'_>,
+    law: &LawCheck<'_>,
     template: &UriTemplate,
     mut known: BTreeMap<String, String>,
 ) -> Option<BTreeMap<String, String>> {
@@ -127,10 +132,11 @@ async fn fill(
     Some(known)
 }
 
-async fn reads(law: &Law<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
+async fn reads(law: &LawCheck<'_>, template: &UriTemplate, known: &BTreeMap<String, String>) {
     let expanded = template.expand(&known.iter().collect::<Variables>());
+    let expanded = law.expect_ok(format!("`{template}` filled in with {known:?}"), expanded);
     let what = format!("`{template}` filled in as `{expanded}`");
-    let uri = law.had(&what, Uri::parse(&expanded));
+    let uri = law.expect_ok(&what, Uri::parse(&expanded));
     if law.source.covers(&uri).is_none() {
         law.broken(format_args!("{what} is not covered"));
     }

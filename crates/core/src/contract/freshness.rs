@@ -1,24 +1,25 @@
 //! Laws about freshness and proofs.
 
-use super::{Fixture, Law};
-use crate::{Context, Freshness, Identity, Proof, Scope};
+use super::{Fixture, LawCheck};
+use crate::{CacheScope, Context, Freshness, Identity, Proof};
 
 /// How many responses are requested until a proof holds. A proof may be conservative: data that changed a moment ago
 /// may change again within the same timestamp.
-const TRIES: usize = 20;
+const PROOF_ATTEMPTS: usize = 20;
 
 /// How many listed resources are read and compared.
-const COMPARED: usize = 20;
+const COMPARED_RESOURCES: usize = 20;
 
 /// A proof holds while nothing changes.
 pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
-    let law = Law::new("proofs_hold_while_nothing_changes", fixture);
+    let law = LawCheck::new("proofs_hold_while_nothing_changes", fixture);
     let context = Context::default();
     let list = async || law.page(None, 1000).await.freshness;
-    let templates = async || law.had("listing templates", law.source.templates(&context).await).freshness;
+    let templates =
+        async || law.expect_ok("listing templates", law.source.templates(&context).await).freshness;
     held(&law, "the list", list).await;
     held(&law, "the list of templates", templates).await;
-    for resource in law.listed().await.iter().take(COMPARED) {
+    for resource in law.listed().await.iter().take(COMPARED_RESOURCES) {
         let read = async || match law.source.read(&resource.uri, &context).await {
             Ok(contents) => contents.freshness,
             // Other laws check that resources can be read.
@@ -28,8 +29,8 @@ pub async fn proofs_hold_while_nothing_changes(fixture: &dyn Fixture) {
     }
 }
 
-async fn held(law: &Law<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
-    for _ in 0..TRIES {
+async fn held(law: &LawCheck<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
+    for _ in 0..PROOF_ATTEMPTS {
         if ask().await.proof.is_none_or(|proof| proof.holds()) {
             return;
         }
@@ -39,7 +40,7 @@ async fn held(law: &Law<'_>, what: &str, ask: impl AsyncFn() -> Freshness) {
 
 /// A proof no longer holds after a change that changes the response.
 pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
-    let law = Law::new("proofs_end_with_what_they_prove", fixture);
+    let law = LawCheck::new("proofs_end_with_what_they_prove", fixture);
     let fails = |what: &str, proof: Option<Proof>| {
         if proof.is_some_and(|proof| proof.holds()) {
             law.broken(format_args!("{what} has a proof that still holds after a change"));
@@ -49,7 +50,8 @@ pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
     // A number that no other law uses, so that the resource is new.
     let Some(uri) = fixture.add(2_000).await else { return };
     fails("the list without what was added", before);
-    let read = async || law.had("reading what was added", law.source.read(&uri, &Context::default()).await);
+    let read =
+        async || law.expect_ok("reading what was added", law.source.read(&uri, &Context::default()).await);
     let before = read().await.freshness.proof;
     if fixture.change(&uri).await {
         fails("what was read before", before);
@@ -64,7 +66,7 @@ pub async fn proofs_end_with_what_they_prove(fixture: &dyn Fixture) {
 /// Responses that may be cached for other callers are equal for all callers: public responses, responses with a proof
 /// that did not use the identity of the caller, and shared contents.
 pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
-    let law = Law::new("shared_responses_are_the_same_for_all", fixture);
+    let law = LawCheck::new("shared_responses_are_the_same_for_all", fixture);
     let callers = || {
         ["ada", "grace"].into_iter().map(|name| Some(Identity::new(name))).chain([None]).map(|identity| {
             let name = identity.as_ref().map_or("nobody", |identity| identity.name()).to_owned();
@@ -74,18 +76,18 @@ pub async fn shared_responses_are_the_same_for_all(fixture: &dyn Fixture) {
     let mut lists = Vec::new();
     let mut templates = Vec::new();
     for (caller, context) in callers() {
-        let page = law.had("a listing", law.source.list(None, 1000, &context).await);
+        let page = law.expect_ok("a listing", law.source.list(None, 1000, &context).await);
         let reusable = is_reusable(&page.freshness, &context);
         lists.push(CallerResponse { caller: caller.clone(), reusable, body: page.resources });
         let context = context.clone();
-        let all = law.had("listing templates", law.source.templates(&context).await);
+        let all = law.expect_ok("listing templates", law.source.templates(&context).await);
         let reusable = is_reusable(&all.freshness, &context);
         templates.push(CallerResponse { caller, reusable, body: all.templates });
     }
     compare(&law, "the list", &lists);
     compare(&law, "the list of templates", &templates);
     let all = lists.into_iter().flat_map(|list| list.body).map(|resource| resource.uri);
-    for uri in all.take(COMPARED) {
+    for uri in all.take(COMPARED_RESOURCES) {
         let mut reads = Vec::new();
         for (caller, context) in callers() {
             let read = law.source.read(&uri, &context).await;
@@ -106,12 +108,12 @@ struct CallerResponse<T> {
 }
 
 fn is_reusable(freshness: &Freshness, context: &Context) -> bool {
-    let public = freshness.scope == Scope::Public && !freshness.ttl.is_zero();
+    let public = freshness.scope == CacheScope::Public && !freshness.ttl.is_zero();
     let proven = freshness.proof.as_ref().is_some_and(Proof::holds);
     public || (proven && !context.identity_was_used())
 }
 
-fn compare<T: PartialEq>(law: &Law<'_>, what: &str, responses: &[CallerResponse<T>]) {
+fn compare<T: PartialEq>(law: &LawCheck<'_>, what: &str, responses: &[CallerResponse<T>]) {
     for response in responses.iter().filter(|response| response.reusable) {
         if let Some(other) = responses.iter().find(|other| other.body != response.body) {
             law.broken(format_args!(

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Fixture, Law};
+use super::{Fixture, LawCheck};
 use crate::{Resource, Uri};
 
 /// Pages are strictly in URI order and within the limit, and pages of every size list the same resources.
 pub async fn pages_are_ordered_and_agree(fixture: &dyn Fixture) {
-    let law = Law::new("pages_are_ordered_and_agree", fixture);
+    let law = LawCheck::new("pages_are_ordered_and_agree", fixture);
     let whole = uris(&law.all(None, 1000).await);
     for limit in [1, 2, 3, 7] {
         let paged = uris(&law.all(None, limit).await);
@@ -22,7 +22,7 @@ pub async fn pages_are_ordered_and_agree(fixture: &dyn Fixture) {
 
 /// A page without `more` is the last.
 pub async fn a_listing_ends(fixture: &dyn Fixture) {
-    let law = Law::new("a_listing_ends", fixture);
+    let law = LawCheck::new("a_listing_ends", fixture);
     for limit in [1, 2, 1000] {
         let all = law.all(None, limit).await;
         let Some(last) = all.last() else { continue };
@@ -39,7 +39,7 @@ pub async fn a_listing_ends(fixture: &dyn Fixture) {
 
 /// A list can start after any URI, even one of no resource.
 pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
-    let law = Law::new("a_listing_goes_on_after_any_uri", fixture);
+    let law = LawCheck::new("a_listing_goes_on_after_any_uri", fixture);
     let whole = uris(&law.listed().await);
     // Enough for every neighbour in a small source; bounded for a large one.
     let some = whole.iter().take(30).chain(whole.last());
@@ -65,7 +65,7 @@ pub async fn a_listing_goes_on_after_any_uri(fixture: &dyn Fixture) {
 
 /// A resource that exists throughout a paginated list is listed exactly once, whatever is added or removed meanwhile.
 pub async fn a_listing_survives_changes(fixture: &dyn Fixture) {
-    let law = Law::new("a_listing_survives_changes", fixture);
+    let law = LawCheck::new("a_listing_survives_changes", fixture);
     let mut added = Vec::new();
     for number in 0..6 {
         let Some(uri) = fixture.add(number).await else { return };

@@ -37,7 +37,7 @@ pub use reading::{
 };
 pub use watching::changes_are_reported;
 
-use crate::{Completion, Context, DIRECTORY, Page, Partial, Resource, Source, UriTemplate};
+use crate::{Completion, CompletionRequest, Context, DIRECTORY, Page, Resource, Source, UriTemplate};
 use crate::{Result, Uri};
 
 /// A source under test.
@@ -109,12 +109,12 @@ fn is_directory(resource: &Resource) -> bool {
 }
 
 /// A law and the source to check.
-struct Law<'a> {
+struct LawCheck<'a> {
     name: &'static str,
     source: &'a dyn Source,
 }
 
-impl<'a> Law<'a> {
+impl<'a> LawCheck<'a> {
     fn new(name: &'static str, fixture: &'a dyn Fixture) -> Self {
         Self { name, source: fixture.source() }
     }
@@ -126,12 +126,12 @@ impl<'a> Law<'a> {
 
     /// The value of a result; an error breaks the law.
     #[track_caller]
-    fn had<T>(&self, what: impl Display, result: Result<T>) -> T {
+    fn expect_ok<T>(&self, what: impl Display, result: Result<T>) -> T {
         result.unwrap_or_else(|error| self.broken(format_args!("{what} failed: {error} ({error:?})")))
     }
 
     async fn page(&self, after: Option<&Uri>, limit: usize) -> Page {
-        self.had("a listing", self.source.list(after, limit, &Context::default()).await)
+        self.expect_ok("a listing", self.source.list(after, limit, &Context::default()).await)
     }
 
     /// All resources after `after`, read page by page.
@@ -173,7 +173,7 @@ impl<'a> Law<'a> {
     }
 
     async fn templates(&self) -> Vec<UriTemplate> {
-        let templates = self.had("listing templates", self.source.templates(&Context::default()).await);
+        let templates = self.expect_ok("listing templates", self.source.templates(&Context::default()).await);
         templates.templates.into_iter().map(|template| template.uri).collect()
     }
 
@@ -187,11 +187,11 @@ impl<'a> Law<'a> {
         let completion = self
             .source
             .complete(
-                Partial { template, variable, typed, known, limit: Completion::LIMIT },
+                CompletionRequest { template, variable, typed, known, limit: Completion::LIMIT },
                 &Context::default(),
             )
             .await;
-        self.had(format_args!("completing `{variable}` of `{template}` from `{typed}`"), completion)
+        self.expect_ok(format_args!("completing `{variable}` of `{template}` from `{typed}`"), completion)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Laws about reads.
 
-use super::{Fixture, Law, is_directory};
-use crate::{Body, Context, Error, Uri};
+use super::{Fixture, LawCheck, is_directory};
+use crate::{ContentBody, Context, Error, Uri};
 
 /// Listed resources are covered.
 pub async fn listed_resources_are_covered(fixture: &dyn Fixture) {
-    let law = Law::new("listed_resources_are_covered", fixture);
+    let law = LawCheck::new("listed_resources_are_covered", fixture);
     for resource in law.listed().await {
         if law.source.covers(&resource.uri).is_none() {
             law.broken(format_args!("`{}` is listed but not covered", resource.uri));
@@ -15,12 +15,12 @@ pub async fn listed_resources_are_covered(fixture: &dyn Fixture) {
 
 /// Listed resources can be read, unless they are too large, and match their metadata.
 pub async fn listed_resources_read(fixture: &dyn Fixture) {
-    let law = Law::new("listed_resources_read", fixture);
+    let law = LawCheck::new("listed_resources_read", fixture);
     for resource in law.listed().await {
         let uri = &resource.uri;
         let parts = match law.source.read(uri, &Context::default()).await {
             Err(Error::TooLarge { .. }) => continue,
-            other => law.had(format_args!("reading `{uri}`"), other).parts,
+            other => law.expect_ok(format_args!("reading `{uri}`"), other).parts,
         };
         if parts.is_empty() {
             law.broken(format_args!("reading `{uri}` gave no parts"));
@@ -38,7 +38,7 @@ pub async fn listed_resources_read(fixture: &dyn Fixture) {
             law.broken(format_args!("`{uri}` is listed as `{listed}` and reads as `{read}`"));
         }
         // Text may have been transcoded, so only the size of binary contents must agree.
-        if let (Some(listed), Body::Bytes(bytes)) = (resource.size, &part.body)
+        if let (Some(listed), ContentBody::Bytes(bytes)) = (resource.size, &part.body)
             && listed != bytes.len() as u64
         {
             law.broken(format_args!("`{uri}` is listed with {listed} bytes and has {}", bytes.len()));
@@ -48,37 +48,37 @@ pub async fn listed_resources_read(fixture: &dyn Fixture) {
 
 /// Reading a missing resource returns `NotFound`.
 pub async fn what_is_unknown_is_not_found(fixture: &dyn Fixture) {
-    let law = Law::new("what_is_unknown_is_not_found", fixture);
+    let law = LawCheck::new("what_is_unknown_is_not_found", fixture);
     let uri = fixture.unknown();
     match law.source.read(&uri, &Context::default()).await {
-        Err(Error::NotFound(_)) => {}
+        Err(error) if error.is_not_found() => {}
         other => law.broken(format_args!("reading `{uri}` gave {other:?}")),
     }
 }
 
 /// Reading a URI that the source must reject returns `Invalid` or `NotFound`.
 pub async fn what_is_invalid_is_refused(fixture: &dyn Fixture) {
-    let law = Law::new("what_is_invalid_is_refused", fixture);
+    let law = LawCheck::new("what_is_invalid_is_refused", fixture);
     for uri in fixture.invalid() {
-        refused(&law, &uri).await;
+        check_refused(&law, &uri).await;
     }
 }
 
 /// Reading a URI that the source does not cover fails.
 pub async fn what_is_not_covered_is_not_found(fixture: &dyn Fixture) {
-    let law = Law::new("what_is_not_covered_is_not_found", fixture);
+    let law = LawCheck::new("what_is_not_covered_is_not_found", fixture);
     let mut uris = fixture.invalid();
     uris.extend(
         ["libris-contract://nobody/nothing", "libris-contract:"].map(Uri::parse).into_iter().flatten(),
     );
     for uri in uris.iter().filter(|uri| law.source.covers(uri).is_none()) {
-        refused(&law, uri).await;
+        check_refused(&law, uri).await;
     }
 }
 
-async fn refused(law: &Law<'_>, uri: &Uri) {
+async fn check_refused(law: &LawCheck<'_>, uri: &Uri) {
     match law.source.read(uri, &Context::default()).await {
-        Err(Error::Invalid(_) | Error::NotFound(_)) => {}
+        Err(Error::Invalid(_) | Error::NotFound(_) | Error::Missing { .. }) => {}
         other => law.broken(format_args!("reading `{uri}` gave {other:?}")),
     }
 }

@@ -6,20 +6,20 @@ use futures_core::stream::BoxStream;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 
-use super::{Fixture, Law};
+use super::{Fixture, LawCheck};
 use crate::{Change, Client, Context, Uri};
 
 /// A watch reports added, changed and removed resources.
 pub async fn changes_are_reported(fixture: &dyn Fixture) {
-    let law = Law::new("changes_are_reported", fixture);
+    let law = LawCheck::new("changes_are_reported", fixture);
     let watch = law.source.watch().await;
-    let Some(mut changes) = law.had("watching", watch) else { return };
+    let Some(mut changes) = law.expect_ok("watching", watch) else { return };
     // A number that no other law uses, so that the resource is new.
     let Some(uri) = fixture.add(1_000).await else { return };
     let mut watched = WatchCheck { law: &law, fixture, changes: &mut changes };
     watched.reports(&uri, "added", |change| matches!(change, Change::Added(at) if *at == uri)).await;
     let read = law.source.read(&uri, &Context::default()).await;
-    law.had(format_args!("reading `{uri}`, which was reported as added,"), read);
+    law.expect_ok(format_args!("reading `{uri}`, which was reported as added,"), read);
     law.source.follow(&uri, Client::default());
     if fixture.change(&uri).await {
         // Some fixtures replace a resource instead of changing it.
@@ -34,7 +34,7 @@ pub async fn changes_are_reported(fixture: &dyn Fixture) {
 
 /// A watch under test.
 pub(super) struct WatchCheck<'a> {
-    pub(super) law: &'a Law<'a>,
+    pub(super) law: &'a LawCheck<'a>,
     pub(super) fixture: &'a dyn Fixture,
     pub(super) changes: &'a mut BoxStream<'static, Change>,
 }

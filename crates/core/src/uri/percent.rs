@@ -36,21 +36,30 @@ pub(crate) fn is_escape(bytes: &[u8]) -> bool {
 /// Normalises escapes: upper-case digits, unreserved characters decoded; with `lower`, letters in lower case.
 pub(crate) fn normalise(text: &str, lower: bool) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let mut length = character.len_utf8();
-        let mut plain = Some(character);
-        if is_escape(rest.as_bytes()) {
-            let byte = byte(rest.as_bytes()[1], rest.as_bytes()[2]);
-            length = 3;
-            plain = unreserved(byte).then_some(char::from(byte));
-            if plain.is_none() {
-                escape(byte, &mut out);
-            }
+    let push = |out: &mut String, plain: &str| {
+        let start = out.len();
+        out.push_str(plain);
+        if lower {
+            out[start..].make_ascii_lowercase();
         }
-        out.extend(plain.map(|plain| if lower { plain.to_ascii_lowercase() } else { plain }));
+    };
+    let mut rest = text;
+    while let Some(percent) = rest.find('%') {
+        push(&mut out, &rest[..percent]);
+        rest = &rest[percent..];
+        let mut length = 1;
+        if is_escape(rest.as_bytes()) {
+            length = 3;
+            match byte(rest.as_bytes()[1], rest.as_bytes()[2]) {
+                byte if unreserved(byte) => push(&mut out, char::from(byte).encode_utf8(&mut [0])),
+                byte => escape(byte, &mut out),
+            }
+        } else {
+            out.push('%');
+        }
         rest = &rest[length..];
     }
+    push(&mut out, rest);
     out
 }
 

@@ -1,42 +1,55 @@
 //! Expansion of templates.
 
 use super::parse::{Expression, Modifier, Operator, TemplatePart, VariableSpec};
-use super::variables::{Value, Variables};
+use super::variables::{VariableValue, Variables};
 use crate::uri::percent;
+use crate::{Error, Result};
 
 /// The expansion of RFC 6570, section 3.
-pub(super) fn expand(parts: &[TemplatePart], variables: &Variables) -> String {
+pub(super) fn expand(parts: &[TemplatePart], variables: &Variables) -> Result<String> {
     let mut out = String::new();
     for part in parts {
         match part {
             TemplatePart::Literal(literal) => out.push_str(literal),
-            TemplatePart::Expression(expression) => expand_expression(expression, variables, &mut out),
+            TemplatePart::Expression(expression) => expand_expression(expression, variables, &mut out)?,
         }
     }
-    out
+    Ok(out)
 }
 
-fn expand_expression(expression: &Expression, variables: &Variables, out: &mut String) {
+fn expand_expression(expression: &Expression, variables: &Variables, out: &mut String) -> Result<()> {
     let operator = expression.operator;
     let mut mark = operator.first();
     for variable in &expression.variables {
-        let Some(value) = variables.value(&variable.name).filter(|value| defined(value, variable)) else {
+        let Some(value) = variables.value(&variable.name) else { continue };
+        if !is_expandable(value, variable)? {
             continue;
-        };
+        }
         out.extend(mark.map(char::from));
         mark = Some(operator.separator());
         VariableExpansion { operator, variable }.expand(value, out);
     }
+    Ok(())
 }
 
-fn defined(value: &Value, variable: &VariableSpec) -> bool {
-    let composite = match value {
-        Value::Text(_) => return true,
-        Value::List(list) => !list.is_empty(),
-        Value::Map(map) => !map.is_empty(),
+/// Whether a value is defined: an empty list or map is not. A prefix modifier does not apply to lists and maps (RFC
+/// 6570, section 2.4.1).
+fn is_expandable(value: &VariableValue, variable: &VariableSpec) -> Result<bool> {
+    let (kind, is_empty) = match value {
+        VariableValue::Text(_) => return Ok(true),
+        VariableValue::List(list) => ("list", list.is_empty()),
+        VariableValue::Map(map) => ("map", map.is_empty()),
     };
-    // The RFC only says that a prefix does not apply to lists and maps. Such a variable counts as undefined.
-    composite && !matches!(variable.modifier, Modifier::Prefix(_))
+    match variable.modifier {
+        Modifier::Prefix(length) if !is_empty => {
+            let name = &variable.name;
+            Err(Error::invalid(format!(
+                "`{name}:{length}` is a prefix, and the value of `{name}` is a {kind}; give it one value, or write \
+                 `{name}*` in the template"
+            )))
+        }
+        _ => Ok(!is_empty),
+    }
 }
 
 /// The expansion of one variable in its expression.
@@ -46,10 +59,10 @@ struct VariableExpansion<'a> {
 }
 
 impl VariableExpansion<'_> {
-    fn expand(&self, value: &Value, out: &mut String) {
+    fn expand(&self, value: &VariableValue, out: &mut String) {
         let name = &self.variable.name;
         match (value, self.variable.modifier) {
-            (Value::Text(text), modifier) => {
+            (VariableValue::Text(text), modifier) => {
                 let text = match modifier {
                     Modifier::Prefix(length) => prefix(text, length),
                     Modifier::None | Modifier::Explode => text,
@@ -59,7 +72,7 @@ impl VariableExpansion<'_> {
                 }
                 self.encode(text, out);
             }
-            (Value::List(list), Modifier::Explode) => {
+            (VariableValue::List(list), Modifier::Explode) => {
                 for (at, text) in list.iter().enumerate() {
                     self.separate(at, out);
                     if self.operator.named() {
@@ -68,7 +81,7 @@ impl VariableExpansion<'_> {
                     self.encode(text, out);
                 }
             }
-            (Value::Map(map), Modifier::Explode) => {
+            (VariableValue::Map(map), Modifier::Explode) => {
                 for (at, (key, text)) in map.iter().enumerate() {
                     self.separate(at, out);
                     let mut encoded = String::new();
@@ -82,8 +95,8 @@ impl VariableExpansion<'_> {
                     self.encode(text, out);
                 }
             }
-            (Value::List(list), _) => self.joined(list.iter(), out),
-            (Value::Map(map), _) => self.joined(map.iter().flat_map(|(key, text)| [key, text]), out),
+            (VariableValue::List(list), _) => self.joined(list.iter(), out),
+            (VariableValue::Map(map), _) => self.joined(map.iter().flat_map(|(key, text)| [key, text]), out),
         }
     }
 

@@ -11,13 +11,13 @@ mod text;
 use super::pattern::{Pattern, PatternPart};
 use super::variables::Variables;
 use binding::Bindings;
-use named::NamedPlan;
-use positional::PositionalPlan;
+use named::NamedScores;
+use positional::PositionalScores;
 use text::UriText;
 
 /// The score of each position: one plus the maximum number of variables that can be bound from there on, or zero if no
 /// match reaches the end.
-type Row = Vec<u16>;
+type ScoreRow = Vec<u16>;
 
 /// Matches the URI against the pattern.
 pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
@@ -30,37 +30,37 @@ pub(super) fn matches(pattern: &Pattern, uri: &str) -> Option<Variables> {
     let mut end = vec![0; uri.len() + 1];
     end[uri.len()] = 1;
 
-    let mut plans: Vec<Plan<'_>> = Vec::with_capacity(parts.len());
+    let mut plans: Vec<PartScores<'_>> = Vec::with_capacity(parts.len());
     for step in parts.iter().rev() {
-        let plan = Plan::new(step, &text, plans.last().map_or(&end, Plan::entry));
+        let plan = PartScores::new(step, &text, plans.last().map_or(&end, PartScores::entry));
         plans.push(plan);
     }
-    if plans.last().map_or(&end, Plan::entry)[0] == 0 {
+    if plans.last().map_or(&end, PartScores::entry)[0] == 0 {
         return None;
     }
 
     let mut bindings = Bindings::default();
     let mut at = 0;
     while let Some(plan) = plans.pop() {
-        let next = plans.last().map_or(&end, Plan::entry);
+        let next = plans.last().map_or(&end, PartScores::entry);
         at = match plan {
-            Plan::Literal { length, .. } => at + length,
-            Plan::Positional(plan) => plan.walk(&text, next, at, &mut bindings)?,
-            Plan::Named(plan) => plan.walk(&text, next, at, &mut bindings)?,
+            PartScores::Literal { length, .. } => at + length,
+            PartScores::Positional(plan) => plan.walk(&text, next, at, &mut bindings)?,
+            PartScores::Named(plan) => plan.walk(&text, next, at, &mut bindings)?,
         };
     }
     Some(bindings.into_variables())
 }
 
 /// The scores of one part of the pattern at each position.
-enum Plan<'a> {
-    Literal { length: usize, entry: Row },
-    Positional(PositionalPlan<'a>),
-    Named(NamedPlan<'a>),
+enum PartScores<'a> {
+    Literal { length: usize, entry: ScoreRow },
+    Positional(PositionalScores<'a>),
+    Named(NamedScores<'a>),
 }
 
-impl<'a> Plan<'a> {
-    fn new(step: &'a PatternPart, text: &UriText<'_>, next: &Row) -> Self {
+impl<'a> PartScores<'a> {
+    fn new(step: &'a PatternPart, text: &UriText<'_>, next: &ScoreRow) -> Self {
         match step {
             PatternPart::Literal(literal) => {
                 let mut entry = vec![0; next.len()];
@@ -73,13 +73,13 @@ impl<'a> Plan<'a> {
                 Self::Literal { length: literal.len(), entry }
             }
             PatternPart::Expression(slots) if slots.operator.named() => {
-                Self::Named(NamedPlan::new(slots, text, next))
+                Self::Named(NamedScores::new(slots, text, next))
             }
-            PatternPart::Expression(slots) => Self::Positional(PositionalPlan::new(slots, text, next)),
+            PatternPart::Expression(slots) => Self::Positional(PositionalScores::new(slots, text, next)),
         }
     }
 
-    fn entry(&self) -> &Row {
+    fn entry(&self) -> &ScoreRow {
         match self {
             Self::Literal { entry, .. } => entry,
             Self::Positional(plan) => plan.entry(),

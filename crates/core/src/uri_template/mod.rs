@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use set::TemplateSet;
 pub use specificity::Specificity;
-pub use variables::{Value, Variables};
+pub use variables::{VariableValue, Variables};
 
 use crate::{Error, Result, Uri};
 use parse::{Modifier, TemplatePart};
@@ -29,9 +29,9 @@ use pattern::Pattern;
 ///
 /// Two templates are equal if their texts are.
 #[derive(Clone)]
-pub struct UriTemplate(Arc<Inner>);
+pub struct UriTemplate(Arc<UriTemplateInner>);
 
-struct Inner {
+struct UriTemplateInner {
     text: String,
     parts: Vec<TemplatePart>,
     pattern: Pattern,
@@ -42,13 +42,13 @@ impl UriTemplate {
     pub const LIMIT: usize = Uri::LIMIT;
 
     /// The maximum number of variable occurrences in a template, which bounds the cost of a match.
-    pub const VARIABLE_LIMIT: usize = 100;
+    pub const MAX_VARIABLES: usize = 100;
 
     /// Parses a template; [`Error::Invalid`] describes the syntax error and its position.
     pub fn parse(text: &str) -> Result<Self> {
         let parts = parse::parts(text)?;
         let pattern = Pattern::new(&parts);
-        Ok(Self(Arc::new(Inner { text: text.into(), parts, pattern })))
+        Ok(Self(Arc::new(UriTemplateInner { text: text.into(), parts, pattern })))
     }
 
     /// The template as it was written.
@@ -84,21 +84,22 @@ impl UriTemplate {
     }
 
     /// Expands the template. Variables without a value expand to nothing; values of other variables are ignored.
-    pub fn expand(&self, variables: &Variables) -> String {
+    /// [`Error::Invalid`] if a variable with a prefix, such as `{var:3}`, has a list or a map.
+    pub fn expand(&self, variables: &Variables) -> Result<String> {
         expand::expand(&self.0.parts, variables)
     }
 
     /// The common prefix of all URIs that the template expands to with these values and any values for the other
-    /// variables: the expansion up to the first required variable without a value.
-    pub fn prefix(&self, variables: &Variables) -> Prefix {
+    /// variables: the expansion up to the first required variable without a value. Fails like [`expand`](Self::expand).
+    pub fn prefix(&self, variables: &Variables) -> Result<TemplatePrefix> {
         let lacks = |part: &TemplatePart| {
             part.variables().iter().any(|variable| {
                 variables.value(&variable.name).is_none() && !self.is_optional(&variable.name)
             })
         };
         match self.0.parts.iter().position(lacks) {
-            Some(at) => Prefix::Open(expand::expand(&self.0.parts[..at], variables)),
-            None => Prefix::Whole(self.expand(variables)),
+            Some(at) => expand::expand(&self.0.parts[..at], variables).map(TemplatePrefix::Open),
+            None => self.expand(variables).map(TemplatePrefix::Whole),
         }
     }
 
@@ -139,7 +140,7 @@ impl UriTemplate {
 
 /// The expansion of a template with some of its variables; see [`UriTemplate::prefix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prefix {
+pub enum TemplatePrefix {
     /// A complete URI: all required variables have values.
     Whole(String),
     /// A prefix of URIs: a required variable has no value.

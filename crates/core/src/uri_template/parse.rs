@@ -118,8 +118,8 @@ pub(super) fn parts(text: &str) -> Result<Vec<TemplatePart>> {
         let expression =
             expression(&text[at + 1..at + length]).map_err(|(what, offset)| wrong(what, at + 1 + offset))?;
         variables += expression.variables.len();
-        if variables > UriTemplate::VARIABLE_LIMIT {
-            return Err(wrong(format!("more than {} variables", UriTemplate::VARIABLE_LIMIT), at));
+        if variables > UriTemplate::MAX_VARIABLES {
+            return Err(wrong(format!("more than {} variables", UriTemplate::MAX_VARIABLES), at));
         }
         if !literal.is_empty() {
             parts.push(TemplatePart::Literal(std::mem::take(&mut literal)));

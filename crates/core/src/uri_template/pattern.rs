@@ -57,7 +57,7 @@ impl Pattern {
             .iter()
             .map(|part| match part {
                 TemplatePart::Literal(literal) => literal.as_str(),
-                TemplatePart::Expression(_) => HOLE,
+                TemplatePart::Expression(_) => EXPRESSION_PLACEHOLDER,
             })
             .collect();
         let operators: Vec<_> = expressions.iter().map(|expression| expression.operator).collect();
@@ -68,21 +68,21 @@ impl Pattern {
         let mut rest = skeleton.as_str();
         let mut queried = false;
         while !rest.is_empty() {
-            let end = rest.find(HOLE).unwrap_or(rest.len());
+            let end = rest.find(EXPRESSION_PLACEHOLDER).unwrap_or(rest.len());
             let (literal, after) = rest.split_at(end);
             if !literal.is_empty() {
                 queried |= literal.contains('?');
                 parts.push(PatternPart::Literal(literal.into()));
             }
             if let Some(expression) = expressions.next().filter(|_| !after.is_empty()) {
-                let later = Remainder {
+                let later = LaterParts {
                     query: after.contains('?') || has(expressions.as_slice(), Operator::Query),
                     fragment: after.contains('#') || has(expressions.as_slice(), Operator::Fragment),
                 };
                 parts.push(PatternPart::Expression(slots(expression, queried, later)));
                 queried |= expression.operator == Operator::Query;
             }
-            rest = after.strip_prefix(HOLE).unwrap_or(after);
+            rest = after.strip_prefix(EXPRESSION_PLACEHOLDER).unwrap_or(after);
         }
         Self { parts }
     }
@@ -93,12 +93,12 @@ fn has(expressions: &[&Expression], operator: Operator) -> bool {
 }
 
 /// Whether the rest of the template has a query or a fragment.
-struct Remainder {
+struct LaterParts {
     query: bool,
     fragment: bool,
 }
 
-fn slots(expression: &Expression, queried: bool, later: Remainder) -> ExpressionSlots {
+fn slots(expression: &Expression, queried: bool, later: LaterParts) -> ExpressionSlots {
     let operator = expression.operator;
     let slots = expression
         .variables
@@ -107,10 +107,10 @@ fn slots(expression: &Expression, queried: bool, later: Remainder) -> Expression
             let explode = variable.modifier == Modifier::Explode;
             let stops: &[u8] = match operator {
                 Operator::Reserved | Operator::Fragment => match later {
-                    Remainder { query: true, fragment: true } => b"?#",
-                    Remainder { query: true, fragment: false } => b"?",
-                    Remainder { query: false, fragment: true } => b"#",
-                    Remainder { query: false, fragment: false } => b"",
+                    LaterParts { query: true, fragment: true } => b"?#",
+                    LaterParts { query: true, fragment: false } => b"?",
+                    LaterParts { query: false, fragment: true } => b"#",
+                    LaterParts { query: false, fragment: false } => b"",
                 },
                 Operator::Path if explode => b"?#",
                 Operator::Simple | Operator::Label if queried => b"/?#&",
@@ -134,7 +134,7 @@ fn slots(expression: &Expression, queried: bool, later: Remainder) -> Expression
 }
 
 /// The placeholder of an expression. The parser rejects this character in literals.
-const HOLE: &str = "\0";
+const EXPRESSION_PLACEHOLDER: &str = "\0";
 
 /// Normalises the literals of a template like [`Uri`](crate::Uri), as far as possible without values for the holes.
 fn normalise(skeleton: &str, operators: &[Operator]) -> String {
@@ -169,7 +169,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
         out.push('/');
     }
     // A dot segment after a hole may remove what fills the hole, so it stays, and nothing matches it.
-    let fixed = match segments.find(HOLE) {
+    let fixed = match segments.find(EXPRESSION_PLACEHOLDER) {
         Some(hole) => segments[..hole].rfind('/').map_or(0, |slash| slash + 1),
         // With nothing before it, `{&var}` goes on with the segment.
         None if closed(skeleton, tail, operators) && !operators.contains(&Operator::Continuation) => {
@@ -186,7 +186,7 @@ fn normalise(skeleton: &str, operators: &[Operator]) -> String {
 /// Whether the component before `at` ends there, whatever the values of the following holes.
 fn closed(skeleton: &str, at: usize, operators: &[Operator]) -> bool {
     let rest = &skeleton[at..];
-    let before = skeleton[..at].matches(HOLE).count();
+    let before = skeleton[..at].matches(EXPRESSION_PLACEHOLDER).count();
     let tail = |operator: &Operator| {
         matches!(operator, Operator::Query | Operator::Continuation | Operator::Fragment)
     };
@@ -219,8 +219,8 @@ fn end(
 
 /// The operator of the hole at `at`.
 fn operator_at(skeleton: &str, at: usize, operators: &[Operator]) -> Option<Operator> {
-    if !skeleton[at..].starts_with(HOLE) {
+    if !skeleton[at..].starts_with(EXPRESSION_PLACEHOLDER) {
         return None;
     }
-    operators.get(skeleton[..at].matches(HOLE).count()).copied()
+    operators.get(skeleton[..at].matches(EXPRESSION_PLACEHOLDER).count()).copied()
 }

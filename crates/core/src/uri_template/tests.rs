@@ -2,7 +2,7 @@ mod expanding;
 mod laws;
 mod matching;
 
-use super::{UriTemplate, Value};
+use super::{UriTemplate, VariableValue};
 use crate::{Error, Uri};
 
 fn template(text: &str) -> UriTemplate {
@@ -13,12 +13,12 @@ fn uri(text: &str) -> Uri {
     Uri::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn list(values: &[&str]) -> Value {
-    Value::List(values.iter().map(|&value| value.into()).collect())
+fn list(values: &[&str]) -> VariableValue {
+    VariableValue::List(values.iter().map(|&value| value.into()).collect())
 }
 
-fn map(pairs: &[(&str, &str)]) -> Value {
-    Value::Map(pairs.iter().map(|&(key, value)| (key.into(), value.into())).collect())
+fn map(pairs: &[(&str, &str)]) -> VariableValue {
+    VariableValue::Map(pairs.iter().map(|&(key, value)| (key.into(), value.into())).collect())
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn refusals_say_what_and_where() {
             "{text:?} was refused otherwise"
         );
     }
-    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::VARIABLE_LIMIT)).is_ok());
-    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::VARIABLE_LIMIT + 1)).is_err());
+    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::MAX_VARIABLES)).is_ok());
+    assert!(UriTemplate::parse(&"{a}".repeat(UriTemplate::MAX_VARIABLES + 1)).is_err());
     assert!(UriTemplate::parse(&"a".repeat(UriTemplate::LIMIT + 1)).is_err());
 }
 

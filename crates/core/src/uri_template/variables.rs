@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// The values of template variables, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variables(BTreeMap<String, Value>);
+pub struct Variables(BTreeMap<String, VariableValue>);
 
 impl Variables {
     /// No variables.
@@ -15,23 +15,27 @@ impl Variables {
     /// The value of a variable, if it is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.value(name)? {
-            Value::Text(text) => Some(text),
-            Value::List(_) | Value::Map(_) => None,
+            VariableValue::Text(text) => Some(text),
+            VariableValue::List(_) | VariableValue::Map(_) => None,
         }
     }
 
     /// The value of a variable.
-    pub fn value(&self, name: &str) -> Option<&Value> {
+    pub fn value(&self, name: &str) -> Option<&VariableValue> {
         self.0.get(name)
     }
 
     /// Sets a value; returns the replaced one.
-    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
+    pub fn insert(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Into<VariableValue>,
+    ) -> Option<VariableValue> {
         self.0.insert(name.into(), value.into())
     }
 
     /// The names and values, sorted by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &VariableValue)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
@@ -46,21 +50,21 @@ impl Variables {
     }
 }
 
-impl<N: Into<String>, V: Into<Value>> FromIterator<(N, V)> for Variables {
+impl<N: Into<String>, V: Into<VariableValue>> FromIterator<(N, V)> for Variables {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(values: I) -> Self {
         Self(values.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 }
 
-impl<N: Into<String>, V: Into<Value>> Extend<(N, V)> for Variables {
+impl<N: Into<String>, V: Into<VariableValue>> Extend<(N, V)> for Variables {
     fn extend<I: IntoIterator<Item = (N, V)>>(&mut self, values: I) {
         self.0.extend(values.into_iter().map(|(name, value)| (name.into(), value.into())));
     }
 }
 
 impl IntoIterator for Variables {
-    type Item = (String, Value);
-    type IntoIter = std::collections::btree_map::IntoIter<String, Value>;
+    type Item = (String, VariableValue);
+    type IntoIter = std::collections::btree_map::IntoIter<String, VariableValue>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
@@ -69,7 +73,7 @@ impl IntoIterator for Variables {
 
 /// The value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum VariableValue {
     /// A string.
     Text(String),
     /// A list of strings. An empty list counts as undefined.
@@ -78,31 +82,31 @@ pub enum Value {
     Map(Vec<(String, String)>),
 }
 
-impl From<&str> for Value {
+impl From<&str> for VariableValue {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<&String> for Value {
+impl From<&String> for VariableValue {
     fn from(text: &String) -> Self {
         Self::Text(text.clone())
     }
 }
 
-impl From<String> for Value {
+impl From<String> for VariableValue {
     fn from(text: String) -> Self {
         Self::Text(text)
     }
 }
 
-impl From<Vec<String>> for Value {
+impl From<Vec<String>> for VariableValue {
     fn from(list: Vec<String>) -> Self {
         Self::List(list)
     }
 }
 
-impl From<Vec<(String, String)>> for Value {
+impl From<Vec<(String, String)>> for VariableValue {
     fn from(map: Vec<(String, String)>) -> Self {
         Self::Map(map)
     }

@@ -10,6 +10,11 @@ macro_rules! text_setters {
     )* };
 }
 
+use std::time::Duration;
+
+/// How long the list of a `#[list]` function is cached for the following pages.
+pub const LIST_TTL: Duration = Duration::from_secs(30);
+
 mod notifier;
 mod request;
 mod return_types;
@@ -19,5 +24,5 @@ mod source;
 pub use notifier::Notifier;
 pub use request::{FromVariable, Request};
 pub use return_types::{Instance, IntoCompletion, IntoContents, IntoInstances, Json};
-pub use routes::{Described, Routes};
-pub use source::{FunctionSource, Handle, Handler};
+pub use routes::{ResourceSpec, Routes};
+pub use source::{FunctionSource, FunctionSourceHandle, Handler};

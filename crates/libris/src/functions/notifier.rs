@@ -22,20 +22,23 @@ const QUEUE_CAPACITY: usize = 1024;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Notifier(Arc<Inner>);
+pub struct Notifier(Arc<NotifierInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct NotifierInner {
     changes: broadcast::Sender<Change>,
     /// Generation counter: incremented by each change.
     generation: AtomicU64,
+    /// Generation counter of the list: incremented by each change but [`Change::Updated`].
+    list_generation: AtomicU64,
 }
 
 impl Default for Notifier {
     fn default() -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(NotifierInner {
             changes: broadcast::Sender::new(QUEUE_CAPACITY),
             generation: AtomicU64::new(0),
+            list_generation: AtomicU64::new(0),
         }))
     }
 }
@@ -72,6 +75,9 @@ impl Notifier {
     /// Reports a change.
     pub fn report(&self, change: Change) {
         self.0.generation.fetch_add(1, Ordering::Release);
+        if !matches!(change, Change::Updated(_)) {
+            self.0.list_generation.fetch_add(1, Ordering::Release);
+        }
         // It fails only if there are no watchers.
         let _ = self.0.changes.send(change);
     }
@@ -95,5 +101,11 @@ impl Notifier {
     pub fn proof(&self) -> Proof {
         let (inner, generation) = (self.0.clone(), self.0.generation.load(Ordering::Acquire));
         Proof::new(move || inner.generation.load(Ordering::Acquire) == generation)
+    }
+
+    /// A proof that holds until the next change of the list; [`updated`](Self::updated) reports none.
+    pub fn list_proof(&self) -> Proof {
+        let (inner, generation) = (self.0.clone(), self.0.list_generation.load(Ordering::Acquire));
+        Proof::new(move || inner.list_generation.load(Ordering::Acquire) == generation)
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use libris_core::uri_template::{Value, Variables};
+use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Context, Error, Identity, Result, Uri};
 
 /// The request that a function receives: the URI, the variables of its template, and the caller.
@@ -53,9 +53,9 @@ impl Request {
     pub fn list<T: FromVariable>(&self, name: &str) -> Result<Vec<T>> {
         match self.variables.value(name) {
             None => Ok(Vec::new()),
-            Some(Value::Text(text)) => Ok(vec![T::read(name, text)?]),
-            Some(Value::List(list)) => list.iter().map(|text| T::read(name, text)).collect(),
-            Some(Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be a list of values"))),
+            Some(VariableValue::Text(text)) => Ok(vec![T::read(name, text)?]),
+            Some(VariableValue::List(list)) => list.iter().map(|text| T::read(name, text)).collect(),
+            Some(VariableValue::Map(_)) => Err(Error::invalid(format!("`{name}` must be a list of values"))),
         }
     }
 }
@@ -64,8 +64,10 @@ impl Request {
 pub(crate) fn parse<T: FromVariable>(variables: &Variables, name: &str) -> Result<Option<T>> {
     match variables.value(name) {
         None => Ok(None),
-        Some(Value::Text(text)) => T::read(name, text).map(Some),
-        Some(Value::List(_) | Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
+        Some(VariableValue::Text(text)) => T::read(name, text).map(Some),
+        Some(VariableValue::List(_) | VariableValue::Map(_)) => {
+            Err(Error::invalid(format!("`{name}` must be one value")))
+        }
     }
 }
 
@@ -83,10 +85,10 @@ pub trait FromVariable: Sized {
 impl<T: FromStr<Err: Display>> FromVariable for T {
     fn read(name: &str, text: &str) -> Result<Self> {
         /// How many characters of the value and of the parse error the message quotes.
-        const QUOTED: usize = 100;
+        const QUOTED_CHARACTERS: usize = 100;
         text.parse().map_err(|cause: T::Err| {
-            let value = plain(text, QUOTED);
-            let cause = plain(&cause.to_string(), QUOTED);
+            let value = plain(text, QUOTED_CHARACTERS);
+            let cause = plain(&cause.to_string(), QUOTED_CHARACTERS);
             Error::invalid(format!("`{name}` cannot be `{value}`: {cause}"))
         })
     }

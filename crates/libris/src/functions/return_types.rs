@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use libris_core::uri_template::Variables;
-use libris_core::{Body, Completion, Content, Contents, Error, Resource, Result, Uri, UriTemplate};
+use libris_core::{Completion, Content, ContentBody, Contents, Error, Resource, Result, Uri, UriTemplate};
 use serde::Serialize;
 
 /// A return type of a resource function.
@@ -30,7 +30,7 @@ pub trait IntoContents {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents>;
 }
 
-fn one(uri: &Uri, mime: &str, body: Body) -> Result<Contents> {
+fn one(uri: &Uri, mime: &str, body: ContentBody) -> Result<Contents> {
     Ok(Content { uri: uri.clone(), mime: Some(mime.to_owned()), body, meta: None }.into())
 }
 
@@ -40,7 +40,7 @@ pub(super) const JSON: &str = "application/json";
 
 impl IntoContents for String {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
-        one(uri, mime.unwrap_or(TEXT), Body::Text(self))
+        one(uri, mime.unwrap_or(TEXT), ContentBody::Text(self))
     }
 }
 
@@ -70,7 +70,7 @@ impl IntoContents for Cow<'_, str> {
 
 impl IntoContents for Bytes {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
-        one(uri, mime.unwrap_or(BYTES), Body::Bytes(self))
+        one(uri, mime.unwrap_or(BYTES), ContentBody::Bytes(self))
     }
 }
 
@@ -162,7 +162,7 @@ impl<T: Serialize> IntoContents for Json<T> {
     fn into_contents(self, uri: &Uri, mime: Option<&str>) -> Result<Contents> {
         let text = serde_json::to_string(&self.0)
             .map_err(|cause| Error::failed("write the resource as JSON", cause))?;
-        one(uri, mime.unwrap_or(JSON), Body::Text(text))
+        one(uri, mime.unwrap_or(JSON), ContentBody::Text(text))
     }
 }
 
@@ -277,7 +277,8 @@ impl Instance {
                 self.variables.insert(name, vec![value]);
             }
         }
-        Uri::parse(&template.expand(&self.variables)).map_err(|error| error.to_string())
+        let text = template.expand(&self.variables).map_err(|error| error.to_string())?;
+        Uri::parse(&text).map_err(|error| error.to_string())
     }
 
     /// The resource of the instance. What the instance does not set comes from `like`, except title, size and

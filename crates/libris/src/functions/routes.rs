@@ -14,10 +14,10 @@ use super::{Instance, Request};
 /// The metadata of a resource or template from a function, and how long to cache its contents.
 ///
 /// ```
-/// use libris::{Audience, Described};
+/// use libris::{Audience, ResourceSpec};
 /// use std::time::Duration;
 ///
-/// let described = Described::new("weather://forecast/{city}")
+/// let described = ResourceSpec::new("weather://forecast/{city}")
 ///     .title("Forecast")
 ///     .mime("application/json")
 ///     .audience([Audience::Assistant])
@@ -25,7 +25,7 @@ use super::{Instance, Request};
 ///     .cache(Duration::from_secs(300));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Described {
+pub struct ResourceSpec {
     uri: String,
     name: Option<String>,
     title: Option<String>,
@@ -36,7 +36,7 @@ pub struct Described {
     cache_ttl: Option<Duration>,
 }
 
-impl Described {
+impl ResourceSpec {
     /// Metadata for this URI or template.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), ..Self::default() }
@@ -116,13 +116,13 @@ impl Described {
     }
 }
 
-impl From<&str> for Described {
+impl From<&str> for ResourceSpec {
     fn from(uri: &str) -> Self {
         Self::new(uri)
     }
 }
 
-impl From<String> for Described {
+impl From<String> for ResourceSpec {
     fn from(uri: String) -> Self {
         Self::new(uri)
     }
@@ -144,7 +144,7 @@ pub struct Routes<T> {
 
 #[derive(Clone)]
 struct FunctionRoute<T> {
-    described: Described,
+    described: ResourceSpec,
     function: T,
 }
 
@@ -156,7 +156,7 @@ impl<T> Default for Routes<T> {
 
 impl<T: Clone> Routes<T> {
     /// Builds the routes.
-    pub fn of(routes: impl IntoIterator<Item = (Described, T)>) -> Result<Self> {
+    pub fn of(routes: impl IntoIterator<Item = (ResourceSpec, T)>) -> Result<Self> {
         let mut all = Self::default();
         let mut templates = Vec::new();
         for (described, function) in routes {
@@ -172,7 +172,7 @@ impl<T: Clone> Routes<T> {
     }
 
     /// Adds or replaces a resource. Returns its URI, and whether it replaced another.
-    pub(super) fn add_resource(&mut self, described: Described, function: T) -> Result<(Uri, bool)> {
+    pub(super) fn add_resource(&mut self, described: ResourceSpec, function: T) -> Result<(Uri, bool)> {
         described.check()?;
         if UriTemplate::parse(&described.uri).is_ok_and(|template| template.variables().next().is_some()) {
             let uri = &described.uri;
@@ -186,7 +186,7 @@ impl<T: Clone> Routes<T> {
     }
 
     /// Adds or replaces a template.
-    pub(super) fn add_template(&mut self, described: Described, function: T) -> Result<()> {
+    pub(super) fn add_template(&mut self, described: ResourceSpec, function: T) -> Result<()> {
         described.check()?;
         let template = UriTemplate::parse(&described.uri)?;
         if template.variables().next().is_none() {

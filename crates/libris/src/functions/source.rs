@@ -11,18 +11,20 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Result, Source, Templates, Uri,
-    UriTemplate,
+    CacheScope, Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Result,
+    Source, Templates, Uri, UriTemplate,
 };
 
-use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, Notifier, Request, Routes};
+use super::{
+    Instance, IntoCompletion, IntoContents, IntoInstances, LIST_TTL, Notifier, Request, ResourceSpec, Routes,
+};
 
 /// A [`Source`] of resources from closures and free functions.
 ///
 /// Pass it to [`serve`](crate::serve), or to a [`Catalog`](crate::Catalog) with other sources.
 ///
 /// ```
-/// use libris::{Described, FunctionSource, Request};
+/// use libris::{FunctionSource, Request, ResourceSpec};
 ///
 /// async fn forecast(request: Request) -> libris::Result<String> {
 ///     let city: String = request.variable("city")?;
@@ -32,7 +34,7 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 ///
 /// let functions = FunctionSource::new()
 ///     .resource("weather://cities", || "Paris, Oslo")
-///     .template(Described::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
+///     .template(ResourceSpec::new("weather://forecast/{city}{?days}").title("Forecast"), forecast)
 ///     .complete("weather://forecast/{city}{?days}", "city", |_| vec!["Paris", "Oslo"]);
 ///
 /// // At run time, from anywhere:
@@ -43,12 +45,12 @@ use super::{Described, Instance, IntoCompletion, IntoContents, IntoInstances, No
 /// ```
 #[derive(Clone, Default)]
 pub struct FunctionSource {
-    handle: Handle,
+    handle: FunctionSourceHandle,
 }
 
 /// Adds and removes resources of a [`FunctionSource`] and reports their changes. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Handle {
+pub struct FunctionSourceHandle {
     registry: Arc<RwLock<FunctionRegistry>>,
     notifier: Notifier,
 }
@@ -140,8 +142,8 @@ impl FunctionSource {
     ///
     /// # Panics
     ///
-    /// If the URI is malformed; [`Handle::resource`] returns an error instead.
-    pub fn resource<K>(self, described: impl Into<Described>, function: impl Handler<K>) -> Self {
+    /// If the URI is malformed; [`FunctionSourceHandle::resource`] returns an error instead.
+    pub fn resource<K>(self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
         expected(self.handle.resource(described, function));
         self
     }
@@ -150,8 +152,8 @@ impl FunctionSource {
     ///
     /// # Panics
     ///
-    /// If the template is malformed or has no variables; [`Handle::template`] returns an error instead.
-    pub fn template<K>(self, described: impl Into<Described>, function: impl Handler<K>) -> Self {
+    /// If the template is malformed or has no variables; [`FunctionSourceHandle::template`] returns an error instead.
+    pub fn template<K>(self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Self {
         expected(self.handle.template(described, function));
         self
     }
@@ -187,7 +189,7 @@ impl FunctionSource {
     }
 
     /// A handle that adds and removes resources at run time and reports changes.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> FunctionSourceHandle {
         self.handle.clone()
     }
 }
@@ -198,9 +200,9 @@ fn expected<T>(result: Result<T>) {
     }
 }
 
-impl Handle {
+impl FunctionSourceHandle {
     /// Adds a resource, or replaces the one with its URI, and reports the change.
-    pub fn resource<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
+    pub fn resource<K>(&self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         let (uri, replaced) = self.write().routes.add_resource(described.into(), function)?;
         match replaced {
@@ -214,7 +216,7 @@ impl Handle {
     }
 
     /// Adds a template, or replaces the one with the same text.
-    pub fn template<K>(&self, described: impl Into<Described>, function: impl Handler<K>) -> Result<()> {
+    pub fn template<K>(&self, described: impl Into<ResourceSpec>, function: impl Handler<K>) -> Result<()> {
         let function: BoxedFunction = Arc::new(move |request, mime| function.call(request, mime));
         self.write().routes.add_template(described.into(), function)?;
         self.notifier.everything();
@@ -325,6 +327,15 @@ impl Source for FunctionSource {
         Ok(self.handle.read().routes.page(listed, after, limit))
     }
 
+    fn whole_list(&self) -> Option<Freshness> {
+        let has_lists = !self.handle.read().lists.is_empty();
+        has_lists.then(|| {
+            Freshness::proven(self.handle.notifier.list_proof())
+                .with_ttl(LIST_TTL)
+                .with_scope(CacheScope::Public)
+        })
+    }
+
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let proof = self.handle.notifier.proof();
         let (function, request, mime) = self.handle.read().routes.request(uri, context)?;
@@ -340,7 +351,7 @@ impl Source for FunctionSource {
         Ok(Templates { templates: self.handle.read().routes.templates(), freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, partial: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, partial: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let completer = {
             let registry = self.handle.read();
             let mut all = registry.completers.iter();

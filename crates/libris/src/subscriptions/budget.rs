@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::sparse;
+use super::should_shrink;
 
 /// Bytes charged for a subscription in addition to its texts: its entries in the maps of the listener, the subject and
 /// the client, in the set of pending notifications and in the record of sent ones, each in a hash table that has just
 /// doubled.
-pub(super) const SUBSCRIPTION: usize = 384;
+pub(super) const SUBSCRIPTION_OVERHEAD: usize = 384;
 
 /// Bytes charged for a distinct text in addition to its length: the allocation's header and its entries in the maps
 /// by text and by subject.
-pub(super) const TEXT: usize = 320;
+pub(super) const TEXT_OVERHEAD: usize = 320;
 
 /// The owner of a subscription budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,15 +50,15 @@ pub(super) enum OverBudget {
 
 /// The accounts of all clients, and their total.
 pub(super) struct SubscriptionBudget {
-    total: Account,
+    total: SubscriptionAccount,
     total_limit: usize,
-    clients: HashMap<BudgetOwner, Account>,
+    clients: HashMap<BudgetOwner, SubscriptionAccount>,
     client_limit: usize,
 }
 
 /// The charges for subscriptions: a flat charge for each, and one for each distinct text.
 #[derive(Default)]
-struct Account {
+struct SubscriptionAccount {
     /// How many references subscriptions hold to each text; a subscription holds one to its name and one
     /// to its subject.
     texts: HashMap<Arc<str>, usize>,
@@ -66,10 +66,10 @@ struct Account {
     bytes: usize,
 }
 
-impl Account {
+impl SubscriptionAccount {
     fn cost(&self, name: &str, subject: &str) -> usize {
-        let cost = |text: &str| if self.texts.contains_key(text) { 0 } else { TEXT + text.len() };
-        SUBSCRIPTION + cost(name) + if name == subject { 0 } else { cost(subject) }
+        let cost = |text: &str| if self.texts.contains_key(text) { 0 } else { TEXT_OVERHEAD + text.len() };
+        SUBSCRIPTION_OVERHEAD + cost(name) + if name == subject { 0 } else { cost(subject) }
     }
 
     fn has_room(&self, name: &str, subject: &str, limit: usize) -> bool {
@@ -85,17 +85,17 @@ impl Account {
     }
 
     fn refund(&mut self, name: &str, subject: &str) {
-        self.bytes -= SUBSCRIPTION;
+        self.bytes -= SUBSCRIPTION_OVERHEAD;
         self.subscriptions -= 1;
         for text in [name, subject] {
             let Some(references) = self.texts.get_mut(text) else { continue };
             *references -= 1;
             if *references == 0 {
                 self.texts.remove(text);
-                self.bytes -= TEXT + text.len();
+                self.bytes -= TEXT_OVERHEAD + text.len();
             }
         }
-        if sparse(self.texts.len(), self.texts.capacity()) {
+        if should_shrink(self.texts.len(), self.texts.capacity()) {
             self.texts.shrink_to(self.texts.len() * 2);
         }
     }
@@ -103,7 +103,7 @@ impl Account {
 
 impl SubscriptionBudget {
     pub(super) fn new(total_limit: usize, client_limit: usize) -> Self {
-        Self { total: Account::default(), total_limit, clients: HashMap::new(), client_limit }
+        Self { total: SubscriptionAccount::default(), total_limit, clients: HashMap::new(), client_limit }
     }
 
     /// The bytes charged for all subscriptions.
@@ -130,7 +130,7 @@ impl SubscriptionBudget {
     ) -> Result<(), OverBudget> {
         let fits = match self.clients.get(&client) {
             Some(account) => account.has_room(name, subject, self.client_limit),
-            None => Account::default().has_room(name, subject, self.client_limit),
+            None => SubscriptionAccount::default().has_room(name, subject, self.client_limit),
         };
         if !fits {
             return Err(OverBudget::Client(self.client_limit));

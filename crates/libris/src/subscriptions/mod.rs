@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use libris_core::{Error, Result, Source, Uri};
-use libris_wire::{Failure, Listener, News};
+use libris_wire::{Failure, Listener, Notification};
 use serde_json::json;
 
 use self::budget::OverBudget;
@@ -28,7 +28,7 @@ use self::registry::{Registry, SubscriptionRefusal};
 use self::watch::WatchState;
 use crate::lock::lock;
 use crate::rights::Operation;
-use crate::server::explain;
+use crate::server::to_failure;
 use crate::view::View;
 
 /// Limits and debouncing of subscriptions.
@@ -72,14 +72,14 @@ const FOLLOW_LOCKS: usize = 64;
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 
 /// How many subscriptions or subjects one critical section of the registry processes.
-const BATCH: usize = 32;
+const REGISTRY_BATCH: usize = 32;
 
 /// All listeners of one source.
-pub(crate) struct Hub {
-    shared: Arc<HubState>,
+pub(crate) struct SubscriptionHub {
+    shared: Arc<SubscriptionHubState>,
 }
 
-struct HubState {
+struct SubscriptionHubState {
     source: Arc<dyn Source>,
     config: SubscriptionConfig,
     /// Lock order: `watch` before `registry`.
@@ -90,13 +90,21 @@ struct HubState {
     follow: [Mutex<()>; FOLLOW_LOCKS],
 }
 
-impl Hub {
+impl SubscriptionHub {
     pub(crate) fn new(source: Arc<dyn Source>, config: SubscriptionConfig) -> Self {
         let config =
             SubscriptionConfig { window: config.window.min(SubscriptionConfig::LONGEST_WINDOW), ..config };
         let registry = Mutex::new(Registry::new(&config));
         let follow = std::array::from_fn(|_| Mutex::default());
-        Self { shared: Arc::new(HubState { source, config, watch: Mutex::default(), registry, follow }) }
+        Self {
+            shared: Arc::new(SubscriptionHubState {
+                source,
+                config,
+                watch: Mutex::default(),
+                registry,
+                follow,
+            }),
+        }
     }
 
     /// Adds a listener that is notified of what `view` shows. Listeners of one `client` address share a subscription
@@ -116,7 +124,7 @@ impl Hub {
         }
         let (number, notifications) = registry.join(view.clone(), client);
         if !watch.is_running() {
-            registry.miss_list(number);
+            registry.mark_list_missed(number);
         }
         let shared = self.shared.clone();
         Ok(Arc::new(Subscriber { shared, view, number, notifications, listed: AtomicBool::new(false) }))
@@ -141,10 +149,10 @@ impl Hub {
     }
 }
 
-impl HubState {
+impl SubscriptionHubState {
     /// Ends a batch of subscriptions of a closed listener; breaks when the listener has none left and is removed.
     fn leave(&self, listener: u64) -> ControlFlow<()> {
-        let left = lock(&self.registry).leave(listener, BATCH);
+        let left = lock(&self.registry).leave(listener, REGISTRY_BATCH);
         let (ControlFlow::Continue(deserted) | ControlFlow::Break(deserted)) = &left;
         deserted.iter().for_each(|subject| self.align(subject));
         if left.is_break() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -157,8 +165,8 @@ impl HubState {
         let number = hasher.finish() % FOLLOW_LOCKS as u64;
         // Of two concurrent calls for one subject, the second sees the latest state of the registry.
         let _turn = lock(&self.follow[number as usize]);
-        let wanted_by = lock(&self.registry).wanted_by(subject);
-        match wanted_by {
+        let client_following = lock(&self.registry).client_following(subject);
+        match client_following {
             Some(client) => self.source.follow(subject, client),
             None => self.source.unfollow(subject),
         }
@@ -167,7 +175,7 @@ impl HubState {
 
 /// The listener of one session or stream.
 struct Subscriber {
-    shared: Arc<HubState>,
+    shared: Arc<SubscriptionHubState>,
     view: Arc<View>,
     number: u64,
     notifications: Arc<NotificationSet>,
@@ -178,11 +186,11 @@ struct Subscriber {
 #[async_trait]
 impl Listener for Subscriber {
     async fn follow_list(&self) -> Result<(), Failure> {
-        self.shared.watched().await.map_err(explain)?;
+        self.shared.watched().await.map_err(to_failure)?;
         let mut registry = lock(&self.shared.registry);
         let missed = registry.follow_list(self.number);
         if missed && self.listed.load(Ordering::SeqCst) {
-            self.notifications.put(News::List);
+            self.notifications.put(Notification::ListChanged);
         }
         Ok(())
     }
@@ -192,12 +200,12 @@ impl Listener for Subscriber {
     }
 
     async fn subscribe(&self, name: &str) -> Result<(), Failure> {
-        let uri = Uri::parse(name).map_err(explain)?;
+        let uri = Uri::parse(name).map_err(to_failure)?;
         if !self.view.now().covers(Operation::Subscribe, &uri) {
-            return Err(explain(Error::NotFound(uri)));
+            return Err(to_failure(Error::NotFound(uri)));
         }
         // Open the watch first, so that a cancelled request leaves no subscription without a watch.
-        self.shared.watched().await.map_err(explain)?;
+        self.shared.watched().await.map_err(to_failure)?;
         let subject = self.shared.source.subject(&uri);
         let most = self.shared.config.subscriptions;
         let subscribed = lock(&self.shared.registry).subscribe(self.number, name, subject, most);
@@ -220,24 +228,24 @@ impl Listener for Subscriber {
         }
     }
 
-    async fn next(&self) -> News {
+    async fn next(&self) -> Notification {
         loop {
-            let news = self.notifications.next().await;
+            let notification = self.notifications.next().await;
             // The caller may have lost the right since it subscribed or since the change.
-            let is_visible = match &news {
-                News::List => true,
-                News::Updated(name) => {
+            let is_visible = match &notification {
+                Notification::ListChanged => true,
+                Notification::Updated(name) => {
                     Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
                 }
             };
             if is_visible {
-                return news;
+                return notification;
             }
         }
     }
 
-    fn owe(&self, news: News) {
-        lock(&self.shared.registry).requeue(self.number, news);
+    fn requeue(&self, notification: Notification) {
+        lock(&self.shared.registry).requeue(self.number, notification);
     }
 }
 
@@ -283,6 +291,6 @@ fn internal(message: String) -> Failure {
 
 /// Whether to shrink a collection. It shrinks to twice its length, so that alternating inserts and removals do not
 /// reallocate each time.
-fn sparse(length: usize, capacity: usize) -> bool {
+fn should_shrink(length: usize, capacity: usize) -> bool {
     capacity > 32 && length < capacity / 8
 }

@@ -6,18 +6,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libris_core::Uri;
-use libris_wire::News;
+use libris_wire::Notification;
 
 use super::budget::{BudgetOwner, OverBudget, SubscriptionBudget};
 use super::notification_set::NotificationSet;
-use super::{SubscriptionConfig, sparse};
+use super::{SubscriptionConfig, should_shrink};
 use crate::rights::Operation;
 use crate::view::View;
 
 /// All listeners and their subscriptions.
 pub(super) struct Registry {
     last: u64,
-    members: HashMap<u64, Member>,
+    members: HashMap<u64, RegisteredListener>,
     subjects: HashMap<Uri, HashSet<Subscription>>,
     /// The subjects that have changed in the current debounce window; each has subscribers.
     changed: HashSet<Uri>,
@@ -29,7 +29,7 @@ pub(super) struct Registry {
 }
 
 /// A listener.
-struct Member {
+struct RegisteredListener {
     client: BudgetOwner,
     view: Arc<View>,
     /// The rights class.
@@ -44,7 +44,7 @@ struct Member {
     hidden: HashSet<Arc<str>>,
 }
 
-impl Member {
+impl RegisteredListener {
     /// Whether the rights of the listener allow a subscription to this URI.
     fn may_subscribe(&self, name: &str) -> bool {
         Uri::parse(name).is_ok_and(|uri| self.view.now().allows(Operation::Subscribe, &uri))
@@ -53,7 +53,7 @@ impl Member {
     /// Queues `list_changed`, now or when the listener follows the list.
     fn notify_list(&mut self, follows: bool) {
         match follows {
-            true => self.notifications.put(News::List),
+            true => self.notifications.put(Notification::ListChanged),
             false => self.missed_list = true,
         }
     }
@@ -97,7 +97,7 @@ impl Registry {
         let client = BudgetOwner::new(address, listener);
         let class = view.now().rights().class();
         self.classes.entry(class).or_insert_with(|| (view.clone(), 0)).1 += 1;
-        let member = Member {
+        let member = RegisteredListener {
             client,
             class,
             view,
@@ -149,7 +149,7 @@ impl Registry {
     }
 
     /// Records that the list may have changed before the watch started.
-    pub(super) fn miss_list(&mut self, listener: u64) {
+    pub(super) fn mark_list_missed(&mut self, listener: u64) {
         if let Some(member) = self.members.get_mut(&listener) {
             member.missed_list = true;
         }
@@ -199,7 +199,7 @@ impl Registry {
     pub(super) fn unsubscribe(&mut self, listener: u64, name: &str) -> Option<Uri> {
         let member = self.members.get_mut(&listener)?;
         let (name, subject) = member.subscriptions.remove_entry(name)?;
-        if sparse(member.subscriptions.len(), member.subscriptions.capacity()) {
+        if should_shrink(member.subscriptions.len(), member.subscriptions.capacity()) {
             member.subscriptions.shrink_to(member.subscriptions.len() * 2);
         }
         member.hidden.remove(&name);
@@ -213,7 +213,7 @@ impl Registry {
         self.budget.refund(client, &name, subject.as_str());
         let subscribers = self.subjects.get_mut(&subject)?;
         subscribers.remove(&Subscription { listener, name });
-        if sparse(subscribers.len(), subscribers.capacity()) {
+        if should_shrink(subscribers.len(), subscribers.capacity()) {
             subscribers.shrink_to(subscribers.len() * 2);
         }
         if !subscribers.is_empty() {
@@ -221,7 +221,7 @@ impl Registry {
         }
         self.subjects.remove(&subject);
         self.changed.remove(&subject);
-        if sparse(self.subjects.len(), self.subjects.capacity()) {
+        if should_shrink(self.subjects.len(), self.subjects.capacity()) {
             self.subjects.shrink_to(self.subjects.len() * 2);
         }
         Some(subject)
@@ -230,8 +230,8 @@ impl Registry {
     /// A client that subscribes to this subject and has the right to: among the first few, the one with the smallest
     /// budget use, so that a client cannot displace another by subscribing to the same subject. `None` if there is
     /// none.
-    pub(super) fn wanted_by(&self, subject: &Uri) -> Option<libris_core::Client> {
-        const COMPARED: usize = 16;
+    pub(super) fn client_following(&self, subject: &Uri) -> Option<libris_core::Client> {
+        const MAX_COMPARED_CLIENTS: usize = 16;
         let subscribers = self.subjects.get(subject)?.iter();
         let clients = subscribers.filter_map(|Subscription { listener, name }| {
             self.members
@@ -239,7 +239,7 @@ impl Registry {
                 .filter(|member| !member.hidden.contains(name))
                 .map(|member| member.client)
         });
-        let client = clients.take(COMPARED).min_by_key(|client| self.budget.bytes_of(*client))?;
+        let client = clients.take(MAX_COMPARED_CLIENTS).min_by_key(|client| self.budget.bytes_of(*client))?;
         Some(client.known())
     }
 
@@ -270,7 +270,7 @@ impl Registry {
         for subject in subjects {
             for Subscription { listener, name } in self.subjects.get(subject).into_iter().flatten() {
                 if let Some(member) = self.members.get(listener) {
-                    member.notifications.put(News::Updated(name.clone()));
+                    member.notifications.put(Notification::Updated(name.clone()));
                 }
             }
         }
@@ -304,7 +304,7 @@ impl Registry {
                 let hidden: HashSet<_> = hidden.cloned().collect();
                 for name in std::mem::replace(&mut member.hidden, hidden) {
                     if !member.hidden.contains(&name) {
-                        member.notifications.put(News::Updated(name));
+                        member.notifications.put(Notification::Updated(name));
                     }
                 }
                 subjects.extend(member.subscriptions.values().cloned());
@@ -314,14 +314,14 @@ impl Registry {
     }
 
     /// Returns an undelivered notification to the listener's set, if its subscription still exists.
-    pub(super) fn requeue(&self, listener: u64, news: News) {
+    pub(super) fn requeue(&self, listener: u64, notification: Notification) {
         let Some(member) = self.members.get(&listener) else { return };
-        match news {
-            News::List => member.notifications.put(News::List),
+        match notification {
+            Notification::ListChanged => member.notifications.put(Notification::ListChanged),
             // Use the copy of the text that the current subscription holds.
-            News::Updated(name) => {
+            Notification::Updated(name) => {
                 if let Some((name, _)) = member.subscriptions.get_key_value(&name) {
-                    member.notifications.put(News::Updated(name.clone()));
+                    member.notifications.put(Notification::Updated(name.clone()));
                 }
             }
         }

@@ -11,24 +11,24 @@ use libris_core::{Change, Error, Result, Uri};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Interval, sleep_until, timeout};
 
-use super::{BATCH, HubState};
+use super::{REGISTRY_BATCH, SubscriptionHubState};
 use crate::lock::lock;
 use crate::rights::Operation;
 
 /// How long a request waits for the watch to open. Opening continues for the next request.
-const OPENING: Duration = Duration::from_secs(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The shortest interval of `list_changed` for changes of descriptions or sizes only: a growing log file must not make
 /// every client list again twenty times a second.
 const DESCRIBED_PAUSE: Duration = Duration::from_secs(1);
 
 /// While the list keeps changing, the interval of `list_changed` doubles up to this, and ends early when the list has
-/// not changed for [`REST`]: a checkout that takes a minute does not cause a thousand notifications.
+/// not changed for [`SETTLE_TIME`]: a checkout that takes a minute does not cause a thousand notifications.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-const REST: Duration = Duration::from_millis(500);
+const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// How long the watch stays open after the last listener has left, because clients reconnect.
-const LINGER: Duration = Duration::from_secs(5);
+const WATCH_LINGER: Duration = Duration::from_secs(5);
 
 /// The state of the watch.
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl WatchState {
 
 /// A drop guard of the task that opens and runs the watch: when the task ends, even by a panic, the state is stopped.
 struct WatchTask {
-    shared: Arc<HubState>,
+    shared: Arc<SubscriptionHubState>,
     stopped: bool,
 }
 
@@ -81,14 +81,14 @@ impl Drop for WatchTask {
 }
 
 /// Detects that all listeners have left.
-struct Desertion {
+struct ListenerAbsence {
     ticks: Interval,
     deserted: bool,
 }
 
-impl Desertion {
+impl ListenerAbsence {
     fn new() -> Self {
-        Self { ticks: tokio::time::interval(LINGER), deserted: false }
+        Self { ticks: tokio::time::interval(WATCH_LINGER), deserted: false }
     }
 
     /// Waits until two consecutive ticks find no listeners, and stops the watch.
@@ -104,7 +104,7 @@ impl Desertion {
     }
 }
 
-impl HubState {
+impl SubscriptionHubState {
     /// Opens the watch unless it is running. When this returns, no later change is missed.
     pub(super) async fn watched(self: &Arc<Self>) -> Result<()> {
         let opening = match &mut *lock(&self.watch) {
@@ -118,12 +118,12 @@ impl HubState {
                 opening
             }
         };
-        match timeout(OPENING, opening).await {
+        match timeout(OPEN_TIMEOUT, opening).await {
             Ok(Ok(outcome)) => outcome.map_err(|error| Error::from_shared(&error)),
             Ok(Err(ended)) => Err(Error::failed("watch for changes", ended)),
             Err(_) => Err(Error::Unavailable(format!(
                 "watching for changes could not be started within {} seconds; try again later",
-                OPENING.as_secs()
+                OPEN_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -131,14 +131,14 @@ impl HubState {
     /// Notifies the subscribers of all changed subjects, in batches that release the registry lock in between.
     async fn notify_changed(&self) {
         let changed = lock(&self.registry).take_changed();
-        for batch in changed.chunks(BATCH) {
+        for batch in changed.chunks(REGISTRY_BATCH) {
             lock(&self.registry).notify_changed(batch);
             tokio::task::yield_now().await;
         }
     }
 
     /// Records the rights classes that list this resource. Returns whether there are any.
-    fn is_listed(&self, pending: &mut Pending, uri: &Uri) -> bool {
+    fn is_listed(&self, pending: &mut DebounceWindows, uri: &Uri) -> bool {
         let Some(recorded) = &mut pending.classes else { return true };
         let mut is_listed = false;
         for (class, view) in lock(&self.registry).classes() {
@@ -151,20 +151,20 @@ impl HubState {
     }
 
     /// Records a change and starts the debounce window.
-    fn gather(&self, pending: &mut Pending, change: Change) {
+    fn gather(&self, pending: &mut DebounceWindows, change: Change) {
         let due = Instant::now() + self.config.window;
         let uri = match change {
             Change::Described(uri) => {
                 if self.is_listed(pending, &uri) {
                     pending.described.get_or_insert(due);
-                    pending.rested = due + REST;
+                    pending.rested = due + SETTLE_TIME;
                 }
                 return;
             }
             Change::Added(uri) | Change::Removed(uri) => {
                 if self.is_listed(pending, &uri) {
                     pending.list.get_or_insert(due);
-                    pending.rested = due + REST;
+                    pending.rested = due + SETTLE_TIME;
                 }
                 uri
             }
@@ -195,7 +195,7 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
     let shared = task.shared.clone();
     let opened = tokio::select! {
         opened = shared.source.watch() => opened,
-        () = async { Desertion::new().stopped(&mut task).await } => return,
+        () = async { ListenerAbsence::new().stopped(&mut task).await } => return,
     };
     let (changes, opened) = match opened {
         Ok(Some(changes)) => (Some(changes), Ok(())),
@@ -213,15 +213,15 @@ async fn run(mut task: WatchTask, outcome: oneshot::Sender<Result<(), Arc<Error>
 /// Notifies listeners of changes until all have left.
 async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
     let shared = task.shared.clone();
-    let mut pending = Pending {
+    let mut pending = DebounceWindows {
         list: None,
         described: None,
         classes: Some(HashSet::new()),
         rested: Instant::now(),
         updates: None,
     };
-    let mut pace = Pace { pause: shared.config.window, last: None };
-    let mut desertion = Desertion::new();
+    let mut pace = ListChangedPacing { pause: shared.config.window, last: None };
+    let mut desertion = ListenerAbsence::new();
     loop {
         let due = pending.due(&pace);
         tokio::select! {
@@ -256,7 +256,7 @@ async fn notify(mut task: WatchTask, mut changes: BoxStream<'static, Change>) {
 }
 
 /// The ends of the debounce windows of pending changes.
-struct Pending {
+struct DebounceWindows {
     /// Resources were added or removed.
     list: Option<Instant>,
     /// Descriptions of listed resources have changed.
@@ -269,25 +269,25 @@ struct Pending {
     updates: Option<Instant>,
 }
 
-impl Pending {
-    fn list_due(&self, pace: &Pace) -> Option<Instant> {
+impl DebounceWindows {
+    fn list_due(&self, pace: &ListChangedPacing) -> Option<Instant> {
         let list = self.list.map(|due| pace.hold(due, Duration::ZERO, self.rested));
         let described = self.described.map(|due| pace.hold(due, DESCRIBED_PAUSE, self.rested));
         list.into_iter().chain(described).min()
     }
 
-    fn due(&self, pace: &Pace) -> Option<Instant> {
+    fn due(&self, pace: &ListChangedPacing) -> Option<Instant> {
         self.list_due(pace).into_iter().chain(self.updates).min()
     }
 }
 
 /// Rate limiting of `list_changed` with a growing interval.
-struct Pace {
+struct ListChangedPacing {
     pause: Duration,
     last: Option<Instant>,
 }
 
-impl Pace {
+impl ListChangedPacing {
     /// Delays `due` until the interval after the last `list_changed` is over or the list has settled, and at least
     /// until `shortest` after the last one.
     fn hold(&self, due: Instant, shortest: Duration, rested: Instant) -> Instant {
@@ -296,7 +296,7 @@ impl Pace {
     }
 
     fn tick(&mut self, now: Instant, window: Duration) {
-        let busy = self.last.is_some_and(|last| now < last + (self.pause + REST) * 2);
+        let busy = self.last.is_some_and(|last| now < last + (self.pause + SETTLE_TIME) * 2);
         self.pause = if busy { (self.pause * 2).min(LONGEST_PAUSE) } else { window };
         self.last = Some(now);
     }

@@ -1,7 +1,7 @@
-//! Resources from closures, which come and go.
+//! Resources from closures, added and removed at runtime.
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use libris::{Change, Described, Error, FunctionSource, Json, Request, Result, Source};
+use libris::{Change, Error, FunctionSource, Json, Request, ResourceSpec, Result, Source};
 
 use crate::{listed, read, refused, text, uri};
 
@@ -18,7 +18,7 @@ async fn any_kind_of_function_will_do() {
     let word = "captured".to_owned();
     let functions = FunctionSource::new()
         .resource("a://text", || "text")
-        .resource(Described::new("a://captured").mime("text/markdown"), move || word.clone())
+        .resource(ResourceSpec::new("a://captured").mime("text/markdown"), move || word.clone())
         .resource("a://later", async || Some("later"))
         .resource("a://asked", |request: Request| request.uri().to_string())
         .template("a://sum{?n*}", sum)
@@ -79,13 +79,13 @@ fn mistakes_are_refused_and_change_nothing() {
         why(handle.resource("a://{x}", || "x")),
         "`a://{x}` has variables; add it as a template, not as a resource"
     );
-    let mime = Described::new("a://x").mime("text/plain\n");
+    let mime = ResourceSpec::new("a://x").mime("text/plain\n");
     assert_eq!(why(handle.resource(mime, || "x")), "a media type must not contain control characters");
     assert_eq!(
         why(handle.template("a://x", || "x")),
         "`a://x` has no variables; add it as a resource, not as a template"
     );
-    let priority = Described::new("a://x").priority(2.0);
+    let priority = ResourceSpec::new("a://x").priority(2.0);
     assert_eq!(why(handle.resource(priority, || "x")), "the priority `2` is not between 0 and 1");
     assert_eq!(
         why(handle.complete("a://{x}", "x", |_| vec!["1"])),

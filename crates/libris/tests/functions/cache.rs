@@ -1,4 +1,4 @@
-//! Answers that are given again, and made once for all who ask at the same time.
+//! Cached results, and single-flight calls of functions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::{read, text, uri};
 
-/// Counts how often its functions run, which wait for the gate.
+/// Counts the calls of its functions, which wait for the gate.
 struct Slow {
     runs: AtomicUsize,
     gate: Semaphore,
@@ -63,7 +63,7 @@ async fn a_hundred_readers_run_it_once() {
                 tokio::spawn(async move { read(&*catalog, &at).await })
             })
             .collect();
-        // Long enough for all of them to have asked.
+        // Until all reads have started.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
@@ -76,7 +76,7 @@ async fn a_hundred_readers_run_it_once() {
             }
         }
         assert_eq!(slow.runs.load(Ordering::SeqCst), 1, "{at}");
-        // What failed is tried again, what did not is given again.
+        // Failures are not cached, successes are.
         let _ = read(&*catalog, &at).await;
         assert_eq!(slow.runs.load(Ordering::SeqCst), if answers { 1 } else { 2 });
     }
@@ -95,7 +95,7 @@ async fn whoever_leaves_does_not_take_the_answer_along() {
     slow.gate.add_permits(1);
     assert_eq!(second.await.unwrap(), "run 0");
 
-    // When all have left, nothing goes on, and the next one begins anew.
+    // When all callers have dropped their reads, the call is cancelled, and the next read starts another one.
     slow.gate.forget_permits(1);
     slow.notifier.updated("slow://kept/7").unwrap();
     let third = reader(catalog.clone());
@@ -182,7 +182,7 @@ async fn whoever_was_told_of_a_change_reads_what_is_new() {
 
 #[tokio::test]
 async fn what_is_shared_is_made_for_nobody_in_particular() {
-    let described = libris::Described::new("a://who").cache(Duration::from_secs(3600));
+    let described = libris::ResourceSpec::new("a://who").cache(Duration::from_secs(3600));
     let functions = libris::FunctionSource::new().resource(described, |request: libris::Request| {
         request.context().identity().map_or("nobody", |_| "somebody").to_owned()
     });
@@ -191,14 +191,14 @@ async fn what_is_shared_is_made_for_nobody_in_particular() {
     let grace = Context::default().with_identity(Some(libris::Identity::new("grace")));
     for context in [ada, grace, Context::default()] {
         let contents = catalog.read(&uri("a://who"), &context).await.unwrap();
-        assert_eq!(contents.parts[0].body, libris::Body::Text("nobody".into()));
+        assert_eq!(contents.parts[0].body, libris::ContentBody::Text("nobody".into()));
         assert!(!context.identity_was_used(), "what is shared may be cached for everybody");
     }
 }
 
 #[tokio::test]
 async fn for_ever_is_long_enough() {
-    let described = libris::Described::new("a://b").cache(Duration::MAX);
+    let described = libris::ResourceSpec::new("a://b").cache(Duration::MAX);
     let runs = AtomicUsize::new(0);
     let count = move || runs.fetch_add(1, Ordering::SeqCst).to_string();
     let catalog = Catalog::new(vec![Arc::new(libris::FunctionSource::new().resource(described, count))]);
@@ -212,7 +212,7 @@ async fn what_is_kept_is_of_its_source() {
     let hour = Duration::from_secs(3600);
     let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let seen = there.clone();
-    let kept = |uri: &str| libris::Described::new(uri).cache(hour);
+    let kept = |uri: &str| libris::ResourceSpec::new(uri).cache(hour);
     let first = libris::FunctionSource::new()
         .resource(kept("a://b"), move || seen.load(Ordering::SeqCst).then_some("first"));
     let second = libris::FunctionSource::new().resource(kept("a://b"), || "second");
@@ -246,19 +246,19 @@ impl Source for Fresh {
 
 #[tokio::test]
 async fn what_is_joined_is_as_fresh_as_the_stalest() {
-    use libris::{Freshness, Proof, Scope};
+    use libris::{CacheScope, Freshness, Proof};
     let second = Duration::from_secs(1);
-    let fresh = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(Scope::Public);
+    let fresh = Freshness::proven(Proof::always()).with_ttl(second * 2).with_scope(CacheScope::Public);
     let brief = fresh.clone().with_ttl(second);
-    let private = fresh.clone().with_scope(Scope::Private);
+    let private = fresh.clone().with_scope(CacheScope::Private);
     let unproven = Freshness { proof: None, ..fresh.clone() };
     let ended = fresh.clone().and_proof(Some(Proof::new(|| false)));
     for (other, ttl, scope, holds) in [
-        (fresh.clone(), second * 2, Scope::Public, Some(true)),
-        (brief, second, Scope::Public, Some(true)),
-        (private, second * 2, Scope::Private, Some(true)),
-        (unproven, second * 2, Scope::Public, None),
-        (ended, second * 2, Scope::Public, Some(false)),
+        (fresh.clone(), second * 2, CacheScope::Public, Some(true)),
+        (brief, second, CacheScope::Public, Some(true)),
+        (private, second * 2, CacheScope::Private, Some(true)),
+        (unproven, second * 2, CacheScope::Public, None),
+        (ended, second * 2, CacheScope::Public, Some(false)),
     ] {
         for both in [[fresh.clone(), other.clone()], [other.clone(), fresh.clone()]] {
             let catalog = Catalog::new(both.into_iter().map(|one| Arc::new(Fresh(one)) as _).collect());

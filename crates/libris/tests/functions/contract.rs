@@ -1,4 +1,4 @@
-//! The suite that every source passes, on sources that functions make.
+//! The contract suite, on sources made of functions.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Who asks, as an application around the server says.
+//! The caller's identity, set by the embedding application.
 
 use axum::Router;
 use axum::extract::Request;
@@ -113,7 +113,7 @@ impl libris::Source for ByName {
 
     async fn complete(
         &self,
-        _: libris::Partial<'_>,
+        _: libris::CompletionRequest<'_>,
         context: &libris::Context,
     ) -> Result<libris::Completion> {
         let values = [format!("completion of {}", Self::name(context))];
@@ -222,8 +222,13 @@ async fn lists_and_completions_of_functions_see_who_asks() {
     use libris::Source as _;
     let template = libris::UriTemplate::parse("private://notes/{id}").unwrap();
     let known = std::collections::BTreeMap::new();
-    let partial =
-        libris::Partial { template: &template, variable: "id", typed: "A", known: &known, limit: 100 };
+    let partial = libris::CompletionRequest {
+        template: &template,
+        variable: "id",
+        typed: "A",
+        known: &known,
+        limit: 100,
+    };
     for (name, note, value) in
         [(Some("Ada"), Some("private://notes/note-of-Ada"), Some("AAda")), (None, None, None)]
     {

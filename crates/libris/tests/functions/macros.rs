@@ -1,11 +1,12 @@
-//! What the attributes make of functions.
+//! Resources that the attributes generate from functions.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use libris::{
-    Audience, Completion, Content, Context, Error, Instance, Json, Partial, Result, Source, Uri, UriTemplate,
+    Audience, Completion, CompletionRequest, Content, Context, Error, Instance, Json, Result, Source, Uri,
+    UriTemplate,
 };
 
 use crate::{listed, read, refused, text, uri};
@@ -223,7 +224,7 @@ async fn variables_are_completed() {
         let known = known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         source
             .complete(
-                Partial { template: &template, variable, typed, known: &known, limit: 100 },
+                CompletionRequest { template: &template, variable, typed, known: &known, limit: 100 },
                 &Context::default(),
             )
             .await
@@ -328,8 +329,13 @@ async fn odd_ones_are_read_and_listed() {
     assert_eq!(refused(&Odd, "error://found").await, "not found");
     assert_eq!(refused(&Odd, "error://other").await, "could not read the resource");
     let template = UriTemplate::parse("keyword://{type}").unwrap();
-    let partial =
-        Partial { template: &template, variable: "type", typed: "", known: &BTreeMap::new(), limit: 100 };
+    let partial = CompletionRequest {
+        template: &template,
+        variable: "type",
+        typed: "",
+        known: &BTreeMap::new(),
+        limit: 100,
+    };
     assert_eq!(Odd.complete(partial, &Context::default()).await.unwrap().values, ["a"]);
     let odd = refused(&Odd, "path:///at/%1b%5B31m%E2%80%AE").await;
     assert!(odd.starts_with("`path` cannot be `\\u{1b}[31m\\u{202e}`"), "{odd}");

@@ -1,12 +1,13 @@
-//! Resources from functions: the attributes, the builder, and what becomes of what they return.
+//! Resources from functions: attributes, the builder, and conversion of return values.
 
 mod builder;
 mod cache;
 mod contract;
 mod identity;
+mod lists;
 mod macros;
 
-use libris::{Body, Context, Error, Result, Source, Uri};
+use libris::{ContentBody, Context, Error, Result, Source, Uri};
 
 fn uri(text: &str) -> Uri {
     Uri::parse(text).unwrap()
@@ -18,8 +19,8 @@ async fn read(source: &dyn Source, at: &str) -> Result<(String, String)> {
     let [part] = &*contents.parts else { panic!("{contents:?}") };
     assert_eq!(part.uri, uri(at));
     let data = match &part.body {
-        Body::Text(text) => text.clone(),
-        Body::Bytes(bytes) => format!("{bytes:?}"),
+        ContentBody::Text(text) => text.clone(),
+        ContentBody::Bytes(bytes) => format!("{bytes:?}"),
     };
     Ok((data, part.mime.clone().unwrap_or_default()))
 }
@@ -28,7 +29,7 @@ async fn text(source: &dyn Source, at: &str) -> String {
     read(source, at).await.unwrap().0
 }
 
-/// Why a read fails, as callers hear it.
+/// The message of a failed read.
 async fn refused(source: &dyn Source, at: &str) -> String {
     match read(source, at).await.unwrap_err() {
         Error::NotFound(_) => "not found".into(),

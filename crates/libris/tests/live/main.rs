@@ -1,4 +1,4 @@
-//! What listeners are told, in a time that the tests move themselves.
+//! Notifications of listeners, under tokio's paused clock.
 
 mod notifications;
 mod rights;

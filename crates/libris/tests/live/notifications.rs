@@ -1,8 +1,8 @@
-//! Which changes are told to whom, and how often.
+//! Which listeners are notified of which changes, and how often.
 
 use std::time::Duration;
 
-use libris::wire::{Client, News};
+use libris::wire::{Client, Notification};
 use libris::{Change, Config, Server, SubscriptionConfig};
 use tokio::time::timeout;
 
@@ -35,13 +35,13 @@ async fn a_part_is_told_under_its_own_name() {
     let mut all = told(&*listener).await;
     all.sort_by_key(|news| format!("{news:?}"));
     assert_eq!(all, [updated("a:one"), updated("a:one?lines=1-3")]);
-    // A change of a part is one of the whole.
+    // A change of a part is a change of the whole resource.
     script.say(Change::Updated, "a:one?lines=7-9");
     assert_eq!(told(&*listener).await.len(), 2);
     listener.unsubscribe("a:one?lines=1-3");
     script.say(Change::Updated, "a:one");
     assert_eq!(told(&*listener).await, [updated("a:one")]);
-    // The client looks for what it wrote, and not for the normal form of that.
+    // Notifications contain the URI as the client wrote it, not its normal form.
     listener.subscribe("A:two").await.unwrap();
     script.say(Change::Updated, "a:two");
     assert_eq!(told(&*listener).await, [updated("A:two")]);
@@ -56,15 +56,15 @@ async fn what_happens_often_is_told_once_for_each_window() {
         script.say(Change::Updated, "a:one");
         script.say(Change::Added, &format!("a:{n}"));
     }
-    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
-    // Nobody reads, and still nothing but the set is kept.
+    assert_eq!(told(&*listener).await, [Notification::ListChanged, updated("a:one")]);
+    // A listener that does not read holds one set, not a queue.
     for _ in 0..50 {
         script.say(Change::Updated, "a:one");
         script.say(Change::Removed, "a:two");
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+    assert_eq!(told(&*listener).await, [Notification::ListChanged, updated("a:one")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,7 +89,7 @@ async fn another_description_is_told_a_second_after_the_last_one() {
     let mut last = None;
     for _ in 0..3 {
         script.say(Change::Described, "a:log");
-        assert_eq!(listener.next().await, News::List);
+        assert_eq!(listener.next().await, Notification::ListChanged);
         let now = tokio::time::Instant::now();
         let pause = last.replace(now).map_or(Duration::from_secs(1), |last| now - last);
         assert!((1_000..1_100).contains(&pause.as_millis()), "{pause:?}");
@@ -98,7 +98,7 @@ async fn another_description_is_told_a_second_after_the_last_one() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     script.say(Change::Described, "a:log");
     script.say(Change::Added, "a:new");
-    assert_eq!(told(&*listener).await, [News::List]);
+    assert_eq!(told(&*listener).await, [Notification::ListChanged]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn a_debounce_window_ends_however_often_something_changes() {
     let begun = tokio::time::Instant::now();
     let mut first = [listener.next().await, listener.next().await];
     first.sort_by_key(|news| format!("{news:?}"));
-    assert_eq!(first, [News::List, updated("a:one")]);
+    assert_eq!(first, [Notification::ListChanged, updated("a:one")]);
     assert!(begun.elapsed() <= Duration::from_millis(70), "{:?}", begun.elapsed());
 }
 
@@ -159,12 +159,12 @@ async fn all_of_many_resources_that_change_at_once_are_told() {
 async fn what_was_not_delivered_is_told_again_while_it_is_wanted() {
     let (_script, _server, listener) = listening();
     listener.subscribe("a:one").await.unwrap();
-    listener.owe(updated("a:one"));
-    listener.owe(News::List);
-    assert_eq!(told(&*listener).await, [updated("a:one"), News::List]);
-    listener.owe(updated("a:one"));
+    listener.requeue(updated("a:one"));
+    listener.requeue(Notification::ListChanged);
+    assert_eq!(told(&*listener).await, [updated("a:one"), Notification::ListChanged]);
+    listener.requeue(updated("a:one"));
     listener.unsubscribe("a:one");
-    listener.owe(updated("a:one"));
+    listener.requeue(updated("a:one"));
     assert_eq!(told(&*listener).await, []);
 }
 
@@ -175,20 +175,20 @@ async fn a_list_that_keeps_changing_is_told_ever_less_often() {
     storm(&script, 20_000, Duration::from_millis(1));
     let mut told = Vec::new();
     while let Ok(news) = timeout(Duration::from_secs(9), listener.next()).await {
-        assert_eq!(news, News::List);
+        assert_eq!(news, Notification::ListChanged);
         told.push(tokio::time::Instant::now());
     }
     assert!((5..=10).contains(&told.len()), "told {} times in twenty seconds", told.len());
-    // Soon after the end it is told once more.
+    // The last change is notified at the end of the window.
     let last = told.last().unwrap().duration_since(told[0]);
     assert!((20_000..20_700).contains(&last.as_millis()), "last told after {last:?}");
-    // After a rest, the next change is told at once.
+    // After a pause, the next change is notified immediately.
     tokio::time::sleep(Duration::from_secs(20)).await;
     let began = tokio::time::Instant::now();
     script.say(Change::Removed, "a:1");
     listener.next().await;
     assert!(began.elapsed() <= Duration::from_millis(55), "{:?}", began.elapsed());
-    // And the one after it soon.
+    // The one after it is debounced.
     script.say(Change::Removed, "a:2");
     listener.next().await;
     assert!(began.elapsed() <= Duration::from_millis(110), "{:?}", began.elapsed());
@@ -201,13 +201,13 @@ async fn whoever_listed_before_is_owed_what_may_have_changed() {
     let first = joined(&server, Client::default()).unwrap();
     first.listed();
     first.follow_list().await.unwrap();
-    assert_eq!(told(&*first).await, [News::List], "nobody was watching when it listed");
+    assert_eq!(told(&*first).await, [Notification::ListChanged], "nobody was watching when it listed");
     let second = joined(&server, Client::default()).unwrap();
     script.say(Change::Added, "a:new");
-    assert_eq!(told(&*first).await, [News::List]);
+    assert_eq!(told(&*first).await, [Notification::ListChanged]);
     second.listed();
     second.follow_list().await.unwrap();
-    assert_eq!(told(&*second).await, [News::List], "it may have listed before that change");
+    assert_eq!(told(&*second).await, [Notification::ListChanged], "it may have listed before that change");
     drop(second);
     let third = joined(&server, Client::default()).unwrap();
     third.listed();
@@ -221,10 +221,10 @@ async fn whoever_missed_something_is_told_to_look_again() {
     listener.subscribe("a:one").await.unwrap();
     listener.follow_list().await.unwrap();
     script.tell(&Change::Lost);
-    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
-    // A source whose watch ends by itself may have missed anything.
+    assert_eq!(told(&*listener).await, [Notification::ListChanged, updated("a:one")]);
+    // Changes may have been missed if a watch ends by itself.
     script.watchers.lock().unwrap().clear();
-    assert_eq!(told(&*listener).await, [News::List, updated("a:one")]);
+    assert_eq!(told(&*listener).await, [Notification::ListChanged, updated("a:one")]);
 }
 
 #[tokio::test(start_paused = true)]

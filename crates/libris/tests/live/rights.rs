@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use libris::wire::{Client, Failure, News};
+use libris::wire::{Client, Failure, Notification};
 use libris::{Change, Config, Identity, Operation, Policy, Rights, Rules, Server, Uri};
 
 use crate::script::{Script, joined, told, updated};
@@ -39,7 +39,7 @@ async fn who_may_read_may_not_subscribe_for_that() {
     let script = Script::new("a");
     let server = server(&script, &[(Operation::Subscribe, "a:one"), (Operation::Subscribe, "a:draft")]);
     let listener = joined(&server, Client::default()).unwrap();
-    assert_eq!(listener.subscribe("a:one").await, Err(Failure::NotFound { uri: "a:one".into() }));
+    assert_eq!(listener.subscribe("a:one").await, Err(Failure::not_found("a:one")));
     // Like what is absent, it may be subscribed to, and no source works for that.
     listener.subscribe("a:draft").await.unwrap();
     assert_eq!(script.client("a:draft"), None);
@@ -74,7 +74,7 @@ async fn the_list_is_told_to_those_who_may_list_what_changes() {
     script.say(Change::Described, "a:unlisted");
     assert_eq!(told(&*listener).await, []);
     script.say(Change::Added, "a:unread");
-    assert_eq!(told(&*listener).await, [News::List]);
+    assert_eq!(told(&*listener).await, [Notification::ListChanged]);
 }
 
 #[tokio::test(start_paused = true)]

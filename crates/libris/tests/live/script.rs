@@ -1,4 +1,4 @@
-//! A source that changes when a test says so, and the server and listeners around it.
+//! A scripted source, with a server and listeners.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,16 +8,16 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use libris::uri_template::Specificity;
-use libris::wire::{Caller, Client, Failure, Listener, News, Service as _};
+use libris::wire::{Caller, Client, Failure, Listener, Notification, Service as _};
 use libris::{
     Catalog, Change, Config, Contents, Context, Error, Page, Result, Server, Source, SubscriptionConfig, Uri,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-/// A listener of a caller that has not shown who it is.
+/// A listener of an anonymous caller.
 pub(crate) fn joined(server: &Server, client: Client) -> Result<Arc<dyn Listener>, Failure> {
-    server.known(&Caller::default()).unwrap().listener(client)
+    server.cached_view(&Caller::default()).unwrap().listener(client)
 }
 
 /// A source that changes when it is told to. It has everything under its scheme, and what is behind a
@@ -47,7 +47,7 @@ impl Script {
         self.followed.lock().unwrap().get(&Uri::parse(subject).unwrap()).copied()
     }
 
-    /// How many watches are running.
+    /// The number of open watches.
     pub(crate) fn watches(&self) -> usize {
         self.watchers.lock().unwrap().iter().filter(|watcher| !watcher.is_closed()).count()
     }
@@ -121,12 +121,12 @@ pub(crate) fn storm(script: &Arc<Script>, count: usize, pause: Duration) {
     });
 }
 
-pub(crate) fn updated(uri: &str) -> News {
-    News::Updated(uri.into())
+pub(crate) fn updated(uri: &str) -> Notification {
+    Notification::Updated(uri.into())
 }
 
-/// Everything that is told before nothing has been told for two seconds.
-pub(crate) async fn told(listener: &dyn Listener) -> Vec<News> {
+/// All notifications until two seconds pass without one.
+pub(crate) async fn told(listener: &dyn Listener) -> Vec<Notification> {
     let mut all = Vec::new();
     while let Ok(news) = timeout(Duration::from_secs(2), listener.next()).await {
         all.push(news);

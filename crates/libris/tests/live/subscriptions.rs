@@ -1,4 +1,4 @@
-//! What may be subscribed to, how much of it, and which source is told of that.
+//! Subscriptions: what is allowed, their limits, and the calls of `follow` and `unfollow` on sources.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,12 +39,12 @@ async fn a_source_knows_what_somebody_wants_to_hear_of() {
 async fn what_is_not_served_cannot_be_subscribed_to() {
     let (server, _) = server(vec![Script::new("a")]);
     let listener = joined(&server, Client::default()).unwrap();
-    assert_eq!(listener.subscribe("b:one").await, Err(Failure::NotFound { uri: "b:one".into() }));
+    assert_eq!(listener.subscribe("b:one").await, Err(Failure::not_found("b:one")));
     assert!(matches!(listener.subscribe("no uri").await, Err(Failure::Invalid { .. })));
     for uri in ["a:1", "a:2", "a:3", "a:3"] {
         listener.subscribe(uri).await.unwrap();
     }
-    // One that is over the limit waits for its refusal: a client that tries again and again is slowed down.
+    // A request above the limit is refused after a delay, to slow down clients that retry.
     let begun = tokio::time::Instant::now();
     {
         let refused = listener.subscribe("a:4");
@@ -73,7 +73,7 @@ async fn a_subscription_that_was_given_up_is_not_there() {
     assert_eq!(told(&*listener).await, [updated("a:one")]);
 }
 
-/// A URI that is nearly as long as any may be.
+/// A URI just below the length limit.
 fn long(name: &str) -> String {
     format!("a:{name}/{}", "x".repeat(8_000))
 }
@@ -312,4 +312,11 @@ async fn calls_about_one_subject_do_not_overtake_each_other() {
     subscribing.await.unwrap().unwrap();
     unsubscribing.join().unwrap();
     assert_eq!(*source.calls.lock().unwrap(), ["follow begins", "follow ends", "unfollow"]);
+}
+
+#[test]
+fn by_default_each_session_and_stream_of_the_http_transports_may_listen() {
+    let transports = libris::wire::http::Config::default();
+    let listeners = SubscriptionConfig::default().listeners;
+    assert!(listeners >= transports.sessions + transports.event_streams, "{listeners}");
 }

@@ -1,4 +1,4 @@
-//! The one watch of all sources: when it opens and ends, and what sources do that come late or go.
+//! The shared watch of all sources: when it opens and ends, and sources that are added or removed meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use libris::uri_template::Specificity;
-use libris::wire::{Client, Failure, News};
+use libris::wire::{Client, Failure, Notification};
 use libris::{Change, Config, Contents, Context, Error, Page, Result, Server, Source, Uri};
 use tokio::time::timeout;
 
@@ -28,7 +28,7 @@ async fn there_is_one_watch_and_none_once_everybody_has_left() {
     drop(first);
     tokio::time::sleep(Duration::from_secs(60)).await;
     script.say(Change::Added, "a:one");
-    assert_eq!(told(&*second).await, [News::List, updated("a:one")]);
+    assert_eq!(told(&*second).await, [Notification::ListChanged, updated("a:one")]);
     drop(second);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(script.watches(), 0);
@@ -182,14 +182,14 @@ async fn whoever_follows_a_source_whose_watch_ends_is_told_of_everything() {
     follower.follow_list().await.unwrap();
     script.watchers.lock().unwrap().clear();
     assert_eq!(told(&*subscriber).await, [updated("a:one")]);
-    assert_eq!(told(&*follower).await, [News::List]);
+    assert_eq!(told(&*follower).await, [Notification::ListChanged]);
     // The next one who wants to hear something opens a watch again, for all of them.
     subscriber.subscribe("a:two").await.unwrap();
     script.tell(&Change::Lost);
     let mut all = told(&*subscriber).await;
     all.sort_by_key(|news| format!("{news:?}"));
     assert_eq!(all, [updated("a:one"), updated("a:two")]);
-    assert_eq!(told(&*follower).await, [News::List]);
+    assert_eq!(told(&*follower).await, [Notification::ListChanged]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +201,7 @@ async fn sources_come_and_go() {
     listener.subscribe("b:one").await.unwrap();
     assert!(listener.subscribe("c:one").await.is_err());
     catalog.replace(vec![stays.clone(), new.clone()]);
-    assert_eq!(told(&*listener).await, [News::List, updated("b:one")]);
+    assert_eq!(told(&*listener).await, [Notification::ListChanged, updated("b:one")]);
     assert_eq!((old.watches(), stays.watches(), new.watches()), (0, 1, 1));
     listener.subscribe("c:one").await.unwrap();
     new.say(Change::Updated, "c:one");
@@ -211,7 +211,7 @@ async fn sources_come_and_go() {
     assert_eq!(all, [updated("b:one"), updated("c:one")]);
 }
 
-/// A source whose watch does not open before it may.
+/// A source whose watch opens when the test permits it.
 struct Late {
     script: Arc<Script>,
     may_open: tokio::sync::Semaphore,
@@ -297,7 +297,7 @@ async fn a_source_whose_watch_does_not_open_stops_no_other() {
     second.subscribe("b:one").await.unwrap();
     stays.say(Change::Updated, "a:one");
     assert_eq!(told(&*second).await, [updated("a:one")], "it was there before the watch");
-    // Whoever subscribed meanwhile may have missed something.
+    // Listeners that subscribed meanwhile may have missed changes.
     late.may_open.add_permits(10);
     let mut all = told(&*second).await;
     all.sort_by_key(|news| format!("{news:?}"));

@@ -1,4 +1,4 @@
-//! What is listed while sources are unavailable.
+//! Lists while sources are unavailable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use futures_util::{FutureExt as _, StreamExt as _};
-use libris::{Catalog, Change, Context, Error, Identity, Scope, Source as _};
+use libris::{CacheScope, Catalog, Change, Context, Error, Identity, Source as _};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::toy::{
@@ -42,7 +42,7 @@ async fn a_list_has_the_sources_that_answer_in_time() {
     assert_eq!(page.freshness, Default::default(), "such a page is not used again");
     assert!(page.freshness.proof.is_none());
 
-    // Nobody waits for a source that is known to hang, and the time does not move on.
+    // The catalog does not wait for a source that is known to hang: the paused clock does not advance.
     let (asked, begun) = (toys[1].asked(), Instant::now());
     let again = list(&catalog).await.unwrap();
     assert_eq!((again.unavailable, begun.elapsed()), (page.unavailable, Duration::ZERO));
@@ -103,7 +103,7 @@ async fn probes_back_off() {
     toy.behave(Behaviour::Answers);
     assert!(recovered(&catalog).await <= Duration::from_secs(31));
 
-    // One that fails as soon as it has recovered is not probed every second again.
+    // The backoff is kept if a source fails right after it recovered.
     toy.behave(Behaviour::IsUnavailable);
     list(&catalog).await.unwrap();
     toy.behave(Behaviour::Answers);
@@ -146,9 +146,9 @@ async fn what_one_caller_was_listed_is_not_for_others() {
     let page = catalog.list(None, 100, &ada).await.unwrap();
     assert_eq!(missing(&page.unavailable), [("a", false)]);
     sleep(Duration::from_secs(1)).await;
-    // A failure for one caller is not one for all.
+    // A failure for one caller does not mark the source as unavailable.
     assert_eq!(list(&catalog).await.unwrap().unavailable, []);
-    // What was listed after a look at who asks is not remembered.
+    // Lists that depend on the caller are not remembered.
     toys[0].behave(Behaviour::Fails);
     assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), [("a", false)]);
 }
@@ -204,7 +204,7 @@ async fn a_list_of_which_nothing_is_known_is_an_error() {
         "`a`, `b` are unavailable; the error of `a`: the toy shop is closed; hint: read `libris://status` for the \
          state of the sources, and try again once they are available"
     );
-    // No sources at all are no failure.
+    // A catalog without sources is not a failure.
     catalog.replace(Vec::new());
     assert_eq!(uris(&list(&catalog).await.unwrap()), ["libris://status"]);
     assert_eq!(uris(&list(&Catalog::new(Vec::new())).await.unwrap()), [""; 0]);
@@ -373,7 +373,7 @@ async fn the_status_tells_what_is_known() {
         ] })
     );
     assert!(matches!(text(&catalog, "libris://status?as=xml").await, Err(Error::Invalid(_))));
-    assert!(matches!(text(&catalog, "libris://status/a").await, Err(Error::NotFound(_))));
+    assert!(text(&catalog, "libris://status/a").await.unwrap_err().is_not_found());
     // It stays when the sources are others.
     catalog.replace(vec![toys[2].clone()]);
     assert!(text(&catalog, "libris://status").await.unwrap().contains("The source is available."));
@@ -385,7 +385,7 @@ async fn the_status_does_not_make_lists_less_fresh() {
     catalog.add_status();
     let page = list(&catalog).await.unwrap();
     assert_eq!(uris(&page), ["a:00000", "libris://status"]);
-    assert_eq!((page.freshness.ttl, page.freshness.scope), (MINUTE, Scope::Public));
+    assert_eq!((page.freshness.ttl, page.freshness.scope), (MINUTE, CacheScope::Public));
     assert!(page.freshness.proof.unwrap().holds());
 }
 

@@ -1,4 +1,4 @@
-//! A catalog some of whose sources fail, hang or panic, in a time that the tests move themselves.
+//! A catalog with sources that fail, hang or panic, under tokio's paused clock.
 
 mod listing;
 mod pagination;

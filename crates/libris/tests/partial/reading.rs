@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use libris::{Context, Error, Partial, Source as _, UriTemplate};
+use libris::{CompletionRequest, Context, Error, Source as _, UriTemplate};
 use tokio::time::{Instant, sleep};
 
 use crate::toy::{Behaviour, Toy, catalog, list, missing, text, uri};
@@ -16,7 +16,8 @@ async fn an_error_says_what_to_do() {
     let hint =
         "hint: read `libris://status` for the state of the sources, and try again once they are available";
     let (template, known) = (UriTemplate::parse("a:{number}").unwrap(), Default::default());
-    let asked = Partial { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
+    let asked =
+        CompletionRequest { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
     assert_eq!(catalog.complete(asked, &Context::default()).await.unwrap().values, ["00000"]);
     for (behaviour, why) in [
         (Behaviour::Fails, "could not list the toys"),
@@ -39,12 +40,12 @@ async fn an_error_says_what_to_do() {
         assert_eq!(error.to_string(), message);
         assert_eq!(text(&catalog, "b:00000").await.unwrap(), "a toy");
         toys[0].behave(Behaviour::Answers);
-        // Reads are not refused for the state of the list.
+        // Reads do not depend on whether listing the source fails.
         assert_eq!(text(&catalog, "a:00000").await.unwrap(), "a toy");
         crate::toy::recovered(&catalog).await;
         sleep(Duration::from_secs(100)).await;
     }
-    // What is not there is not there, however the source is.
+    // A missing resource is `NotFound`, whatever the state of the source.
     assert!(matches!(text(&catalog, "a:nowhere").await, Err(Error::NotFound(_))));
 }
 
@@ -60,7 +61,7 @@ async fn a_read_that_fails_finds_out_whether_the_source_is_available() {
     assert_eq!(missing(&list(&catalog).await.unwrap().unavailable), [("a", false)]);
     assert_eq!(toys[0].asked(), asked, "nobody has listed, and yet it is known to be unavailable");
 
-    // An error of a source that is available is left as it is.
+    // Errors of available sources are passed on unchanged.
     toys[1].behave(Behaviour::Fails);
     assert_eq!(text(&catalog, "b:00000").await.unwrap_err().to_string(), "could not list the toys");
 }

@@ -1,4 +1,4 @@
-//! A source that fails in whatever way it is told to.
+//! A source with scripted failures.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use futures_util::stream::{self, BoxStream};
 use libris::catalog::Config;
 use libris::uri_template::Specificity;
 use libris::{
-    Catalog, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof,
-    Resource, Result, Scope, Source, Template, Templates, Unavailable, Uri, UriTemplate,
+    CacheScope, Catalog, Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness,
+    Page, Proof, Resource, Result, Source, Template, Templates, UnavailableSource, Uri, UriTemplate,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long clients may use the lists of a source that proves them.
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a source does when it is asked for something.
+/// How the source responds to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     Answers,
@@ -32,11 +32,11 @@ pub(crate) enum Behaviour {
     Panics,
     IsBusy,
     Denies,
-    /// Fails where a list goes on, and answers from its beginning.
+    /// Fails for later pages of a list, and answers the first one.
     FailsLater,
     /// Fails every third time.
     Alternates,
-    /// Looks at who asks, and fails.
+    /// Uses the caller's identity, and fails.
     FailsForOne,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Toy {
     scheme: &'static str,
     pub(crate) resources: Mutex<BTreeSet<Uri>>,
     pub(crate) behaviour: Mutex<Behaviour>,
-    /// How long an answer takes.
+    /// The delay of each response.
     delay: Duration,
-    /// Whether it proves what it lists.
+    /// Whether lists have a proof.
     proves: bool,
-    /// How many requests it works on at once.
+    /// Its limit of concurrent requests.
     concurrency: usize,
-    /// How often it was asked to list.
+    /// The number of list requests.
     pub(crate) asked: AtomicUsize,
     /// How many lists are in progress now, and were at most, of all toys that share it.
     pub(crate) load: Arc<Load>,
@@ -116,7 +116,7 @@ impl Toy {
         self.send(Some(change));
     }
 
-    /// Lets the watch panic.
+    /// Makes the watch panic.
     pub(crate) fn panic_in_watch(&self) {
         self.send(None);
     }
@@ -179,7 +179,7 @@ impl Source for Toy {
         let page: Vec<_> =
             rest.by_ref().take(limit).map(|uri| Resource::new(uri.clone(), uri.as_str())).collect();
         let freshness = match self.proves {
-            true => Freshness::proven(Proof::always()).with_ttl(MINUTE).with_scope(Scope::Public),
+            true => Freshness::proven(Proof::always()).with_ttl(MINUTE).with_scope(CacheScope::Public),
             false => Freshness::unproven(),
         };
         Ok(Page { resources: page, more: rest.next().is_some(), freshness, ..Page::default() })
@@ -199,7 +199,7 @@ impl Source for Toy {
         Ok(vec![Template::new(template, "toy")].into())
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         self.act(true, context).await?;
         Ok(Completion::of(["00000"], asked.typed, asked.limit))
     }
@@ -251,8 +251,8 @@ pub(crate) fn uris(page: &Page) -> Vec<&str> {
 }
 
 /// The names of the sources that are missing from a response, and whether what is listed of them is stale.
-pub(crate) fn missing(unavailable: &[Unavailable]) -> Vec<(&str, bool)> {
-    unavailable.iter().map(|Unavailable { source, stale, .. }| (&**source, *stale)).collect()
+pub(crate) fn missing(unavailable: &[UnavailableSource]) -> Vec<(&str, bool)> {
+    unavailable.iter().map(|UnavailableSource { source, stale, .. }| (&**source, *stale)).collect()
 }
 
 /// Waits until all sources are listed.
@@ -265,7 +265,7 @@ pub(crate) async fn recovered(catalog: &Catalog) -> Duration {
     begun.elapsed()
 }
 
-/// The next change, which must come before long.
+/// The next change; panics after a time-out.
 pub(crate) async fn next(changes: &mut BoxStream<'static, Change>) -> Change {
     timeout(MINUTE * 5, changes.next()).await.expect("a change in time").expect("a watch that goes on")
 }
@@ -275,7 +275,7 @@ pub(crate) async fn text(catalog: &Catalog, at: &str) -> Result<String> {
     let contents =
         timeout(MINUTE, catalog.read(&uri(at), &Context::default())).await.expect("an answer in time")?;
     match contents.parts.into_iter().next().unwrap().body {
-        libris::Body::Text(text) => Ok(text),
+        libris::ContentBody::Text(text) => Ok(text),
         body => panic!("{body:?} is not text"),
     }
 }

@@ -1,10 +1,10 @@
-//! What a caller is told of sources that are unavailable: their names are for those who may read the status.
+//! Only callers that may read `libris://status` see the names of unavailable sources.
 
 use std::sync::Arc;
 
 use libris::{
-    Catalog, Config, Context, Error, Identity, Operation, Partial, Policy, Result, Rights, Rules, Server,
-    Snapshot, Source as _, Uri, UriTemplate,
+    Catalog, CompletionRequest, Config, Context, Error, Identity, Operation, Policy, Result, Rights, Rules,
+    Server, Source as _, Uri, UriTemplate, ViewSnapshot,
 };
 
 use crate::toy::{Behaviour, Toy, catalog, uri};
@@ -30,10 +30,11 @@ impl Policy for Operators {
     }
 }
 
-async fn complete(view: &Snapshot<'_>, template: &str) -> Result<()> {
+async fn complete(view: &ViewSnapshot<'_>, template: &str) -> Result<()> {
     let template = UriTemplate::parse(template).unwrap();
     let known = std::collections::BTreeMap::new();
-    let asked = Partial { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
+    let asked =
+        CompletionRequest { template: &template, variable: "number", typed: "", known: &known, limit: 9 };
     view.complete(asked, &Context::default()).await.map(drop)
 }
 

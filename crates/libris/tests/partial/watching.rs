@@ -22,7 +22,7 @@ async fn a_watch_that_cannot_be_opened_is_opened_later() {
         let told = text(&catalog, "libris://status").await.unwrap();
         assert!(told.contains("| a | available | changes are not reported since 20"), "{told}");
 
-        // It is asked again after 1, 2, 4 … seconds, and nothing is told of that.
+        // Retries after 1, 2, 4 … seconds cause no notification.
         assert!(timeout(Duration::from_secs(100), changes.next()).await.is_err());
         assert_eq!(toys[0].asked(), 8, "at once, and after 1, 2, 4, 8, 16, 30 and 30 seconds");
         toys[0].behave(Behaviour::Answers);

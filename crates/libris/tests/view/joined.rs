@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use libris::uri_template::Specificity;
 use libris::{
-    Completion, Config, Content, Contents, Context, Freshness, Identity, Operation, Page, Partial, Policy,
-    Proof, Resource, Result, Rights, Rules, Server, Source, Unavailable, Uri, UriTemplate,
+    Completion, CompletionRequest, Config, Content, Contents, Context, Freshness, Identity, Operation, Page,
+    Policy, Proof, Resource, Result, Rights, Rules, Server, Source, UnavailableSource, Uri, UriTemplate,
 };
 
 use crate::shelf::uri;
@@ -52,7 +52,7 @@ impl Source for Scripted {
         Ok(Contents { parts: self.contents.clone(), freshness: Freshness::unproven() })
     }
 
-    async fn complete(&self, _: Partial<'_>, _: &Context) -> Result<Completion> {
+    async fn complete(&self, _: CompletionRequest<'_>, _: &Context) -> Result<Completion> {
         Ok(self.completion.clone())
     }
 
@@ -104,7 +104,7 @@ async fn a_joined_page_is_as_fresh_as_all_its_parts() {
 #[tokio::test]
 async fn a_joined_page_names_each_source_that_is_missing_from_a_part_once() {
     let missing = |names: &[&str]| {
-        let unavailable = names.iter().map(|name| Unavailable {
+        let unavailable = names.iter().map(|name| UnavailableSource {
             source: (*name).to_owned(),
             since: SystemTime::UNIX_EPOCH,
             stale: false,
@@ -143,7 +143,8 @@ async fn values_are_counted_only_where_all_are_known() {
         let template = UriTemplate::parse("a:{name}").unwrap();
         // The client may send the variable itself among those that are known.
         let known = BTreeMap::from([("name".to_owned(), "1".to_owned())]);
-        let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
+        let asked =
+            CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
         let view = server.view_for(None);
         let completion = view.now().complete(asked, &Context::default()).await.unwrap();
         assert_eq!(completion, Completion { values: vec!["1".into(), "2".into()], total, more });
@@ -157,7 +158,8 @@ async fn a_value_for_a_variable_that_is_known_is_offered_again() {
     let server = Scripted { completion, ..Scripted::default() }.served();
     let template = UriTemplate::parse("a:{directory}/{name}").unwrap();
     let known = BTreeMap::from([("directory".to_owned(), "1".to_owned())]);
-    let asked = Partial { template: &template, variable: "directory", typed: "", known: &known, limit: 9 };
+    let asked =
+        CompletionRequest { template: &template, variable: "directory", typed: "", known: &known, limit: 9 };
     let view = server.view_for(None);
     assert_eq!(view.now().complete(asked, &Context::default()).await.unwrap().values, values);
 }
@@ -170,7 +172,8 @@ async fn values_beyond_the_limit_are_told_of() {
         let server = Scripted { completion, ..Scripted::default() }.served();
         let template = UriTemplate::parse("a:{name}").unwrap();
         let known = BTreeMap::new();
-        let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit };
+        let asked =
+            CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit };
         let view = server.view_for(None);
         let completion = view.now().complete(asked, &Context::default()).await.unwrap();
         let values = values.into_iter().take(limit).collect();
@@ -186,7 +189,8 @@ async fn a_value_behind_a_missing_variable_is_not_offered() {
     let template = UriTemplate::parse("a:{directory}/{name}").unwrap();
     for (known, offered) in [(None, 0), (Some("1"), 1)] {
         let known = known.map(|value: &str| ("directory".to_owned(), value.to_owned())).into_iter().collect();
-        let asked = Partial { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
+        let asked =
+            CompletionRequest { template: &template, variable: "name", typed: "", known: &known, limit: 9 };
         let view = server.view_for(None);
         let values = view.now().complete(asked, &Context::default()).await.unwrap().values;
         assert_eq!(values.len(), offered, "{known:?}");

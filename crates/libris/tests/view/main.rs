@@ -1,6 +1,7 @@
 //! What a view hides does not exist: whatever a caller asks, the responses and notifications are those of a server that
 //! does not have what is hidden from the caller.
 
+mod hints;
 mod joined;
 mod law;
 mod notifications;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libris::wire::{Caller, Client, Listener, News, Service as _};
+use libris::wire::{Caller, Client, Listener, Notification, Service as _};
 use libris::{Change, Server, Uri};
 use tokio::time::{sleep, timeout};
 
@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_secs(10);
 
 fn join(server: &Server, who: Who) -> Arc<dyn Listener> {
     let caller = Caller { authorization: who.authorization().map(str::as_bytes), ..Caller::default() };
-    server.known(&caller).unwrap().listener(Client::default()).unwrap()
+    server.cached_view(&caller).unwrap().listener(Client::default()).unwrap()
 }
 
 /// Everything that waits to be told, in the order of its text.
@@ -30,8 +30,8 @@ async fn told(listener: &dyn Listener) -> Vec<String> {
     let mut all = Vec::new();
     while let Ok(news) = timeout(Duration::from_millis(1), listener.next()).await {
         all.push(match news {
-            News::List => "the list".to_owned(),
-            News::Updated(uri) => uri.to_string(),
+            Notification::ListChanged => "the list".to_owned(),
+            Notification::Updated(uri) => uri.to_string(),
         });
     }
     all.sort();

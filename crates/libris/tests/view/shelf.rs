@@ -11,8 +11,8 @@ use futures_util::stream::{self, BoxStream};
 use libris::uri_template::{Specificity, Variables};
 use libris::wire::Client;
 use libris::{
-    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result,
-    Scope, Source, Template, Templates, Uri, UriTemplate,
+    CacheScope, Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page,
+    Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -226,7 +226,7 @@ impl Shelf {
     fn freshness(&self) -> Freshness {
         let (stock, then) = (self.stock.clone(), self.stock.generation.load(Ordering::SeqCst));
         let proof = Proof::new(move || stock.generation.load(Ordering::SeqCst) == then);
-        Freshness::proven(proof).with_ttl(Duration::from_secs(5)).with_scope(Scope::Public)
+        Freshness::proven(proof).with_ttl(Duration::from_secs(5)).with_scope(CacheScope::Public)
     }
 
     /// What stands directly below a directory.
@@ -253,7 +253,7 @@ impl Shelf {
 
     /// The values for a variable, whether or not the variables before it are known. Where all others are, those that
     /// lead to something.
-    fn values(&self, asked: &Partial<'_>) -> Vec<String> {
+    fn values(&self, asked: &CompletionRequest<'_>) -> Vec<String> {
         let template = asked.template;
         let is_known = |name: &str| {
             name == asked.variable || asked.known.contains_key(name) || template.is_optional(name)
@@ -263,13 +263,13 @@ impl Shelf {
             values.retain(|value| {
                 let mut variables: Variables = asked.known.iter().collect();
                 variables.insert(asked.variable, value);
-                Uri::parse(&template.expand(&variables)).is_ok_and(|uri| self.has(&uri))
+                Uri::parse(&template.expand(&variables).unwrap()).is_ok_and(|uri| self.has(&uri))
             });
         }
         values
     }
 
-    fn candidates(&self, asked: &Partial<'_>) -> Vec<String> {
+    fn candidates(&self, asked: &CompletionRequest<'_>) -> Vec<String> {
         let seen = self.seen();
         let known = |name: &str| asked.known.get(name).map(String::as_str);
         let path = |uri: &Uri| uri.as_str()[ROOT.len()..].to_owned();
@@ -370,7 +370,7 @@ impl Source for Shelf {
         Ok(Templates { templates, freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _: &Context) -> Result<Completion> {
         let completion = Completion::of(self.values(&asked), asked.typed, asked.limit);
         // Not every source counts.
         let total = completion.total.filter(|_| asked.template.as_str() != BY_PATH);

@@ -41,7 +41,10 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let endpoint = Endpoint::new(self.server.clone(), http::Config::default());
+        // `./test` runs these tests with and without the express lane.
+        let express = std::env::var_os("LIBRIS_TEST_EXPRESS").is_none_or(|value| value != "off");
+        let config = http::Config { express, ..http::Config::default() };
+        let endpoint = Endpoint::new(self.server.clone(), config);
         tokio::spawn(http::serve(listener, endpoint, stop.clone()));
         (address, stop.drop_guard())
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::uri_template::{Value, Variables};
+use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Error, Result};
 use regex_lite::Regex;
 
 /// The longest value of a variable, in bytes.
-const LONGEST: usize = 1024;
+const MAX_VALUE_BYTES: usize = 1024;
 
 /// An argument with variables, which expands to exactly one argument of the program.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl ValueRule {
 
     /// Whether a value is allowed.
     pub(super) fn allows(&self, value: &str) -> bool {
-        value.len() <= LONGEST
+        value.len() <= MAX_VALUE_BYTES
             && !value.contains(char::is_control)
             && match self {
                 Self::Name => is_name(value),
@@ -113,8 +113,8 @@ impl ValueRule {
     pub(super) fn value<'v>(&self, name: &str, variables: &'v Variables) -> Result<Option<&'v str>> {
         let value = match variables.value(name) {
             None => return Ok(None),
-            Some(Value::Text(value)) => value,
-            Some(Value::List(_) | Value::Map(_)) => {
+            Some(VariableValue::Text(value)) => value,
+            Some(VariableValue::List(_) | VariableValue::Map(_)) => {
                 return Err(Error::invalid(format!("`{name}` must be one value")));
             }
         };
@@ -122,8 +122,8 @@ impl ValueRule {
             return Ok(Some(value));
         }
         Err(Error::invalid(match self {
-            Self::Pattern(_) if value.len() > LONGEST || value.contains(char::is_control) => {
-                format!("`{name}` must have at most {LONGEST} bytes and no control characters")
+            Self::Pattern(_) if value.len() > MAX_VALUE_BYTES || value.contains(char::is_control) => {
+                format!("`{name}` must have at most {MAX_VALUE_BYTES} bytes and no control characters")
             }
             Self::Pattern(pattern) => {
                 let pattern = pattern.as_str();

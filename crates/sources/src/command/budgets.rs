@@ -8,15 +8,15 @@ use libris_core::{Budget, Error, Lease, Result};
 use tokio::time::timeout;
 
 /// The most concurrent processes of all commands.
-pub(super) const PROCESSES: usize = 256;
+pub(super) const MAX_PROCESSES: usize = 256;
 
 /// The most runs that wait for a permit, and the time-out of the wait. The time-out of the program starts with the
 /// process.
-const QUEUE: usize = 1024;
-const QUEUED: Duration = Duration::from_secs(60);
+const MAX_QUEUED_RUNS: usize = 1024;
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The memory for the output of completion programs, in bytes.
-const VALUES: usize = 16 << 20;
+const COMPLETION_MEMORY_BYTES: usize = 16 << 20;
 
 /// The budgets that all commands of a configuration share; each client has a share of them.
 pub(super) struct CommandBudgets {
@@ -27,7 +27,11 @@ pub(super) struct CommandBudgets {
 
 impl Default for CommandBudgets {
     fn default() -> Self {
-        Self { processes: Budget::new(PROCESSES), values: Budget::new(VALUES), queue: Budget::new(QUEUE) }
+        Self {
+            processes: Budget::new(MAX_PROCESSES),
+            values: Budget::new(COMPLETION_MEMORY_BYTES),
+            queue: Budget::new(MAX_QUEUED_RUNS),
+        }
     }
 }
 
@@ -40,7 +44,7 @@ pub(super) fn busy() -> Error {
 
 /// Waits for a permit, up to the time-out.
 pub(super) async fn within_queue<T>(waiting: impl Future<Output = Option<T>>) -> Result<T> {
-    timeout(QUEUED, waiting).await.ok().flatten().ok_or_else(busy)
+    timeout(QUEUE_TIMEOUT, waiting).await.ok().flatten().ok_or_else(busy)
 }
 
 /// The expected size of an output, from previous runs. A run reserves that much memory before it starts; one that
@@ -50,10 +54,10 @@ pub(super) struct ExpectedSize(AtomicU64);
 
 impl ExpectedSize {
     /// The smallest reservation. Most outputs are smaller.
-    const LEAST: u64 = 256 << 10;
+    const MIN_RESERVATION_BYTES: u64 = 256 << 10;
 
     pub(super) fn bytes(&self, limit: u64) -> u64 {
-        self.0.load(Ordering::Relaxed).max(Self::LEAST).min(limit)
+        self.0.load(Ordering::Relaxed).max(Self::MIN_RESERVATION_BYTES).min(limit)
     }
 
     /// Records the size of an output. It grows immediately and decays slowly.

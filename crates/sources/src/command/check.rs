@@ -4,9 +4,9 @@ use libris_core::UriTemplate;
 use libris_core::uri_template::Variables;
 
 use super::Config;
-use super::budgets::PROCESSES;
-use super::complete::Offer;
-use super::entry::{OFTEN, PARTS, RunnableCommand};
+use super::budgets::MAX_PROCESSES;
+use super::complete::VariableCompletions;
+use super::entry::{MIN_POLL_INTERVAL, RANGE_VARIABLES, RunnableCommand};
 use super::line::Invocation;
 
 impl RunnableCommand {
@@ -24,14 +24,14 @@ impl RunnableCommand {
                 return Err(format!("its variable `{name}` may be left out and so needs a `default`"));
             }
             let offered = match self.offers.get(name) {
-                Some(Offer::Fixed(values)) => &values[..],
+                Some(VariableCompletions::Fixed(values)) => &values[..],
                 _ => &[],
             };
             if let Some(value) = default.into_iter().chain(offered).find(|value| !rule.allows(value)) {
                 return Err(format!("`{value}` may not be the value of its variable `{name}`"));
             }
         }
-        let parts = PARTS.iter().filter(|name| self.config.default.contains_key(**name));
+        let parts = RANGE_VARIABLES.iter().filter(|name| self.config.default.contains_key(**name));
         if parts.clone().any(|name| self.is_part(name)) {
             self.part(&Variables::new()).map_err(|error| format!("its `default`: {error}"))?;
         }
@@ -43,10 +43,10 @@ pub(super) fn check_numbers(config: &Config) -> Result<(), String> {
     if config.timeout.is_zero() {
         return Err("its `timeout` must be longer than 0".into());
     }
-    if config.concurrent == 0 || config.concurrent > PROCESSES {
-        return Err(format!("its `concurrent` must be from 1 to {PROCESSES}"));
+    if config.concurrent == 0 || config.concurrent > MAX_PROCESSES {
+        return Err(format!("its `concurrent` must be from 1 to {MAX_PROCESSES}"));
     }
-    if config.poll.is_some_and(|poll| poll < OFTEN) {
+    if config.poll.is_some_and(|poll| poll < MIN_POLL_INTERVAL) {
         return Err("its `poll` must be at least `1s`".into());
     }
     config.check_descriptive_keys()
@@ -74,7 +74,7 @@ pub(super) fn check_names(config: &Config, line: &Invocation, names: &[&str]) ->
             false => format!("it has no variable `{unknown}`, only {}", known.join(", ")),
         });
     }
-    let used = |name: &str| line.variables().any(|used| used == name) || PARTS.contains(&name);
+    let used = |name: &str| line.variables().any(|used| used == name) || RANGE_VARIABLES.contains(&name);
     match names.iter().find(|name| !used(name)) {
         Some(name) => Err(format!("its variable `{name}` does not occur in `run`")),
         None => Ok(()),

@@ -10,32 +10,32 @@ use super::entry::RunnableCommand;
 use super::line::Invocation;
 
 /// How long printed values are cached.
-const KEPT: Duration = Duration::from_secs(5);
+const VALUES_TTL: Duration = Duration::from_secs(5);
 
 /// The most printed values: as separate strings, short lines need far more memory than their text.
-const VALUES: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 
 /// The completions of a variable.
-pub(super) enum Offer {
+pub(super) enum VariableCompletions {
     Fixed(Vec<String>),
-    Printed(Arc<Printed>),
+    Printed(Arc<PrintedCompletions>),
 }
 
 /// The output of a program, which runs once for concurrent callers (single-flight).
-pub(super) struct Printed {
+pub(super) struct PrintedCompletions {
     line: Invocation,
     /// The cached values, with their time.
     last: Mutex<Option<(Instant, Arc<[String]>)>>,
-    under_way: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
+    in_flight: Flights<(), Result<Arc<[String]>, Arc<Error>>>,
 }
 
-impl Offer {
+impl VariableCompletions {
     /// The values that a program prints.
     pub(super) fn printed(line: Invocation) -> Result<Self, String> {
         if let Some(name) = line.variables().next() {
             return Err(format!("the command that completes cannot use `{{{{{name}}}}}`"));
         }
-        let printed = Printed { line, last: Mutex::default(), under_way: Flights::default() };
+        let printed = PrintedCompletions { line, last: Mutex::default(), in_flight: Flights::default() };
         Ok(Self::Printed(Arc::new(printed)))
     }
 
@@ -49,15 +49,15 @@ impl Offer {
             let (printed, entry, name) = (printed.clone(), entry.clone(), name.to_owned());
             async move { printed.print(&entry, &name).await.map_err(Arc::new) }
         };
-        let values = printed.under_way.join(&(), || printed.fresh().map(Ok), start).await;
+        let values = printed.in_flight.join(&(), || printed.fresh().map(Ok), start).await;
         values.map_err(|error| Error::from_shared(&error))
     }
 }
 
-impl Printed {
+impl PrintedCompletions {
     fn fresh(&self) -> Option<Arc<[String]>> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|(when, _)| when.elapsed() < KEPT).map(|(_, values)| values.clone())
+        last.as_ref().filter(|(when, _)| when.elapsed() < VALUES_TTL).map(|(_, values)| values.clone())
     }
 
     async fn print(&self, entry: &RunnableCommand, name: &str) -> Result<Arc<[String]>> {
@@ -66,7 +66,7 @@ impl Printed {
         let values: Arc<[String]> = printed
             .lines()
             .filter(|value| entry.allows(name, value))
-            .take(VALUES)
+            .take(MAX_VALUES)
             .map(str::to_owned)
             .collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

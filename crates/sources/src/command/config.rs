@@ -39,7 +39,7 @@ with_descriptive_keys! {
         pub default: BTreeMap<String, String>,
         /// For variables: completions, or a command that prints them, one per line.
         #[serde(default)]
-        pub complete: BTreeMap<String, Values>,
+        pub complete: BTreeMap<String, CompletionValues>,
         /// The working directory of the program, relative to the configuration file. Default: the folder of that file.
         #[serde(default)]
         pub folder: PathBuf,
@@ -56,12 +56,16 @@ with_descriptive_keys! {
         #[serde(default = "eight_mebibytes", deserialize_with = "crate::settings::content_bytes")]
         pub max_size: u64,
         /// The most concurrent runs. From 1 to 256, which is also the limit for all commands together.
-        #[serde(default = "four", deserialize_with = "crate::settings::processes")]
+        #[serde(default = "default_concurrency", deserialize_with = "crate::settings::processes")]
         pub concurrent: usize,
         /// The meanings of exit codes: `"ok"`, `"not-found"`, `"denied"`, `"invalid"` or `"unavailable"`. Default: codes
         /// other than 0 are failures.
         #[serde(default, deserialize_with = "codes")]
-        pub exit: BTreeMap<u8, Meaning>,
+        pub exit: BTreeMap<u8, ExitMeaning>,
+        /// What happens to standard error, of which the first 4 KiB are read: `"log"` writes it to the log; `"send"` also
+        /// sends the first 1,000 characters of it to the caller if the program fails.
+        #[serde(default)]
+        pub stderr: StderrUse,
         /// How long the output is cached, for all callers.
         #[serde(default, deserialize_with = "crate::settings::optional_duration")]
         pub cache: Option<Duration>,
@@ -105,17 +109,17 @@ impl<'de> Deserialize<'de> for CommandUri {
 /// The completions of a variable.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged, expecting = "expected a list of values, or a command as in `{ run = [\"ls\"] }`")]
-pub enum Values {
+pub enum CompletionValues {
     /// Fixed values.
     Fixed(Vec<String>),
     /// The lines that a command prints.
-    Printed(Printer),
+    Printed(CompletionCommand),
 }
 
 /// A command that prints completions.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Printer {
+pub struct CompletionCommand {
     /// The program and its arguments. It has the same working directory, environment and limits as the command that it
     /// belongs to.
     pub run: Vec<String>,
@@ -124,7 +128,7 @@ pub struct Printer {
 /// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Meaning {
+pub enum ExitMeaning {
     /// The output is the content.
     Ok,
     /// The resource does not exist.
@@ -137,6 +141,17 @@ pub enum Meaning {
     Unavailable,
 }
 
+/// What happens to the standard error of a program that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StderrUse {
+    /// It is logged only: it may contain paths or secrets.
+    #[default]
+    Log,
+    /// It is logged, and its beginning is part of the error that the caller gets.
+    Send,
+}
+
 fn ten_seconds() -> Duration {
     Duration::from_secs(10)
 }
@@ -145,14 +160,14 @@ fn eight_mebibytes() -> u64 {
     8 << 20
 }
 
-fn four() -> usize {
+fn default_concurrency() -> usize {
     4
 }
 
 /// Parses exit codes: the keys of a TOML table are strings.
-fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, Meaning>, D::Error> {
-    let said = BTreeMap::<String, Meaning>::deserialize(deserializer)?;
-    let code = |(code, meaning): (String, Meaning)| match code.parse() {
+fn codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u8, ExitMeaning>, D::Error> {
+    let said = BTreeMap::<String, ExitMeaning>::deserialize(deserializer)?;
+    let code = |(code, meaning): (String, ExitMeaning)| match code.parse() {
         Ok(code) => Ok((code, meaning)),
         Err(_) => Err(D::Error::custom(format!("`{code}` is not an exit code: they go from 0 to 255"))),
     };

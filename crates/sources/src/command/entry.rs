@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,29 +15,33 @@ use libris_core::{Budget, Client, Context, Error, Result, Uri};
 use super::argument::ValueRule;
 use super::budgets::{CommandBudgets, ExpectedSize, RunPermits, busy, within_queue};
 use super::check::{check_environment, check_names, check_numbers, takes_lists};
-use super::complete::Offer;
+use super::complete::VariableCompletions;
 use super::line::{Invocation, environment};
-use super::process::{self, Order, ProcessEnd, Ran};
-use super::take::{Take, Taken};
-use super::{CommandUri, Config, Meaning, Values};
-use crate::followed::{Followed, MOST};
-use crate::range::{HINT, HINT_BYTES, Range};
+use super::process::{self, ProcessEnd, ProcessOutput, ProcessSpec};
+use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
+use super::{CommandUri, CompletionValues, Config, ExitMeaning, StderrUse};
+use crate::followed::{Followed, MAX_FOLLOWED};
+use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
+use crate::suggest;
 
 /// The variables that select a range of the output, unless an argument uses them.
-pub(super) const PARTS: [&str; 2] = ["lines", "bytes"];
+pub(super) const RANGE_VARIABLES: [&str; 2] = ["lines", "bytes"];
 
 /// The shortest polling interval.
-pub(super) const OFTEN: Duration = Duration::from_secs(1);
+pub(super) const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most characters of standard error that are sent to a caller.
+const MAX_SENT_STDERR_CHARACTERS: usize = 1_000;
 
 /// A command that can be run.
 pub(super) struct RunnableCommand {
     pub(super) config: Config,
     line: Invocation,
     pub(super) rules: BTreeMap<String, ValueRule>,
-    pub(super) offers: BTreeMap<String, Offer>,
+    pub(super) offers: BTreeMap<String, VariableCompletions>,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
-    turns: Arc<Budget>,
+    permit_budget: Arc<Budget>,
     room: Arc<CommandBudgets>,
     /// The memory to reserve before the program starts.
     expected: ExpectedSize,
@@ -52,8 +58,10 @@ pub(super) struct CommandOutput {
     pub(super) data: Vec<u8>,
     /// The beginning of the whole output.
     pub(super) head: Vec<u8>,
-    /// The digest of the whole output, if the program ended by itself.
+    /// The digest of the whole output, if all of it was read.
     pub(super) digest: Option<u64>,
+    /// The position of the range in the output.
+    pub(super) extent: RangeExtent,
 }
 
 impl RunnableCommand {
@@ -82,8 +90,10 @@ impl RunnableCommand {
             offers.insert(
                 name.clone(),
                 match values {
-                    Values::Fixed(values) => Offer::Fixed(values.clone()),
-                    Values::Printed(printer) => Offer::printed(Invocation::new(&printer.run, home)?)?,
+                    CompletionValues::Fixed(values) => VariableCompletions::Fixed(values.clone()),
+                    CompletionValues::Printed(printer) => {
+                        VariableCompletions::printed(Invocation::new(&printer.run, home)?)?
+                    }
                 },
             );
         }
@@ -97,7 +107,7 @@ impl RunnableCommand {
             offers,
             folder,
             environment: environment(&config),
-            turns: Budget::new(config.concurrent),
+            permit_budget: Budget::new(config.concurrent),
             room,
             expected: ExpectedSize::default(),
             changes: AtomicU64::new(0),
@@ -111,37 +121,52 @@ impl RunnableCommand {
 
     /// Whether a variable selects a range of the output.
     pub(super) fn is_part(&self, name: &str) -> bool {
-        PARTS.contains(&name)
+        RANGE_VARIABLES.contains(&name)
             && self.rules.contains_key(name)
             && !self.line.variables().any(|used| used == name)
     }
 
     /// The URI without values of variables, if that is a resource.
-    pub(super) fn bare(&self) -> Option<Uri> {
+    pub(super) fn uri_without_variables(&self) -> Option<Uri> {
         match &self.config.uri {
             CommandUri::Resource(uri) => Some(uri.clone()),
             CommandUri::Template(template) => {
                 let all = template.variables().all(|name| template.is_optional(name));
-                all.then(|| template.expand(&Variables::new())).and_then(|text| Uri::parse(&text).ok())
+                all.then(|| template.expand(&Variables::new()).ok())
+                    .flatten()
+                    .and_then(|text| Uri::parse(&text).ok())
             }
         }
     }
 
     /// The URI of the whole output, if these variables select a range.
-    pub(super) fn whole(&self, variables: &Variables) -> Option<Uri> {
+    pub(super) fn whole_output_uri(&self, variables: &Variables) -> Option<Uri> {
         let CommandUri::Template(template) = &self.config.uri else { return None };
         let rest = variables.iter().filter(|(name, _)| !self.is_part(name));
         let rest: Variables = rest.map(|(name, value)| (name, value.clone())).collect();
         if rest.len() == variables.len() {
             return None;
         }
-        Uri::parse(&template.expand(&rest)).ok()
+        Uri::parse(&template.expand(&rest).ok()?).ok()
+    }
+
+    /// The URI of another range of the same output.
+    pub(super) fn range_uri(&self, variables: &Variables, range: Range) -> Option<Uri> {
+        let CommandUri::Template(template) = &self.config.uri else { return None };
+        let (name, span) = match range {
+            Range::Lines(span) => ("lines", span),
+            Range::Bytes(span) => ("bytes", span),
+        };
+        let RangeSpan::From(first, last) = span else { return None };
+        let mut variables = variables.clone();
+        variables.insert(name, format!("{first}-{}", last.map(|last| last.to_string()).unwrap_or_default()));
+        Uri::parse(&template.expand(&variables).ok()?).ok()
     }
 
     /// The requested range of the output, or the default range.
     pub(super) fn part(&self, variables: &Variables) -> Result<Option<Range>> {
         let query = |value: &dyn Fn(&str) -> Option<String>| {
-            let asked = PARTS.iter().filter(|name| self.is_part(name));
+            let asked = RANGE_VARIABLES.iter().filter(|name| self.is_part(name));
             let pairs = asked.filter_map(|name| Some(format!("{name}={}", value(name)?)));
             Range::parse(&pairs.collect::<Vec<_>>().join("&"))
         };
@@ -160,37 +185,40 @@ impl RunnableCommand {
         context: &Context,
     ) -> Result<CommandOutput> {
         let arguments = self.arguments(variables)?;
-        let turn = self.turn(context.client()).await?;
+        let permits = self.permits(context.client()).await?;
         // Before the start: a run must not be repeated for lack of memory.
         let reserved = self.expected.bytes(self.config.max_size);
         context.reserve(reserved)?;
-        let take = Take::new(part, self.config.max_size).within(context.clone(), reserved);
-        let ran = self.run(&self.line, arguments, take, turn).await?;
+        let extractor = RangeExtractor::new(part, self.config.max_size).within(context.clone(), reserved);
+        let ran = self.run(&self.line, arguments, extractor, permits).await?;
         self.expected.update(ran.reserved);
-        self.judge(uri, ran)
+        self.interpret_exit(uri, ran)
     }
 
     /// Runs the program and returns the digest of its whole output.
-    pub(super) async fn look(&self, uri: &Uri) -> Result<Option<u64>> {
+    pub(super) async fn digest_output(&self, uri: &Uri) -> Result<Option<u64>> {
         let variables = match &self.config.uri {
             CommandUri::Template(template) => template.matches(uri).unwrap_or_default(),
             CommandUri::Resource(_) => Variables::new(),
         };
         // A change anywhere may concern some range. Without ranges, an output over the limit is an error.
-        let take = match PARTS.iter().any(|name| self.is_part(name)) {
-            true => Take::nothing(u64::MAX),
-            false => Take::nothing(self.config.max_size),
+        let extractor = match RANGE_VARIABLES.iter().any(|name| self.is_part(name)) {
+            true => RangeExtractor::nothing(u64::MAX),
+            false => RangeExtractor::nothing(self.config.max_size),
         };
         let arguments = self.arguments(&variables)?;
-        let turn = self.turn(Client::default()).await?;
-        let ran = self.run(&self.line, arguments, take, turn).await?;
-        self.judge(uri, ran).map(|output| output.digest)
+        let permits = self.permits(Client::default()).await?;
+        let ran = self.run(&self.line, arguments, extractor, permits).await?;
+        self.interpret_exit(uri, ran).map(|output| output.digest)
     }
 
     fn arguments(&self, variables: &Variables) -> Result<Vec<String>> {
         let mut values = BTreeMap::new();
         for (name, rule) in self.rules.iter().filter(|(name, _)| !self.is_part(name)) {
-            let value = match rule.value(name, variables)? {
+            let value = rule
+                .value(name, variables)
+                .map_err(|error| self.with_known_values(error, name, variables))?;
+            let value = match value {
                 None => self.config.default.get(name).map(String::as_str),
                 given => given,
             };
@@ -204,19 +232,29 @@ impl RunnableCommand {
     pub(super) async fn print(&self, line: &Invocation) -> Result<Vec<u8>> {
         let arguments = line.arguments.iter().map(|argument| argument.fill(&BTreeMap::new()));
         let arguments = arguments.collect::<Result<_>>()?;
-        let turn = self.turn(Client::default()).await?;
+        let permits = self.permits(Client::default()).await?;
         let bytes = usize::try_from(self.config.max_size).unwrap_or(usize::MAX);
         let _memory = within_queue(self.room.values.take(Client::default(), bytes)).await?;
-        let take = Take::new(None, self.config.max_size);
-        match self.run(line, arguments, take, turn).await? {
-            Ran { taken: Ok(Taken::Part(printed)), ending: ProcessEnd::Exited(status), .. }
-                if status.success() =>
-            {
-                Ok(printed)
-            }
-            Ran { said, .. } => {
+        let extractor = RangeExtractor::new(None, self.config.max_size);
+        match self.run(line, arguments, extractor, permits).await? {
+            ProcessOutput {
+                taken: Ok(ExtractedRange::Part(printed)),
+                ending: ProcessEnd::Exited(status),
+                ..
+            } if status.success() => Ok(printed),
+            ProcessOutput { taken, said, ending, .. } => {
                 tracing::warn!(program = ?line.program, ?said, "a completion command failed");
-                Err(Error::Unavailable("the values are unavailable now; try again later".into()))
+                let why = match (ending, taken) {
+                    (_, Err(error)) => return Err(error),
+                    (ProcessEnd::TimedOut, _) => {
+                        format!("took longer than {}", humantime::format_duration(self.config.timeout))
+                    }
+                    (ProcessEnd::Exited(status), _) if !status.success() => {
+                        failure(status) + &self.sent_stderr(&said)
+                    }
+                    _ => format!("printed more than {} bytes", self.config.max_size),
+                };
+                Err(Error::Unavailable(format!("the command that lists the values {why}")))
             }
         }
     }
@@ -225,27 +263,27 @@ impl RunnableCommand {
         &self,
         line: &Invocation,
         arguments: Vec<String>,
-        take: Take,
-        turn: RunPermits,
-    ) -> Result<Ran> {
-        let order = Order {
+        extractor: RangeExtractor,
+        permits: RunPermits,
+    ) -> Result<ProcessOutput> {
+        let spec = ProcessSpec {
             program: line.program.clone(),
             arguments,
             folder: self.folder.clone(),
             environment: self.environment.clone(),
             timeout: self.config.timeout,
-            turn,
+            permits,
         };
-        process::run(order, take).await.map_err(|cause| Error::failed("run the command", cause))
+        process::run(spec, extractor).await.map_err(|cause| Error::failed("run the command", cause))
     }
 
     /// Waits for the permits of a run.
-    async fn turn(&self, client: Client) -> Result<RunPermits> {
+    async fn permits(&self, client: Client) -> Result<RunPermits> {
         let _queued = self.room.queue.try_take(client, 1).ok_or_else(busy)?;
         within_queue(async {
             // The permit of the command first, so that a busy command does not occupy shared permits while it waits.
-            let turn = self.turns.take(client, 1).await?;
-            Some([turn, self.room.processes.take(client, 1).await?])
+            let permits = self.permit_budget.take(client, 1).await?;
+            Some([permits, self.room.processes.take(client, 1).await?])
         })
         .await
     }
@@ -255,11 +293,11 @@ impl RunnableCommand {
         self.rules.get(name).is_some_and(|rule| rule.allows(value))
     }
 
-    fn judge(&self, uri: &Uri, ran: Ran) -> Result<CommandOutput> {
-        let Ran { head, taken, digest, ending, said, .. } = ran;
+    fn interpret_exit(&self, uri: &Uri, ran: ProcessOutput) -> Result<CommandOutput> {
+        let ProcessOutput { head, taken, extent, digest, ending, said, .. } = ran;
         let said = said.trim_end();
         let (code, meaning) = match ending {
-            ProcessEnd::Enough => (None, Some(Meaning::Ok)),
+            ProcessEnd::Enough => (None, Some(ExitMeaning::Ok)),
             ProcessEnd::TimedOut => {
                 tracing::warn!(%uri, ?said, "a command exceeded its time-out");
                 let time = humantime::format_duration(self.config.timeout);
@@ -268,42 +306,78 @@ impl RunnableCommand {
             ProcessEnd::Exited(status) => {
                 let said = status.code().and_then(|code| u8::try_from(code).ok());
                 let meaning = said.and_then(|code| self.config.exit.get(&code).copied());
-                (Some(status), meaning.or(status.success().then_some(Meaning::Ok)))
+                (Some(status), meaning.or(status.success().then_some(ExitMeaning::Ok)))
             }
         };
         match meaning {
-            Some(Meaning::Ok) => {
+            Some(ExitMeaning::Ok) => {
                 if !said.is_empty() {
                     tracing::debug!(%uri, ?said, "a command wrote to standard error");
                 }
-                Ok(CommandOutput { data: self.part_of(uri, taken?)?, head, digest })
+                Ok(CommandOutput { data: self.part_of(uri, taken?)?, head, digest, extent })
             }
             Some(meaning) => {
                 tracing::debug!(%uri, ?code, ?said, "a command reported an error by its exit code");
+                let sent = self.sent_stderr(said);
                 Err(match meaning {
-                    Meaning::Denied => Error::Denied(uri.clone()),
-                    Meaning::Invalid => {
-                        Error::invalid(format!("`{uri}` is rejected by its command as invalid"))
+                    ExitMeaning::Denied => Error::Denied(uri.clone()),
+                    ExitMeaning::Invalid => {
+                        Error::invalid(format!("`{uri}` is rejected by its command as invalid{sent}"))
                     }
-                    Meaning::Unavailable => Error::Unavailable(format!("`{uri}` is unavailable now")),
-                    Meaning::NotFound | Meaning::Ok => Error::NotFound(uri.clone()),
+                    ExitMeaning::Unavailable => {
+                        Error::Unavailable(format!("`{uri}` is unavailable now{sent}"))
+                    }
+                    ExitMeaning::NotFound | ExitMeaning::Ok if sent.is_empty() => {
+                        Error::NotFound(uri.clone())
+                    }
+                    ExitMeaning::NotFound | ExitMeaning::Ok => {
+                        Error::missing(uri, format!("the command reported{sent}"))
+                    }
                 })
             }
             None => {
-                let status = code.map(|status| status.to_string()).unwrap_or_default();
-                tracing::warn!(%uri, %status, ?said, "a command failed");
-                Err(Error::failed("run the command", status))
+                let why = code.map(failure).unwrap_or_default();
+                tracing::warn!(%uri, %why, ?said, "a command failed");
+                Err(Error::Unavailable(format!("the command of `{uri}` {why}{}", self.sent_stderr(said))))
             }
         }
     }
 
-    fn part_of(&self, uri: &Uri, taken: Taken) -> Result<Vec<u8>> {
-        match taken {
-            Taken::Part(part) => Ok(part),
-            Taken::Past(count) => {
-                Err(Error::invalid(format!("`{uri}` begins past the end: there are only {count}")))
+    /// Standard error as the end of a message, if the configuration allows to send it and it is text.
+    fn sent_stderr(&self, said: &str) -> String {
+        let is_text = !said.contains(['\0', char::REPLACEMENT_CHARACTER]);
+        let said = said.trim();
+        if self.config.stderr == StderrUse::Log || said.is_empty() || !is_text {
+            return String::new();
+        }
+        let mut sent: String = said
+            .chars()
+            .filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'))
+            .take(MAX_SENT_STDERR_CHARACTERS)
+            .collect();
+        if said.chars().nth(MAX_SENT_STDERR_CHARACTERS).is_some() {
+            sent.push('…');
+        }
+        format!(": {sent}")
+    }
+
+    /// The error for a rejected value, with the similar ones of the fixed completions.
+    fn with_known_values(&self, error: Error, name: &str, variables: &Variables) -> Error {
+        match (error, self.offers.get(name), variables.text(name)) {
+            (Error::Invalid(why), Some(VariableCompletions::Fixed(values)), Some(value)) => {
+                Error::invalid(why + &suggest::did_you_mean(value, values.iter().map(String::as_str)))
             }
-            Taken::Over(size) => {
+            (error, ..) => error,
+        }
+    }
+
+    fn part_of(&self, uri: &Uri, taken: ExtractedRange) -> Result<Vec<u8>> {
+        match taken {
+            ExtractedRange::Part(part) => Ok(part),
+            ExtractedRange::Past { count, unit } => Err(Error::invalid(format!(
+                "`{uri}` begins past the end: the output has only {count} {unit}"
+            ))),
+            ExtractedRange::Over(size) => {
                 let hint = match (self.is_part("lines"), self.is_part("bytes")) {
                     (true, true) => Some(HINT.to_owned()),
                     (false, true) => Some(HINT_BYTES.to_owned()),
@@ -315,14 +389,14 @@ impl RunnableCommand {
     }
 
     /// The digest of the output that a caller last read at a URI.
-    pub(super) fn given(&self, uri: &Uri) -> Option<u64> {
+    pub(super) fn last_read_digest(&self, uri: &Uri) -> Option<u64> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).get(uri).copied()
     }
 
     /// Records the digest of an output that a caller read.
     pub(super) fn give(&self, uri: Uri, digest: u64) {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        if given.len() >= MOST {
+        if given.len() >= MAX_FOLLOWED {
             given.clear();
         }
         given.insert(uri, digest);
@@ -331,5 +405,14 @@ impl RunnableCommand {
     /// Bumps the generation counter: the output has changed.
     pub(super) fn changed(&self) {
         self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// How a program failed, by its exit status: completes "the command …".
+fn failure(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("failed with exit code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "failed".to_owned(),
     }
 }

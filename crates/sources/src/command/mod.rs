@@ -11,8 +11,8 @@ mod definition;
 mod entry;
 mod line;
 mod process;
+mod range_extractor;
 mod reaper;
-mod take;
 mod watch;
 
 use std::borrow::Cow;
@@ -27,15 +27,18 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Change, Client, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Result,
-    Source, Template, Templates, Uri,
+    Change, Client, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Meta, Page,
+    Proof, Result, Source, Template, Templates, Uri,
 };
 
-pub use config::{CommandUri, Config, Meaning, Printer, Values};
+use serde_json::Value;
+
+pub use config::{CommandUri, CompletionCommand, CompletionValues, Config, ExitMeaning, StderrUse};
 pub use reaper::{kill_all, reap, set_reaper};
 
 use crate::media::{self, ContentClass};
 use crate::range::Range;
+use crate::{meta, wrong_uri};
 use budgets::CommandBudgets;
 use entry::{CommandOutput, RunnableCommand};
 
@@ -63,7 +66,7 @@ impl Commands {
                 return Err(wrong("it is declared twice".into()));
             }
             let entry = Arc::new(RunnableCommand::new(config, &home, room.clone()).map_err(wrong)?);
-            if let Some(uri) = entry.bare()
+            if let Some(uri) = entry.uri_without_variables()
                 && resources.insert(uri, entry.clone()).is_some()
             {
                 return Err(wrong("it is declared twice".into()));
@@ -109,15 +112,18 @@ impl Source for Commands {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let (entry, variables) = self.find(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let (entry, variables) = self.find(uri).ok_or_else(|| {
+            wrong_uri::error(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri))
+        })?;
         let part = entry.part(&variables)?;
         let by_lines = matches!(part, Some(Range::Lines(_)));
         let seen = entry.changes.load(Ordering::Acquire);
-        let CommandOutput { data, head, digest } = entry.output(uri, &variables, part, context).await?;
+        let CommandOutput { data, head, digest, extent } =
+            entry.output(uri, &variables, part, context).await?;
         if entry.config.poll.is_some()
             && let Some(digest) = digest
         {
-            entry.give(entry.whole(&variables).unwrap_or_else(|| uri.clone()), digest);
+            entry.give(entry.whole_output_uri(&variables).unwrap_or_else(|| uri.clone()), digest);
         }
         let mime = match &entry.config.mime {
             Some(mime) => mime.clone(),
@@ -130,7 +136,18 @@ impl Source for Commands {
             Some(Range::Bytes(_)) => media::exact(data, &mime),
             Some(Range::Lines(_)) | None => media::body(data, &mime),
         };
-        let content = Content { uri: uri.clone(), mime: Some(mime), body, meta: None };
+        let meta = part.map(|range| {
+            let total_key = match range {
+                Range::Lines(_) => meta::TOTAL_LINES,
+                Range::Bytes(_) => meta::TOTAL_BYTES,
+            };
+            let next = extent.next.and_then(|range| entry.range_uri(&variables, range));
+            let next = next.map(|next| (meta::NEXT.to_owned(), Value::from(next.as_str())));
+            let total = extent.total.map(|total| (total_key.to_owned(), Value::from(total)));
+            total.into_iter().chain(next).collect::<Meta>()
+        });
+        let meta = meta.filter(|meta| !meta.is_empty());
+        let content = Content { uri: uri.clone(), mime: Some(mime), body, meta };
         let freshness = match entry.config.cache {
             None => Freshness::unproven(),
             Some(ttl) => Freshness::proven(entry.proof(seen, ttl)).with_ttl(ttl),
@@ -138,12 +155,16 @@ impl Source for Commands {
         Ok(Contents::from(content).with_freshness(freshness))
     }
 
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        wrong_uri::hint(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri))
+    }
+
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = self.templates.iter().filter_map(|(_, entry)| entry.template()).collect();
         Ok(Templates { templates, freshness: Freshness::proven(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let Some(entry) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let Some(offer) = entry.offers.get(asked.variable) else { return Ok(Completion::default()) };
         let values = offer.values(entry, asked.variable).await?;
@@ -155,7 +176,9 @@ impl Source for Commands {
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
-        self.find(uri).and_then(|(entry, variables)| entry.whole(&variables)).unwrap_or_else(|| uri.clone())
+        self.find(uri)
+            .and_then(|(entry, variables)| entry.whole_output_uri(&variables))
+            .unwrap_or_else(|| uri.clone())
     }
 
     fn follow(&self, subject: &Uri, _client: Client) {
@@ -172,7 +195,7 @@ impl Source for Commands {
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         let templates = self.templates.iter().map(|(_, entry)| entry);
-        let unlisted = templates.filter(|entry| entry.bare().is_none());
+        let unlisted = templates.filter(|entry| entry.uri_without_variables().is_none());
         Ok(watch::changes(self.resources.values().chain(unlisted)))
     }
 }

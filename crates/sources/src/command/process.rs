@@ -16,20 +16,24 @@ use tokio::time::{sleep, timeout};
 use libris_core::Result;
 
 use super::budgets::RunPermits;
+use super::range_extractor::{ExtractedRange, RangeExtent, RangeExtractor};
 use super::reaper;
-use super::take::{Take, Taken};
 
 /// The time between SIGTERM and SIGKILL, and how long the output may stay open after the program ended.
-const GRACE: Duration = Duration::from_secs(1);
+const KILL_GRACE: Duration = Duration::from_secs(1);
+
+/// How long to wait after a complete range for more output or the end of the program, which tells whether the range is the
+/// last one.
+const LOOKAHEAD: Duration = Duration::from_millis(250);
 
 /// The size of a read, in bytes.
-const BLOCK: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 /// The most bytes of standard error that are logged.
-const SAID: usize = 4 * 1024;
+const MAX_LOGGED_STDERR_BYTES: usize = 4 * 1024;
 
 /// A program to run.
-pub(super) struct Order {
+pub(super) struct ProcessSpec {
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) folder: PathBuf,
@@ -37,18 +41,19 @@ pub(super) struct Order {
     /// The time-out.
     pub(super) timeout: Duration,
     /// Released when all processes have ended.
-    pub(super) turn: RunPermits,
+    pub(super) permits: RunPermits,
 }
 
 /// The result of a run.
-pub(super) struct Ran {
+pub(super) struct ProcessOutput {
     /// The beginning of the output.
     pub(super) head: Vec<u8>,
     /// The requested range, or an error if there was no memory.
-    pub(super) taken: Result<Taken>,
+    pub(super) taken: Result<ExtractedRange>,
+    pub(super) extent: RangeExtent,
     /// The memory that was reserved or needed, in bytes.
     pub(super) reserved: u64,
-    /// The digest of the whole output, if the program ended by itself.
+    /// The digest of the whole output, if all of it was read.
     pub(super) digest: Option<u64>,
     pub(super) ending: ProcessEnd,
     /// The beginning of standard error.
@@ -66,20 +71,24 @@ pub(super) enum ProcessEnd {
 }
 
 /// Runs a program. Dropping the future stops it.
-pub(super) async fn run(order: Order, take: Take) -> io::Result<Ran> {
+pub(super) async fn run(spec: ProcessSpec, extractor: RangeExtractor) -> io::Result<ProcessOutput> {
     let (tell, told) = oneshot::channel();
     // In a task of its own, which continues until all processes have ended, even if the caller is gone.
-    tokio::spawn(carry_out(order, take, tell));
+    tokio::spawn(run_to_end(spec, extractor, tell));
     told.await.unwrap_or_else(|_| Err(io::Error::other("the runtime is shutting down")))
 }
 
-async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::Result<Ran>>) {
+async fn run_to_end(
+    spec: ProcessSpec,
+    mut extractor: RangeExtractor,
+    mut tell: oneshot::Sender<io::Result<ProcessOutput>>,
+) {
     reaper::prepare();
-    let spawned = Command::new(order.program)
-        .args(order.arguments)
-        .current_dir(order.folder)
+    let spawned = Command::new(spec.program)
+        .args(spec.arguments)
+        .current_dir(spec.folder)
         .env_clear()
-        .envs(order.environment)
+        .envs(spec.environment)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -89,38 +98,52 @@ async fn carry_out(order: Order, mut take: Take, mut tell: oneshot::Sender<io::R
         Ok(child) => child,
         Err(cause) => return drop(tell.send(Err(cause))),
     };
-    let mut group = Group::of(&child);
+    let mut group = ProcessGroup::of(&child);
     let mut pipes = Pipes::of(&mut child);
     let ending = tokio::select! {
-        ending = follow(&mut child, &mut pipes, &mut take) => ending,
-        () = sleep(order.timeout) => Ok(ProcessEnd::TimedOut),
+        ending = follow(&mut child, &mut pipes, &mut extractor) => ending,
+        () = sleep(spec.timeout) => Ok(ProcessEnd::TimedOut),
         // The caller is gone.
         () = tell.closed() => Ok(ProcessEnd::Enough),
     };
+    let mut is_complete = false;
     if let Ok(ProcessEnd::Exited(_)) = ending {
         // Background processes would hold the pipes open.
         group.kill();
-        let _ = timeout(GRACE, pipes.drain(&mut take)).await;
+        let drained = timeout(KILL_GRACE, pipes.drain(&mut extractor)).await;
+        is_complete = matches!(drained, Ok(Ok(ControlFlow::Continue(()))));
     }
     let said = String::from_utf8_lossy(&pipes.said).into_owned();
     drop(pipes);
-    let head = take.head();
-    let digest = matches!(ending, Ok(ProcessEnd::Exited(_))).then(|| take.digest());
-    let reserved = take.reserved();
-    let _ =
-        tell.send(ending.map(|ending| Ran { head, taken: take.finish(), reserved, digest, ending, said }));
+    let head = extractor.head();
+    let digest = is_complete.then(|| extractor.digest());
+    let extent = extractor.extent(is_complete);
+    let reserved = extractor.reserved();
+    let _ = tell.send(ending.map(|ending| ProcessOutput {
+        head,
+        taken: extractor.finish(),
+        extent,
+        reserved,
+        digest,
+        ending,
+        said,
+    }));
     group.signal(Signal::TERM);
-    let _ = timeout(GRACE, child.wait()).await;
+    let _ = timeout(KILL_GRACE, child.wait()).await;
     group.kill();
     let _ = child.wait().await;
-    drop(order.turn);
+    drop(spec.permits);
 }
 
 /// Reads the output until the program ends or the range is complete.
-async fn follow(child: &mut Child, pipes: &mut Pipes, take: &mut Take) -> io::Result<ProcessEnd> {
+async fn follow(
+    child: &mut Child,
+    pipes: &mut Pipes,
+    extractor: &mut RangeExtractor,
+) -> io::Result<ProcessEnd> {
     tokio::select! {
         status = child.wait() => status.map(ProcessEnd::Exited),
-        flow = pipes.drain(take) => match flow? {
+        flow = pipes.drain(extractor) => match flow? {
             ControlFlow::Break(()) => Ok(ProcessEnd::Enough),
             ControlFlow::Continue(()) => child.wait().await.map(ProcessEnd::Exited),
         },
@@ -138,7 +161,7 @@ struct Pipes {
 
 impl Pipes {
     fn of(child: &mut Child) -> Self {
-        let block = || Vec::with_capacity(BLOCK);
+        let block = || Vec::with_capacity(READ_BYTES);
         Self {
             out: child.stdout.take(),
             errors: child.stderr.take(),
@@ -149,12 +172,12 @@ impl Pipes {
     }
 
     /// Reads both pipes until they are closed or the range is complete. Cancel-safe.
-    async fn drain(&mut self, take: &mut Take) -> io::Result<ControlFlow<()>> {
+    async fn drain(&mut self, extractor: &mut RangeExtractor) -> io::Result<ControlFlow<()>> {
         while self.out.is_some() || self.errors.is_some() {
             tokio::select! {
                 read = read(&mut self.out, &mut self.block) => {
                     read?;
-                    let flow = take.more(&self.block);
+                    let flow = extractor.push(&self.block);
                     self.block.clear();
                     if flow.is_break() {
                         return Ok(flow);
@@ -162,8 +185,12 @@ impl Pipes {
                 }
                 read = read(&mut self.errors, &mut self.spare) => {
                     read?;
-                    let room = SAID - self.said.len();
+                    let room = MAX_LOGGED_STDERR_BYTES - self.said.len();
                     self.said.extend(self.spare.drain(..).take(room));
+                }
+                () = sleep(LOOKAHEAD), if extractor.is_filled() => {
+                    extractor.stop();
+                    return Ok(ControlFlow::Break(()));
                 }
             }
         }
@@ -185,9 +212,9 @@ async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, block: &mut Vec<u8>) ->
 }
 
 /// A process group that is killed on drop, also after a panic or when the runtime shuts down.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     /// The group of a program, which is its leader. The id is not reused while a process of the group exists.
     fn of(leader: &Child) -> Self {
         let id = leader.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -219,7 +246,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }

@@ -47,7 +47,7 @@ impl PolledCommand {
         let mut ticks = interval(entry.config.poll?);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watching = entry.followed.watch();
-        let (entry, listed) = (entry.clone(), entry.bare());
+        let (entry, listed) = (entry.clone(), entry.uri_without_variables());
         Some(Self { entry, listed, watching, ticks, due: BTreeSet::new(), seen: BTreeMap::new() })
     }
 
@@ -82,10 +82,11 @@ impl PolledCommand {
     }
 
     async fn is_another(&mut self, uri: &Uri) -> bool {
-        let now = self.entry.look(uri).await.ok().flatten();
+        let now = self.entry.digest_output(uri).await.ok().flatten();
         // The output may have changed between the last read and the first poll. A subscription does not wait for that
         // poll, so that a slow program cannot delay it.
-        let before = self.seen.insert(uri.clone(), now).or_else(|| self.entry.given(uri).map(Some));
+        let before =
+            self.seen.insert(uri.clone(), now).or_else(|| self.entry.last_read_digest(uri).map(Some));
         before.is_some_and(|before| before != now)
     }
 }

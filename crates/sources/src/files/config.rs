@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use libris_core::{Audience, Scope};
+use libris_core::{Audience, CacheScope};
 use serde::Deserialize;
 
-use crate::tree::{ChangeDetection, Options};
+use crate::tree::{ChangeDetection, TreeOptions};
 
-/// A folder whose files are resources.
+/// A folder whose files are resources, or a single file.
 ///
 /// ```toml
 /// [[files]]
@@ -27,10 +27,14 @@ use crate::tree::{ChangeDetection, Options};
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The path of the folder. Required.
+    /// The path of the folder, or of a single file. Required.
     pub path: PathBuf,
-    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. Default: the name of the folder.
+    /// The first segment of its URIs, as in `file:///<mount>/guide/start.md`. Default: the name of the folder; none for a
+    /// single file, as in `file:///notes.md`.
     pub mount: Option<String>,
+    /// The scheme of the URIs, as in `docs://<mount>/guide/start.md` for `"docs"`. Default: `file`, as in
+    /// `file:///<mount>/guide/start.md`.
+    pub scheme: Option<String>,
     /// A human-readable title of the folder as a whole.
     pub title: Option<String>,
     /// A description of the folder.
@@ -48,13 +52,24 @@ pub struct Config {
     /// visible only if both its own name and its target are: a link to `.git`, or to a file that is hidden, excluded,
     /// ignored or not included, does not exist.
     pub symlinks: bool,
+    /// Whether lists contain the folders. With `include`, they contain only the folders of listed files.
+    pub folders: bool,
+    /// How deep lists go: 1 lists only what is directly in the folder. Deeper files and folders can be read all the
+    /// same. Default: no limit.
+    #[serde(deserialize_with = "crate::settings::optional_depth")]
+    pub depth: Option<usize>,
+    /// The most files and folders that are listed, in the order of their URIs. Others can be read all the same. Default:
+    /// no limit.
+    #[serde(deserialize_with = "crate::settings::optional_listed")]
+    pub max_listed: Option<usize>,
     /// The largest file that is read as a whole, in bytes. Larger files are read by ranges. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most entries in the contents of a folder. At most 100,000.
+    /// The most entries on one page of the listing of a folder. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of files in the contents of a folder. At most 1 GiB.
+    /// The most bytes of text in the contents of a folder: the listing and the small text files after it, of at most
+    /// 4 KiB each. At most 1 GiB; 0 for the listing alone.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// Metadata for files that match a pattern. If several rules set a field, the last one wins.
@@ -71,7 +86,7 @@ pub struct Config {
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
-    pub scope: Scope,
+    pub scope: CacheScope,
 }
 
 impl Default for Config {
@@ -79,6 +94,7 @@ impl Default for Config {
         Self {
             path: PathBuf::new(),
             mount: None,
+            scheme: None,
             title: None,
             description: None,
             include: Vec::new(),
@@ -86,14 +102,17 @@ impl Default for Config {
             hidden: false,
             gitignore: true,
             symlinks: false,
+            folders: true,
+            depth: None,
+            max_listed: None,
             max_size: 8 * 1024 * 1024,
-            directory_entries: 100,
-            directory_bytes: 256 * 1024,
+            directory_entries: 200,
+            directory_bytes: 32 * 1024,
             rules: Vec::new(),
             watch: ChangeDetection::Auto,
             poll: Duration::from_secs(5),
             ttl: Duration::ZERO,
-            scope: Scope::Private,
+            scope: CacheScope::Private,
         }
     }
 }
@@ -105,8 +124,9 @@ impl Config {
     }
 
     /// The options that concern the directory tree.
-    pub(super) fn tree_options(&self) -> Options {
-        Options {
+    pub(super) fn tree_options(&self) -> TreeOptions {
+        TreeOptions {
+            only: None,
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             hidden: self.hidden,

@@ -1,11 +1,11 @@
-//! A folder in the configuration file and on the command line.
+//! A folder or file in the configuration file and on the command line.
 
 use libris_core::Result;
 
 use super::{Config, Files};
-use crate::registry::{CommandLine, ConfigFile, Declared, Definition, Opened};
+use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
 
-impl Declared for Config {
+impl SourceConfig for Config {
     const COMMAND_LINE: Option<CommandLine> = Some(CommandLine {
         prefixes: &[],
         form: "a folder by its path",
@@ -24,9 +24,9 @@ impl Definition for Config {
         self.path.display().to_string()
     }
 
-    fn open(&self) -> Result<Opened> {
+    fn open(&self) -> Result<OpenedSource> {
         let files = Files::open(self.clone())?;
         let root = files.root().clone();
-        Ok(Opened::with_root(files, root, "mount"))
+        Ok(OpenedSource::with_root(files, root, "mount"))
     }
 }

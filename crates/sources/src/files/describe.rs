@@ -11,13 +11,13 @@ use jiff::Timestamp;
 use libris_core::{Annotations, DIRECTORY, Error, Resource, Result, Uri};
 
 use super::config::MetadataRule;
-use crate::front_matter::{self, FrontMatter};
+use crate::head_metadata::{self, HeadMetadata};
 use crate::media;
 use crate::patterns::patterns;
 use crate::tree::walk::{self, FileEntry};
 use crate::tree::{DirectoryHandle, LruCache, OpenFolder, StatStamp, Tree};
 
-/// The size of the cache of [`ContentFacts`], in bytes.
+/// The size of the cache of [`ContentMetadata`], in bytes.
 const MAX_CACHED_BYTES: usize = 32 * 1024 * 1024;
 
 /// The memory of a cached file besides its key and its texts, in bytes.
@@ -26,20 +26,20 @@ const ENTRY_OVERHEAD: usize = 192;
 /// Describes files and directories as resources.
 pub(super) struct ResourceDescriber {
     rules: Vec<(Gitignore, MetadataRule)>,
-    cache: LruCache<CachedFacts>,
+    cache: LruCache<CachedMetadata>,
 }
 
 #[derive(Clone)]
-struct CachedFacts {
+struct CachedMetadata {
     stamp: StatStamp,
-    facts: ContentFacts,
+    facts: ContentMetadata,
 }
 
 /// The metadata from the content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ContentFacts {
+pub(super) struct ContentMetadata {
     pub(super) mime: &'static str,
-    front_matter: Option<Arc<FrontMatter>>,
+    pub(super) head: Option<Arc<HeadMetadata>>,
     /// Whether the file was readable, if it had to be read.
     pub(super) complete: bool,
 }
@@ -53,6 +53,7 @@ impl ResourceDescriber {
     pub(super) fn folder(&self, folder: &OpenFolder, uri: Uri, name: String) -> Resource {
         let mut resource = Resource::new(uri, name);
         resource.mime = Some(DIRECTORY.into());
+        resource.title = folder.logical.path.parent().and_then(|above| path_title(above, &resource.name));
         self.apply_rules(&mut resource, &folder.logical.path, true);
         resource.annotations.last_modified = folder.stamp.modified.and_then(timestamp);
         resource
@@ -62,7 +63,7 @@ impl ResourceDescriber {
         &self,
         folder: &OpenFolder,
         entry: &FileEntry,
-        facts: ContentFacts,
+        facts: ContentMetadata,
         uri: Uri,
     ) -> Resource {
         let mut resource = Resource::new(uri, entry.name.to_string_lossy());
@@ -72,19 +73,21 @@ impl ResourceDescriber {
             self.apply_rules(&mut resource, &folder.logical.path.join(&entry.name), false);
         }
         resource.annotations.last_modified = entry.stamp.modified.and_then(timestamp);
-        if let Some(matter) = facts.front_matter {
-            resource.title.clone_from(&matter.title);
-            resource.description = matter.description.clone().or(resource.description);
+        if let Some(head) = facts.head {
+            resource.title.clone_from(&head.title);
+            resource.description = head.description.clone().or(resource.description);
         }
+        // Many files have the same name in different directories.
+        resource.title = resource.title.or_else(|| path_title(&folder.logical.path, &resource.name));
         resource
     }
 
     /// The facts about a file from its name or the cache, without reading it.
-    pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentFacts> {
+    pub(super) fn cached_facts(&self, entry: &FileEntry) -> Option<ContentMetadata> {
         if let Some(mime) = media::by_name(&entry.name.to_string_lossy())
-            && !front_matter::may_be_in(mime)
+            && !head_metadata::may_be_in(mime)
         {
-            return Some(ContentFacts { mime, front_matter: None, complete: true });
+            return Some(ContentMetadata { mime, head: None, complete: true });
         }
         self.cache.get(&entry.key).filter(|cached| cached.stamp == entry.stamp).map(|cached| cached.facts)
     }
@@ -96,7 +99,7 @@ impl ResourceDescriber {
         tree: &Tree,
         folder: &OpenFolder,
         entry: &FileEntry,
-    ) -> io::Result<ContentFacts> {
+    ) -> io::Result<ContentMetadata> {
         if let Some(cached) = self.cached_facts(entry) {
             return Ok(cached);
         }
@@ -105,20 +108,19 @@ impl ResourceDescriber {
         let seen = SystemTime::now();
         let Some((head, stamp)) = read_head(tree, folder, entry)? else {
             let mime = named.unwrap_or("application/octet-stream");
-            return Ok(ContentFacts { mime, front_matter: None, complete: false });
+            return Ok(ContentMetadata { mime, head: None, complete: false });
         };
         let mime = named.unwrap_or_else(|| media::by_content(&label, &head));
-        let front_matter =
-            front_matter::may_be_in(mime).then(|| FrontMatter::parse(&head)).flatten().map(Arc::new);
-        let facts = ContentFacts { mime, front_matter, complete: true };
+        let head = HeadMetadata::parse(mime, &head).map(Arc::new);
+        let facts = ContentMetadata { mime, head, complete: true };
         if stamp.settled(seen) {
-            self.cache_facts(&entry.key, CachedFacts { stamp, facts: facts.clone() });
+            self.cache_facts(&entry.key, CachedMetadata { stamp, facts: facts.clone() });
         }
         Ok(facts)
     }
 
-    fn cache_facts(&self, key: &str, cached: CachedFacts) {
-        let texts = cached.facts.front_matter.as_ref().map_or(0, |matter| matter.len());
+    fn cache_facts(&self, key: &str, cached: CachedMetadata) {
+        let texts = cached.facts.head.as_ref().map_or(0, |head| head.len());
         self.cache.insert(key, ENTRY_OVERHEAD + key.len() + texts, cached);
     }
 
@@ -141,6 +143,13 @@ impl ResourceDescriber {
     }
 }
 
+/// The path below the mount, as the title of a file or directory without another; `None` if it is the name.
+fn path_title(above: &Path, name: &str) -> Option<String> {
+    let above = above.to_string_lossy();
+    let above = if cfg!(windows) { above.replace('\\', "/").into() } else { above };
+    (!above.is_empty()).then(|| format!("{above}/{name}"))
+}
+
 /// The first bytes of a file, and the stamp of the file that was opened, since it may have replaced the listed one.
 /// `None` if it is gone or damaged, or may not be read.
 fn read_head(
@@ -153,7 +162,7 @@ fn read_head(
         Err(cause) => return walk::skip_unreadable(tree, &entry.key, cause).map(|()| None),
     };
     let mut head = Vec::new();
-    match file.take(media::HEAD as u64).read_to_end(&mut head) {
+    match file.take(media::HEAD_BYTES as u64).read_to_end(&mut head) {
         Ok(_) => Ok(Some((head, StatStamp::of(&metadata)))),
         // One damaged file must not make the whole listing fail.
         Err(cause) if is_disk_error(&cause) => {
@@ -188,14 +197,14 @@ fn check(rule: &MetadataRule) -> Result<Gitignore> {
     patterns("glob", std::slice::from_ref(&rule.glob))
 }
 
-fn timestamp(time: SystemTime) -> Option<Timestamp> {
+pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     Timestamp::try_from(time).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Arc, CachedFacts, ContentFacts, FrontMatter, MAX_CACHED_BYTES, ResourceDescriber, StatStamp,
+        Arc, CachedMetadata, ContentMetadata, HeadMetadata, MAX_CACHED_BYTES, ResourceDescriber, StatStamp,
     };
     use crate::tree::Root;
 
@@ -206,10 +215,10 @@ mod tests {
         let describe = ResourceDescriber::new(&[]).unwrap();
         let files = MAX_CACHED_BYTES / 3000 * 2;
         for file in 0..files {
-            let matter = FrontMatter { title: None, description: Some("d".repeat(3000)) };
-            let facts =
-                ContentFacts { mime: "text/markdown", front_matter: Some(Arc::new(matter)), complete: true };
-            describe.cache_facts(&file.to_string(), CachedFacts { stamp: StatStamp::of(&metadata), facts });
+            let head = HeadMetadata { title: None, description: Some("d".repeat(3000)) };
+            let facts = ContentMetadata { mime: "text/markdown", head: Some(Arc::new(head)), complete: true };
+            describe
+                .cache_facts(&file.to_string(), CachedMetadata { stamp: StatStamp::of(&metadata), facts });
         }
         let cached = (0..files).filter(|file| describe.cache.get(&file.to_string()).is_some()).count();
         assert!(cached > 100 && cached * 3000 <= MAX_CACHED_BYTES, "{cached}");

@@ -9,12 +9,17 @@ mod complete;
 mod config;
 mod definition;
 mod describe;
+mod list;
+mod missing;
+mod query;
 mod read;
+mod read_folder;
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +28,7 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::Specificity;
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource, Result, Source,
+    Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result, Source,
     Template, Templates, Uri, UriTemplate,
 };
 use tokio::sync::Semaphore;
@@ -31,13 +36,13 @@ use tokio::sync::Semaphore;
 pub use crate::tree::ChangeDetection;
 pub use config::{Config, MetadataRule};
 
-use crate::range::Range;
-use crate::tree::walk::{Blocking, TreeWalk, WalkItem};
+use crate::folder_listing;
 use crate::tree::{
-    CancelOnDrop, Cancellation, NameList, OpenFolder, Resolved, Root, Tree, is_cancelled, is_missing, name,
-    walk, watch,
+    CancelOnDrop, Cancellation, OpenFolder, Root, Tree, TreeOptions, is_cancelled, is_missing, name, watch,
 };
+use complete::CompletedKinds;
 use describe::ResourceDescriber;
+use list::add_note;
 use read::{FileReader, SearchControl};
 
 /// The longest mount as a URI segment: the longest file name with every byte escaped.
@@ -49,26 +54,29 @@ const MAX_THREADS: usize = 32;
 /// The most searches for lines in large files that run at once. Each keeps a processor busy.
 const MAX_LONG_SEARCHES: usize = 1;
 
-/// The longest duration of one prefetch. A client that requests page after page causes prefetches.
-const PREFETCH_TIME: Duration = Duration::from_secs(1);
-
 /// The duration after which a prefetch ends even in the middle of a directory.
 const PREFETCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// A folder as a source of resources.
 pub struct Files {
-    inner: Arc<Inner>,
+    inner: Arc<FilesInner>,
 }
 
 /// The state that requests and background tasks share.
-struct Inner {
+struct FilesInner {
     config: Config,
     /// The mount without URI escapes.
     mount: String,
+    /// The URI that keys are appended to.
+    base: Uri,
+    /// The URI of the folder, or of the single file.
     root: Uri,
+    /// The segment of the single file that is served instead of a folder.
+    only: Option<String>,
     /// The prefix of all URIs: the URI of the root.
     prefix: String,
     template: UriTemplate,
+    folder_template: UriTemplate,
     tree: Arc<Tree>,
     describe: ResourceDescriber,
     /// Whether a prefetch is running.
@@ -80,43 +88,63 @@ struct Inner {
 }
 
 impl Files {
-    /// Opens the folder, which must exist.
-    pub fn open(config: Config) -> Result<Self> {
+    /// Opens the folder or the file, which must exist.
+    pub fn open(mut config: Config) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::invalid("a folder to serve has no `path`"));
         }
-        let unreadable = |cause| cannot_open(&config.path, cause);
-        // Not canonicalised: if the path is a symbolic link to the newest release, it must be followed again later.
-        let root =
-            std::path::absolute(&config.path).and_then(|path| Root::open(&path)).map_err(unreadable)?;
-        let (mount, segment) = match &config.mount {
-            Some(mount) => (mount.clone(), mount_segment(OsStr::new(mount))),
-            None => {
-                // `.` has no file name, but its canonical path does.
-                let name = match config.path.file_name() {
-                    Some(name) => name.to_owned(),
-                    None => config
-                        .path
-                        .canonicalize()
-                        .map_err(unreadable)?
-                        .file_name()
-                        .unwrap_or_default()
-                        .to_owned(),
-                };
-                (name.to_string_lossy().into_owned(), mount_segment(&name))
+        let path = config.path.clone();
+        let unreadable = |cause| cannot_open(&path, cause);
+        let mut options = config.tree_options();
+        let single = match path.is_file() {
+            true => Some(SingleFile::open(&path).map_err(unreadable)?),
+            false => None,
+        };
+        let root = match &single {
+            Some(file) => {
+                file.narrow(&mut options);
+                config.folders = false;
+                Root::open(&file.folder)
+            }
+            // Not canonicalised: if the path is a symbolic link to the newest release, it must be followed again later.
+            None => std::path::absolute(&path).and_then(|path| Root::open(&path)),
+        };
+        let root = root.map_err(unreadable)?;
+        let name = match (&config.mount, path.file_name()) {
+            (Some(mount), _) => mount.into(),
+            (None, Some(name)) => name.to_owned(),
+            // `.` has no file name, but its canonical path does.
+            (None, None) => {
+                path.canonicalize().map_err(unreadable)?.file_name().unwrap_or_default().to_owned()
             }
         };
-        let segment = segment.ok_or_else(|| {
+        let mount = name.to_string_lossy().into_owned();
+        let segment = mount_segment(&name).ok_or_else(|| {
             Error::invalid(format!(
                 "`{mount}` cannot be the mount of `{}`: set `mount` to a name",
-                config.path.display()
+                path.display()
             ))
         })?;
-        let prefix = format!("file:///{segment}/");
-        let inner = Inner {
-            root: Uri::parse(&prefix)?,
-            template: UriTemplate::parse(&format!("{prefix}{{+path}}{{?lines,bytes}}"))?,
-            tree: Arc::new(Tree::open(&config.tree_options(), root)?),
+        let segment = (single.is_none() || config.mount.is_some()).then_some(&*segment);
+        let root_uri = root_uri(config.scheme.as_deref(), segment)?;
+        // In normal form.
+        let prefix = root_uri.as_str().to_owned();
+        let only = single.map(|file| file.segment);
+        let template = match &only {
+            Some(file) => format!("{prefix}{file}{{?lines,bytes}}"),
+            None => format!("{prefix}{{+path}}{{?lines,bytes}}"),
+        };
+        let folder_template = format!("{prefix}{{+folder}}{{?{}}}", folder_listing::KEYS.join(","));
+        let inner = FilesInner {
+            root: match &only {
+                Some(file) => root_uri.below(file)?,
+                None => root_uri.clone(),
+            },
+            base: root_uri,
+            template: UriTemplate::parse(&template)?,
+            folder_template: UriTemplate::parse(&folder_template)?,
+            only,
+            tree: Arc::new(Tree::open(&options, root)?),
             describe: ResourceDescriber::new(&config.rules)?,
             prefetching: AtomicBool::new(false),
             threads: Arc::new(Semaphore::new(MAX_THREADS)),
@@ -131,7 +159,7 @@ impl Files {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The URI of the folder itself.
+    /// The URI of the folder itself, or of the single file.
     pub fn root(&self) -> &Uri {
         &self.inner.root
     }
@@ -152,7 +180,7 @@ impl Files {
     /// the permit is released when it has ended.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&FilesInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let closed = |cause| Error::failed("wait for a thread", cause);
         let permit = Arc::clone(&self.inner.threads).acquire_owned().await.map_err(closed)?;
@@ -170,18 +198,65 @@ impl Files {
     }
 }
 
+/// A file that is served instead of a folder. The tree is the folder that contains it, with nothing else visible.
+struct SingleFile {
+    folder: PathBuf,
+    name: OsString,
+    segment: String,
+}
+
+impl SingleFile {
+    /// A symbolic link stands for the file that it points to now.
+    fn open(path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
+        // An unreadable file is an error now and not at the first request.
+        File::open(&path)?;
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let segment = name::to_segment(name).ok_or(io::ErrorKind::InvalidFilename)?;
+        Ok(Self { folder: folder.to_owned(), name: name.to_owned(), segment })
+    }
+
+    /// Makes only this file visible, even if its name is hidden or ignored, since the user named it.
+    fn narrow(&self, options: &mut TreeOptions) {
+        options.only = Some(self.name.clone());
+        options.gitignore = false;
+    }
+}
+
 /// The error for a folder that cannot be opened, with a hint for common mistakes.
 fn cannot_open(path: &Path, cause: io::Error) -> Error {
     // Any component: relative paths of the configuration file were joined with its directory.
     let home = path.iter().any(|name| name.as_encoded_bytes().starts_with(b"~"));
-    let why = if path.is_file() {
-        "it is a file; hint: name the folder that it is in instead".to_owned()
-    } else if home && is_missing(&cause) {
+    let why = if home && is_missing(&cause) {
         format!("{cause}; hint: `~` is expanded by the shell and not here, so write the whole path")
     } else {
         cause.to_string()
     };
     Error::Unavailable(format!("the folder `{}` cannot be opened: {why}", path.display()))
+}
+
+/// The URI of the folder: the mount is the first segment of `file` URIs, and the authority with another scheme.
+fn root_uri(scheme: Option<&str>, segment: Option<&str>) -> Result<Uri> {
+    match scheme {
+        None | Some("file") => match segment {
+            Some(segment) => Uri::parse(&format!("file:///{segment}/")),
+            None => Uri::parse("file:///"),
+        },
+        // Clients fetch these URIs themselves.
+        Some(scheme @ ("http" | "https" | "data")) => Err(Error::invalid(format!(
+            "`{scheme}` cannot be the `scheme` of a folder: choose a word of your own, such as `docs`"
+        ))),
+        Some(scheme) => {
+            let authority = segment.unwrap_or_default().replace(':', "%3A").replace('@', "%40");
+            Uri::parse(&format!("{scheme}://{authority}/")).map_err(|_| {
+                Error::invalid(format!(
+                    "`{scheme}` cannot be the `scheme` of a folder: choose a word of letters, such as `docs`"
+                ))
+            })
+        }
+    }
 }
 
 /// The mount as a URI segment; `None` if it cannot be a file name.
@@ -199,7 +274,7 @@ impl Source for Files {
     }
 
     fn may_appear(&self, uri: &Uri) -> bool {
-        self.inner.path(uri).is_some()
+        self.inner.path(uri).is_some() && query::check_keys(uri).is_ok()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -228,7 +303,9 @@ impl Source for Files {
         }
         let work = || {
             let (uri, context, search) = (uri.clone(), context.clone(), Arc::clone(&guard.search));
-            move |inner: &Inner| FileReader { inner, uri: &uri, context: &context, search: &search }.read()
+            move |inner: &FilesInner| {
+                FileReader { inner, uri: &uri, context: &context, search: &search }.read()
+            }
         };
         let read = self.blocking(work()).await;
         if !guard.search.became_long.load(Ordering::Relaxed) {
@@ -247,28 +324,51 @@ impl Source for Files {
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let inner = &self.inner;
-        let mut template = Template::new(inner.template.clone(), &inner.mount);
-        template.title =
-            Some(inner.config.title.clone().unwrap_or_else(|| format!("Files of {}", inner.mount)));
-        let what =
-            "A file or directory by its path; `lines=1-500` or `bytes=0-65535` reads a part of a file.";
-        template.description = Some(match &inner.config.description {
-            Some(description) => format!("{description}\n\n{what}"),
-            None => what.into(),
-        });
-        Ok(Templates {
-            templates: vec![template],
-            freshness: inner.freshness(Proof::always()),
-            ..Templates::default()
-        })
+        let described = |uri: &UriTemplate, name: &str, title: String, what: &str| {
+            let mut template = Template::new(uri.clone(), name);
+            template.title = Some(title);
+            template.description.clone_from(&inner.config.description);
+            add_note(&mut template.description, what);
+            if inner.config.depth.is_some() || inner.config.max_listed.is_some() {
+                add_note(&mut template.description, "Not everything in the folder is listed.");
+            }
+            template
+        };
+        let freshness = inner.freshness(Proof::always());
+        let title = inner.config.title.as_ref();
+        if inner.only.is_some() {
+            let what = "`lines=1-500` or `bytes=0-65535` reads a part of the file.";
+            let title = title.unwrap_or(&inner.mount).clone();
+            let templates = vec![described(&inner.template, &inner.mount, title, what)];
+            return Ok(Templates { templates, freshness, ..Templates::default() });
+        }
+        let files = described(
+            &inner.template,
+            &inner.mount,
+            title.cloned().unwrap_or_else(|| format!("Files of {}", inner.mount)),
+            "A file by its path; `lines=1-500` or `bytes=0-65535` reads a part of it.",
+        );
+        let folders = described(
+            &inner.folder_template,
+            &format!("{} folders", inner.mount),
+            format!("Folders of {}", title.unwrap_or(&inner.mount)),
+            "The listing of a folder and its small text files. `after` is the name of the last entry of the previous \
+             page, `format` is `markdown` or `json`, and `contents=none` omits the text files.",
+        );
+        Ok(Templates { templates: vec![files, folders], freshness, ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
-        if asked.variable != "path" || *asked.template != self.inner.template {
-            return Ok(Completion::default());
-        }
+    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
+        let inner = &self.inner;
         let (typed, limit) = (asked.typed.to_owned(), asked.limit);
-        self.blocking(move |inner| complete::paths(inner, &typed, limit)).await
+        let kinds = match asked.variable {
+            "path" if *asked.template == inner.template => CompletedKinds::All,
+            "folder" if *asked.template == inner.folder_template => CompletedKinds::Folders,
+            "format" => return Ok(Completion::of(["markdown", "json"], &typed, limit)),
+            "contents" => return Ok(Completion::of(["text", "none"], &typed, limit)),
+            _ => return Ok(Completion::default()),
+        };
+        self.blocking(move |inner| complete::paths(inner, &typed, limit, kinds)).await
     }
 
     async fn children(
@@ -289,7 +389,7 @@ impl Source for Files {
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
-        let changes = watch::start(&self.inner.tree, &self.inner.root, &self.inner.mount)
+        let changes = watch::start(&self.inner.tree, &self.inner.base, &self.inner.mount)
             .await
             .map_err(|cause| Error::failed("watch the folder", cause))?;
         Ok(Some(Box::pin(changes)))
@@ -308,23 +408,24 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-impl Inner {
+impl FilesInner {
     /// The key in a URI; `None` if the URI is not in this folder.
     fn path<'a>(&self, uri: &'a Uri) -> Option<&'a str> {
         let text = uri.as_str();
-        let end = text.find(['?', '#']).unwrap_or(text.len());
-        if uri.fragment().is_some() || !uri.query().is_none_or(Range::is_meant) {
+        let end = text.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(text.len());
+        if uri.fragment().is_some() {
             return None;
         }
         match text[..end].strip_prefix(&self.prefix) {
-            Some(path) => Some(path),
+            Some(path) => self.only.as_deref().is_none_or(|only| only == path).then_some(path),
+            None if self.only.is_some() => None,
             None => (text[..end] == self.prefix[..self.prefix.len() - 1]).then_some(""),
         }
     }
 
     /// The URI of a key; `None` if it would be too long.
     fn uri(&self, path: &str) -> Option<Uri> {
-        self.root.below(path).ok()
+        self.base.below(path).ok()
     }
 
     /// The freshness of a response with this proof.
@@ -343,149 +444,13 @@ impl Inner {
         Error::Unavailable(format!("the folder `{}` cannot be read now", self.mount))
     }
 
-    fn list(&self, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let root = self.open_root()?;
-        let names = self.tree.names(&root).map_err(|cause| self.unavailable(cause))?;
-        let page = self.page(root, names, after, limit, Blocking::Allowed);
-        page.map_err(|cause| Error::failed("list the folder", cause))
-    }
-
-    /// A page, if all that it contains is cached.
-    fn list_cached(&self, after: Option<&Uri>, limit: usize) -> Option<Page> {
-        let root = self.tree.cached_folder("")?;
-        let names = Tree::cached_names(&root)?;
-        self.page(root, names, after, limit, Blocking::Refused).ok()
-    }
-
-    fn page(
-        &self,
-        root: Arc<OpenFolder>,
-        names: Arc<NameList>,
-        after: Option<&Uri>,
-        limit: usize,
-        blocking: Blocking,
-    ) -> io::Result<Page> {
-        let Some(mut walk) = self.walk(root, names, after, blocking)? else {
-            return Ok(Page { freshness: self.freshness(None), ..Page::default() });
-        };
-        let mut page = Page::default();
-        let mut complete = true;
-        while let Some(item) = walk.next_item()? {
-            if page.resources.len() == limit {
-                page.more = true;
-                break;
-            }
-            page.resources.extend(match item {
-                WalkItem::Folder(folder) => self.describe_folder(folder),
-                WalkItem::File(folder, entry) => {
-                    let facts = match self.describe.cached_facts(&entry) {
-                        Some(facts) => facts,
-                        None => {
-                            blocking.check()?;
-                            self.describe.facts(&self.tree, folder, &entry)?
-                        }
-                    };
-                    complete &= facts.complete;
-                    self.uri(&entry.key).map(|uri| self.describe.file(folder, &entry, facts, uri))
-                }
-            });
+    /// The heading of a folder's listing: its title, or the path that begins with the mount.
+    fn folder_title(&self, folder: &OpenFolder) -> String {
+        let path = folder.logical.path.iter().map(|segment| segment.to_string_lossy());
+        match &self.config.title {
+            Some(title) if folder.logical.key.is_empty() => title.clone(),
+            _ => [Cow::from(&self.mount)].into_iter().chain(path).collect::<Vec<_>>().join("/"),
         }
-        // A file that could not be read may be readable at the next request.
-        page.freshness = self.freshness(walk.into_proof().build().filter(|_| complete));
-        Ok(page)
-    }
-
-    /// A walk over the keys after a URI; `None` if all of them come before it.
-    fn walk(
-        &self,
-        root: Arc<OpenFolder>,
-        names: Arc<NameList>,
-        after: Option<&Uri>,
-        blocking: Blocking,
-    ) -> io::Result<Option<TreeWalk<'_>>> {
-        let Some(after) = after.map(Uri::as_str) else {
-            return Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)));
-        };
-        match after.strip_prefix(&self.prefix) {
-            Some(path) => TreeWalk::after(&self.tree, root, names, path, blocking).map(Some),
-            None if *after < *self.prefix => {
-                Ok(Some(TreeWalk::from_start(&self.tree, root, names, blocking)))
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Visits the entries after a URI, so that the next pages are cached when they are requested. Ends before the
-    /// first cached entries expire.
-    fn prefetch(&self, after: &Uri) {
-        let began = Instant::now();
-        let Ok(root) = self.tree.watched_root() else { return };
-        let Ok(names) = self.tree.names(&root) else { return };
-        let Ok(Some(mut walk)) = self.walk(root, names, Some(after), Blocking::Allowed) else { return };
-        while let Ok(Some(item)) = walk.next_item() {
-            if let WalkItem::File(folder, entry) = item
-                && self.describe.facts(&self.tree, folder, &entry).is_err()
-            {
-                break;
-            }
-            if began.elapsed() > PREFETCH_TIME {
-                break;
-            }
-        }
-    }
-
-    fn children(&self, uri: &Uri, after: Option<&Uri>, limit: usize) -> Result<Page> {
-        let whole = uri.query().is_none_or(|query| matches!(Range::parse(query), Ok(None)));
-        let path = self.path(uri).filter(|_| whole);
-        let path = path.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        let failed = |cause| read_error(uri, cause);
-        let folder = match self.tree.resolve(self.open_root()?, path).map_err(failed)? {
-            Resolved::Folder(folder) => folder,
-            Resolved::File(..) => return Err(Error::NotDirectory(uri.clone())),
-        };
-        let names = self.tree.names(&folder).map_err(failed)?;
-        let own = format!("{}{}", self.prefix, folder.logical.key);
-        let first = match after.map(Uri::as_str) {
-            None => 0,
-            Some(after) => match after.strip_prefix(&*own) {
-                Some(rest) => names.partition_point(|name| name <= rest),
-                None if *after < *own => 0,
-                None => names.len(),
-            },
-        };
-        let mut page = Page { freshness: self.freshness(None), ..Page::default() };
-        for key in names.iter_from(first) {
-            let resource = if key.ends_with('/') {
-                let child = walk::open_listed_folder(&self.tree, &folder, key, None).map_err(failed)?;
-                child.and_then(|child| self.describe_folder(&child))
-            } else {
-                match walk::file_entry(&self.tree, &folder, key).map_err(failed)? {
-                    Some(entry) => {
-                        let facts = self.describe.facts(&self.tree, &folder, &entry).map_err(failed)?;
-                        self.uri(&entry.key).map(|uri| self.describe.file(&folder, &entry, facts, uri))
-                    }
-                    None => None,
-                }
-            };
-            let Some(resource) = resource else { continue };
-            if page.resources.len() == limit {
-                page.more = true;
-                break;
-            }
-            page.resources.push(resource);
-        }
-        Ok(page)
-    }
-
-    fn describe_folder(&self, folder: &OpenFolder) -> Option<Resource> {
-        let uri = self.uri(&folder.logical.key)?;
-        let Some(name) = folder.logical.path.file_name() else {
-            let mut resource = self.describe.folder(folder, uri, self.mount.clone());
-            resource.title.clone_from(&self.config.title);
-            resource.description.clone_from(&self.config.description);
-            return Some(resource);
-        };
-        Some(self.describe.folder(folder, uri, name.to_string_lossy().into_owned()))
     }
 }
 

@@ -1,18 +1,17 @@
-//! Reading files, ranges of files, and directories.
+//! Reading files and ranges of files.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libris_core::{Body, Content, Contents, Context, DIRECTORY, Error, Result, Uri};
+use libris_core::{Content, ContentBody, Contents, Context, Error, Result, Uri};
 
-use super::Inner;
+use super::{FilesInner, missing, query};
 use crate::media::{self, CodeUnits, ContentClass};
-use crate::meta;
-use crate::part::{ByteBounds, LineScanner, OverLimit};
+use crate::part::{ByteBounds, LineScanner, OverLimit, part_meta};
 use crate::range::{HINT, HINT_BYTES, Range, RangeSpan};
-use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, Resolved, StatStamp, walk};
+use crate::tree::{DirectoryHandle, Metadata, OpenFolder, ProofBuilder, ResolvedPath, StatStamp, is_missing};
 
 /// The interval, in bytes, at which a search for lines reports progress.
 const PROGRESS_INTERVAL: u64 = 1024 * 1024;
@@ -23,9 +22,6 @@ const MAX_INLINE_READ: u64 = 2 * 1024 * 1024;
 /// The size of the byte range that an error suggests for a line that is too long.
 const SUGGESTED_RANGE: u64 = 64 * 1024;
 
-/// The media type of notes in place of omitted data.
-const NOTE_MIME: &str = "text/plain";
-
 /// The size from which on memory is reserved before contents are loaded. Smaller contents are counted once they are
 /// loaded.
 const RESERVE_THRESHOLD: u64 = 64 * 1024;
@@ -35,7 +31,7 @@ const LONG_SEARCH_THRESHOLD: u64 = 32 * 1024 * 1024;
 
 /// One read request.
 pub(super) struct FileReader<'a> {
-    pub(super) inner: &'a Inner,
+    pub(super) inner: &'a FilesInner,
     pub(super) uri: &'a Uri,
     pub(super) context: &'a Context,
     pub(super) search: &'a SearchControl,
@@ -69,19 +65,19 @@ impl SearchControl {
 impl FileReader<'_> {
     pub(super) fn read(&self) -> Result<Contents> {
         let path = self.inner.path(self.uri).ok_or_else(|| Error::NotFound(self.uri.clone()))?;
-        let range = self.uri.query().map_or(Ok(None), Range::parse)?;
+        query::check_keys(self.uri)?;
         let mut proof = ProofBuilder::new(&self.inner.tree.prover);
-        let found =
-            self.inner.tree.resolve(self.inner.open_root()?, path).map_err(|cause| self.read_error(cause))?;
-        let parts = match (found, range) {
-            (Resolved::Folder(folder), None) => self.read_directory(&folder, &mut proof)?,
-            (Resolved::Folder(_), Some(_)) => {
-                return Err(Error::invalid(format!(
-                    "`{}` is a directory, which has no lines or bytes: read it without `?`",
-                    self.uri.without_query()
-                )));
+        let found = self.inner.tree.resolve(self.inner.open_root()?, path);
+        let found = found.map_err(|cause| match is_missing(&cause) {
+            true => missing::error(self.inner, self.uri, self.context),
+            false => self.read_error(cause),
+        })?;
+        let parts = match found {
+            ResolvedPath::Folder(folder) => {
+                self.read_folder(&folder, &query::folder(self.uri)?, &mut proof)?
             }
-            (Resolved::File(folder, name), range) => {
+            ResolvedPath::File(folder, name) => {
+                let range = query::range(self.uri)?;
                 let (file, metadata) = self.open(&folder, &name, &mut proof)?;
                 vec![match range {
                     None => self.read_whole(file, &metadata, &name)?,
@@ -142,7 +138,7 @@ impl FileReader<'_> {
     fn too_large(&self, file: &mut File, name: &OsStr, size: u64) -> Error {
         let mut head = Vec::new();
         let begin = file.seek(SeekFrom::Start(0));
-        if let Err(cause) = begin.and_then(|_| file.take(media::HEAD as u64).read_to_end(&mut head)) {
+        if let Err(cause) = begin.and_then(|_| file.take(media::HEAD_BYTES as u64).read_to_end(&mut head)) {
             return self.read_error(cause);
         }
         let hint = if media::has_lines(mime(name, &head), &head) { HINT } else { HINT_BYTES };
@@ -169,22 +165,34 @@ impl FileReader<'_> {
     fn read_range(&self, mut file: File, metadata: &Metadata, name: &OsStr, range: Range) -> Result<Content> {
         let read_error = |cause| self.read_error(cause);
         let mut head = Vec::new();
-        (&file).take(media::HEAD as u64).read_to_end(&mut head).map_err(read_error)?;
+        (&file).take(media::HEAD_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
         let mime = mime(name, &head);
-        let body = match range {
+        let size = metadata.len();
+        let (body, end, total_lines) = match range {
             Range::Lines(span) => {
-                let lines = self.lines(&mut file, metadata.len(), &head, mime, span)?;
-                Body::Text(media::lines(&head, lines).ok_or_else(|| self.not_text())?)
+                let (bounds, total) = self.find_lines(&mut file, size, &head, mime, span)?;
+                let (lines, end) = self.slice(&mut file, bounds, "lines")?;
+                let text = media::lines(&head, lines).ok_or_else(|| self.not_text())?;
+                (ContentBody::Text(text), end, total)
             }
             Range::Bytes(span) => {
-                let bounds = ByteBounds::of_bytes(span, metadata.len());
-                media::exact(self.slice(&mut file, bounds, "bytes")?, mime)
+                let (bytes, end) = self.slice(&mut file, ByteBounds::of_bytes(span, size), "bytes")?;
+                (media::exact(bytes, mime), end, None)
             }
         };
-        Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta: None })
+        let meta = Some(part_meta(self.uri, range, end, size, total_lines));
+        Ok(Content { uri: self.uri.clone(), mime: Some(mime.into()), body, meta })
     }
 
-    fn lines(&self, file: &mut File, size: u64, head: &[u8], mime: &str, span: RangeSpan) -> Result<Vec<u8>> {
+    /// The bounds of some lines, and the number of all lines unless counting them takes long.
+    fn find_lines(
+        &self,
+        file: &mut File,
+        size: u64,
+        head: &[u8],
+        mime: &str,
+        span: RangeSpan,
+    ) -> Result<(ByteBounds, Option<u64>)> {
         if media::content_class(mime) == ContentClass::Binary {
             return Err(self.not_text());
         }
@@ -209,11 +217,16 @@ impl FileReader<'_> {
                 let hint = format!("one line is already longer: read a part of it with `?bytes={part}`");
                 Err(self.over_limit(size, hint))
             }
-            bounds => self.slice(file, bounds, "lines"),
+            ByteBounds::Within(start, end) => {
+                let total = search.total_lines(span, (start, end)).map_err(|cause| self.read_error(cause))?;
+                Ok((ByteBounds::Within(start, end), total))
+            }
+            bounds => Ok((bounds, None)),
         }
     }
 
-    fn slice(&self, file: &mut File, bounds: ByteBounds, unit: &str) -> Result<Vec<u8>> {
+    /// The bytes within some bounds, and the offset at which they end.
+    fn slice(&self, file: &mut File, bounds: ByteBounds, unit: &str) -> Result<(Vec<u8>, u64)> {
         let too_many = |size| self.over_limit(size, format!("ask for fewer {unit}"));
         let (start, size) = match bounds {
             ByteBounds::Within(start, end) => (start, end - start),
@@ -234,93 +247,14 @@ impl FileReader<'_> {
         file.seek(SeekFrom::Start(start))
             .and_then(|_| file.take(size).read_to_end(&mut data))
             .map_err(|cause| self.read_error(cause))?;
-        Ok(data)
-    }
-
-    /// The contents of the entries of a directory that the caller may see, up to the limit.
-    fn read_directory(&self, folder: &OpenFolder, proof: &mut ProofBuilder) -> Result<Vec<Content>> {
-        proof.add_directory(folder);
-        let names = self.inner.tree.names(folder).map_err(|cause| self.read_error(cause))?;
-        let mut visible = names.iter().filter(|key| self.sees(folder, key));
-        let mut left = self.inner.config.directory_bytes;
-        let mut parts = Vec::new();
-        for key in visible.by_ref().take(self.inner.config.directory_entries) {
-            let child =
-                self.read_child(folder, key, &mut left, proof).map_err(|cause| self.read_error(cause))?;
-            parts.extend(child);
-        }
-        let own = self.inner.uri(&folder.logical.key);
-        let more = visible.count();
-        if more > 0 {
-            let note = match more {
-                1 => "[1 more entry; list the resources to see it]".to_owned(),
-                more => format!("[{more} more entries; list the resources to see them]"),
-            };
-            let meta = Some(meta::with(meta::MORE, more));
-            parts.extend(own.map(|own| Content { meta, ..Content::text(own, NOTE_MIME, note) }));
-        } else if parts.is_empty() {
-            // Only if the directory is empty: hosts take contents with the URI of the directory for a file.
-            parts.extend(own.map(|own| Content::text(own, DIRECTORY, "")));
-        }
-        Ok(parts)
-    }
-
-    /// Whether the caller may see an entry of a directory.
-    fn sees(&self, folder: &OpenFolder, key: &str) -> bool {
-        let uri = || self.inner.uri(&format!("{}{key}", folder.logical.key));
-        self.context.sees_everything() || uri().is_some_and(|uri| self.context.sees(&uri))
-    }
-
-    fn read_child(
-        &self,
-        folder: &OpenFolder,
-        key: &str,
-        left: &mut u64,
-        proof: &mut ProofBuilder,
-    ) -> io::Result<Option<Content>> {
-        let tree = &self.inner.tree;
-        if key.ends_with('/') {
-            let child = walk::open_listed_folder(tree, folder, key, Some(proof))?;
-            let uri = child.and_then(|child| self.inner.uri(&child.logical.key));
-            return Ok(uri.map(|uri| Content::text(uri, DIRECTORY, "")));
-        }
-        let Some(entry) = walk::file_entry(tree, folder, key)? else { return Ok(None) };
-        if entry.hard_linked {
-            proof.invalidate();
-        }
-        let Some(uri) = self.inner.uri(&entry.key) else { return Ok(None) };
-        // Hosts take contents without data for a directory or an empty file, and not all of them read `_meta`.
-        let omitted = |size: u64| {
-            let note = format!("[not included: {size} bytes; read {uri} itself]");
-            let why = format!("too large: {size} bytes");
-            let meta = Some(meta::with(meta::OMITTED, why));
-            Some(Content { meta, ..Content::text(uri.clone(), NOTE_MIME, note) })
-        };
-        let size = entry.stamp.size;
-        let limit = self.inner.config.max_size.min(*left);
-        if size > limit {
-            return Ok(omitted(size));
-        }
-        let (file, metadata) = match tree.with_target(folder, &entry.name, DirectoryHandle::open) {
-            Ok(opened) => opened,
-            Err(cause) => return walk::skip_unreadable(tree, &entry.key, cause).map(|()| None),
-        };
-        // It may have grown since.
-        let file = file.into_std();
-        let Some(data) = read_up_to(&file, size, limit)? else {
-            return Ok(omitted(file.metadata().map_or(metadata.len(), |grown| grown.len())));
-        };
-        *left -= data.len() as u64;
-        let mime = mime(&entry.name, &data);
-        let body = media::body(data, mime);
-        Ok(Some(Content { uri, mime: Some(mime.into()), body, meta: None }))
+        Ok((data, start + size))
     }
 
     fn not_text(&self) -> Error {
         Error::invalid(format!("`{}` is not text: read it by `?bytes=0-65535`", self.uri.without_query()))
     }
 
-    fn read_error(&self, cause: io::Error) -> Error {
+    pub(super) fn read_error(&self, cause: io::Error) -> Error {
         super::read_error(self.uri, cause)
     }
 }
@@ -332,7 +266,7 @@ fn mime(name: &OsStr, data: &[u8]) -> &'static str {
 }
 
 /// The data of an open file; `None` if it is larger than `limit`.
-fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn read_up_to(file: &File, expected: u64, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut data = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or_default() + 1);
     read_spare_capacity(file, &mut data)?;
     let rest = limit.saturating_add(1).saturating_sub(data.len() as u64);

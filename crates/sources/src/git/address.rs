@@ -2,7 +2,8 @@
 
 use libris_core::{Error, Result, Uri, UriTemplate};
 
-use crate::range::Range;
+use crate::folder_listing;
+use crate::range::{Range, RangeSpan};
 
 /// The URI space of one repository.
 pub(super) struct UriSpace {
@@ -14,7 +15,7 @@ pub(super) struct UriSpace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GitUri<'a> {
     pub(super) what: GitTarget<'a>,
-    query: &'a str,
+    pub(super) query: &'a str,
 }
 
 /// The target of a URI, without its query. All parts are still percent-encoded.
@@ -22,7 +23,7 @@ pub(super) struct GitUri<'a> {
 pub(super) enum GitTarget<'a> {
     Refs,
     /// A file or a folder.
-    Place {
+    Path {
         rev: &'a str,
         path: &'a str,
     },
@@ -36,7 +37,43 @@ pub(super) enum GitTarget<'a> {
         base: &'a str,
         head: &'a str,
     },
+    /// The lines of a file with the commits that wrote them.
+    Blame {
+        rev: &'a str,
+        path: &'a str,
+    },
+    /// The state of the working tree.
+    Status,
+    /// What is staged: the difference between `HEAD` and the index.
+    Staged,
+    /// What is not staged: the difference between the index and the working tree.
+    Unstaged,
 }
+
+/// The mistake in a URI that is not one of the repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UriMistake<'a> {
+    /// The URI is not below the root.
+    Foreign,
+    /// No URI begins with this word.
+    Word(&'a str),
+    /// The segments after the word are too many or too few.
+    Form { word: &'a str, rest: &'a str },
+    /// The query has a key that these URIs do not have.
+    Key { word: &'a str, key: &'a str, keys: &'static [&'static str] },
+}
+
+/// The first segments of URIs, each with the keys of its query.
+pub(super) const WORDS: [(&str, &[&str]); 8] = [
+    ("blame", &["lines", "format"]),
+    ("blob", &["lines", "bytes", "after", "format", "contents"]),
+    ("commit", &["format"]),
+    ("diff", &["path"]),
+    ("log", &["path", "limit", "format"]),
+    ("refs", &["format"]),
+    ("status", &["format"]),
+    ("tree", &["lines", "bytes", "after", "format", "contents"]),
+];
 
 /// The format of refs, logs and commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,16 +83,22 @@ pub(super) enum PageFormat {
 }
 
 /// The templates below the root, with their names and descriptions.
-pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
+const TEMPLATES: [(&str, &str, &str); 10] = [
     (
-        "blob/{ref}/{+path}{?lines,bytes}",
-        "file",
-        "A file by its path, at a branch, tag or commit; `lines=1-500` or `bytes=0-65535` reads a part.",
+        "blame/{ref}/{+path}{?lines,format}",
+        "blame",
+        "The lines of a file, each with the commit that wrote it; `lines=1-20` for a part.",
     ),
     (
         "commit/{id}{?format}",
         "commit",
-        "A commit: who, when, why, and which files. `format=json` for programs.",
+        "A commit: who, when, why, which files, how many lines, and the patch. `format=json` for programs.",
+    ),
+    ("diff/staged{?path}", "diff-staged", "What is staged: the difference between `HEAD` and the index."),
+    (
+        "diff/worktree{?path}",
+        "diff-worktree",
+        "What is not staged: the difference between the index and the working tree.",
     ),
     ("diff/{base}/{head}{?path}", "diff", "What changed from one branch, tag or commit to another."),
     (
@@ -64,12 +107,29 @@ pub(super) const TEMPLATES: [(&str, &str, &str); 6] = [
         "The commits of a branch, newest first, or only those that changed a path.",
     ),
     ("refs{?format}", "refs", "Branches, tags and remote branches. `format=json` for programs."),
+    ("status{?format}", "status", "What is staged, modified and untracked in the working tree."),
+    (
+        "tree/{ref}/{+folder}{?after,format,contents}",
+        "folder",
+        "A folder, at a branch, tag or commit: a listing with links, and its small text files. `after=NAME` goes on \
+         after a name, `contents=none` leaves out the files, `format=json` is for programs.",
+    ),
     (
         "tree/{ref}/{+path}{?lines,bytes}",
         "tree",
-        "A folder by its path, at a branch, tag or commit, with the files in it.",
+        "A file or folder by its path, at a branch, tag or commit; `lines=1-500` or `bytes=0-65535` reads a part of a file.",
     ),
 ];
+
+/// The names of the templates that need a working tree.
+const OF_WORK_TREES: [&str; 3] = ["diff-staged", "diff-worktree", "status"];
+
+/// The templates of a repository with or without a working tree.
+pub(super) fn templates(
+    work_tree: bool,
+) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+    TEMPLATES.iter().filter(move |(_, name, _)| work_tree || !OF_WORK_TREES.contains(name))
+}
 
 impl UriSpace {
     /// The URI space of a repository; `None` if its name cannot be the authority of a URI.
@@ -85,43 +145,61 @@ impl UriSpace {
         UriTemplate::parse(&format!("{}{rest}", self.root))
     }
 
-    /// Parses a URI; `None` if it is not of this repository.
+    /// Parses a URI; `None` if it is not of this repository, or has a mistake.
     pub(super) fn parse<'a>(&self, uri: &'a Uri) -> Option<GitUri<'a>> {
-        let rest = uri.as_str().strip_prefix(self.root.as_str())?;
+        self.try_parse(uri).ok()
+    }
+
+    /// Parses a URI, or returns why it is not one of this repository.
+    pub(super) fn try_parse<'a>(&self, uri: &'a Uri) -> Result<GitUri<'a>, UriMistake<'a>> {
+        let rest = uri.as_str().strip_prefix(self.root.as_str()).ok_or(UriMistake::Foreign)?;
         if rest.contains('#') {
-            return None;
+            return Err(UriMistake::Foreign);
         }
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (kind, rest) = path.split_once('/').unwrap_or((path, ""));
-        let (what, keys): (_, &[&str]) = match (kind, rest) {
-            ("refs", "") if path == "refs" => (GitTarget::Refs, &["format"]),
+        let (word, rest) = path.split_once('/').unwrap_or((path, ""));
+        let Some((_, keys)) = WORDS.iter().find(|(known, _)| *known == word) else {
+            return Err(UriMistake::Word(word));
+        };
+        let form = || UriMistake::Form { word, rest };
+        let what = match (word, rest) {
+            ("refs", "") if path == "refs" => GitTarget::Refs,
+            ("status", "") if path == "status" => GitTarget::Status,
+            ("blame", rest) => {
+                let (rev, path) = rest.split_once('/').ok_or_else(form)?;
+                if !is_rev(rev) || path.is_empty() {
+                    return Err(form());
+                }
+                GitTarget::Blame { rev, path }
+            }
             ("blob" | "tree", rest) => {
                 let (rev, path) = rest.split_once('/').unwrap_or((rest, ""));
                 if !is_rev(rev) {
-                    return None;
+                    return Err(form());
                 }
-                (GitTarget::Place { rev, path }, &[])
+                GitTarget::Path { rev, path }
             }
-            ("log", rev) if is_rev(rev) => (GitTarget::Log { rev }, &["path", "limit", "format"]),
-            ("commit", rev) if is_rev(rev) => (GitTarget::Commit { rev }, &["format"]),
+            ("log", rev) if is_rev(rev) => GitTarget::Log { rev },
+            ("commit", rev) if is_rev(rev) => GitTarget::Commit { rev },
+            // One segment, so that branches may have these names.
+            ("diff", "staged") => GitTarget::Staged,
+            ("diff", "worktree") => GitTarget::Unstaged,
             ("diff", rest) => {
-                let (base, head) =
-                    rest.split_once('/').filter(|(base, head)| is_rev(base) && is_rev(head))?;
-                (GitTarget::Diff { base, head }, &["path"])
+                let pair = rest.split_once('/').filter(|(base, head)| is_rev(base) && is_rev(head));
+                let (base, head) = pair.ok_or_else(form)?;
+                GitTarget::Diff { base, head }
             }
-            _ => return None,
+            _ => return Err(form()),
         };
-        let known =
-            |pair: &str| pair.is_empty() || keys.contains(&pair.split('=').next().unwrap_or_default());
-        let meant = match what {
-            GitTarget::Place { .. } => Range::is_meant(query),
-            _ => query.split('&').all(known),
-        };
-        meant.then_some(GitUri { what, query })
+        let mut pairs = query.split('&').filter(|pair| !pair.is_empty());
+        match pairs.find(|pair| !keys.contains(&key(pair))) {
+            Some(pair) => Err(UriMistake::Key { word, key: key(pair), keys }),
+            None => Ok(GitUri { what, query }),
+        }
     }
 
     /// The URI of a path at a revision, both percent-encoded.
-    pub(super) fn place(&self, rev: &str, path: &str) -> Option<Uri> {
+    pub(super) fn path_uri(&self, rev: &str, path: &str) -> Option<Uri> {
         self.root.below(&format!("tree/{rev}/{path}")).ok()
     }
 
@@ -137,6 +215,18 @@ impl UriSpace {
         self.root.below(&format!("commit/{id}")).ok()
     }
 
+    pub(super) fn status(&self) -> Option<Uri> {
+        self.root.below("status").ok()
+    }
+
+    pub(super) fn staged(&self) -> Option<Uri> {
+        self.root.below("diff/staged").ok()
+    }
+
+    pub(super) fn unstaged(&self) -> Option<Uri> {
+        self.root.below("diff/worktree").ok()
+    }
+
     pub(super) fn diff(&self, base: &str, head: &str) -> Option<Uri> {
         self.root.below(&format!("diff/{base}/{head}")).ok()
     }
@@ -147,7 +237,7 @@ impl UriSpace {
         let asked = self.parse(uri);
         let subject = asked.and_then(|asked| match asked.what {
             GitTarget::Refs => self.refs(),
-            GitTarget::Place { rev, path } => match base(rev) {
+            GitTarget::Path { rev, path } => match base(rev) {
                 (rev, false) => {
                     let path = path.trim_end_matches('/');
                     let path = if path.is_empty() { String::new() } else { format!("/{path}") };
@@ -155,7 +245,10 @@ impl UriSpace {
                 }
                 (rev, true) => self.log(rev),
             },
-            GitTarget::Log { rev } | GitTarget::Commit { rev } => self.log(base(rev).0),
+            GitTarget::Log { rev } | GitTarget::Commit { rev } | GitTarget::Blame { rev, .. } => {
+                self.log(base(rev).0)
+            }
+            GitTarget::Status | GitTarget::Staged | GitTarget::Unstaged => Some(uri.without_query()),
             GitTarget::Diff { base: one, head: other } => {
                 let (one, other) = (base(one).0, base(other).0);
                 match (is_full_id(one), is_full_id(other)) {
@@ -195,10 +288,47 @@ impl GitUri<'_> {
         }
     }
 
-    /// The query, which contains the range.
-    pub(super) fn range(&self) -> &str {
-        self.query
+    /// The indexes of the lines in `lines=`, of a file with this many lines; all lines without it.
+    pub(super) fn lines(&self, count: usize) -> Result<std::ops::Range<usize>> {
+        let Some(value) = self.parameter("lines")? else { return Ok(0..count) };
+        match Range::parse(&format!("lines={value}"))? {
+            Some(Range::Lines(RangeSpan::From(first, last))) => {
+                let past = || {
+                    Error::invalid(format!("`lines={value}` begins past the end: there are {count} lines"))
+                };
+                let start =
+                    usize::try_from(first - 1).ok().filter(|start| *start < count).ok_or_else(past)?;
+                let end = last.and_then(|last| usize::try_from(last).ok()).unwrap_or(count);
+                Ok(start..end.min(count))
+            }
+            Some(Range::Lines(RangeSpan::Last(last))) => {
+                Ok(count.saturating_sub(usize::try_from(last).unwrap_or(count))..count)
+            }
+            _ => Ok(0..count),
+        }
     }
+
+    /// The range of a file.
+    pub(super) fn range(&self) -> Result<Option<Range>> {
+        let is_folder_key = |pair: &&str| folder_listing::KEYS.contains(&key(pair));
+        let ranges: Vec<_> = self.query.split('&').filter(|pair| !is_folder_key(pair)).collect();
+        Range::parse(&ranges.join("&"))
+    }
+
+    /// The first parameter of a folder that has a value.
+    pub(super) fn folder_key(&self) -> Option<&'static str> {
+        let has_value = |key: &str| {
+            self.query.split('&').any(|pair| {
+                pair.split_once('=').is_some_and(|(name, value)| name == key && !value.is_empty())
+            })
+        };
+        folder_listing::KEYS.into_iter().find(|key| has_value(key))
+    }
+}
+
+/// The key of a parameter.
+fn key(pair: &str) -> &str {
+    pair.split('=').next().unwrap_or_default()
 }
 
 /// Whether this can be a revision: one segment with a nonempty base name.
@@ -235,11 +365,14 @@ mod tests {
             let uri = uri(&format!("git://repo/{text}"));
             space.parse(&uri).map(|asked| format!("{:?}", asked.what))
         };
-        let place = |rev, path| Some(format!("{:?}", GitTarget::Place { rev, path }));
+        let place = |rev, path| Some(format!("{:?}", GitTarget::Path { rev, path }));
         assert_eq!(what("blob/main/a/b.md?lines=1"), place("main", "a/b.md"));
         assert_eq!(what("tree/feature%2Fx"), place("feature%2Fx", ""));
         assert_eq!(what("tree/HEAD/src/"), place("HEAD", "src/"));
         assert_eq!(what("refs?format=json"), Some("Refs".into()));
+        assert_eq!(what("diff/staged"), Some("Staged".into()));
+        let staged = GitTarget::Diff { base: "staged", head: "worktree" };
+        assert_eq!(what("diff/staged/worktree"), Some(format!("{staged:?}")));
         assert_eq!(what("diff/a/b"), Some(format!("{:?}", GitTarget::Diff { base: "a", head: "b" })));
         for nothing in [
             "",
@@ -255,6 +388,10 @@ mod tests {
             "log/a/b",
             "diff/a",
             "diff/a/b/c",
+            "diff/staged/",
+            "blame/HEAD",
+            "blame/HEAD/",
+            "status/",
             "log/a?x=1",
             "refs#f",
             "other/x",
@@ -290,6 +427,9 @@ mod tests {
             ("blob/main%5E/a", "log/main"),
             ("log/main?limit=5", "log/main"),
             ("commit/main", "log/main"),
+            ("blame/main~1/a?lines=1", "log/main"),
+            ("status?format=json", "status"),
+            ("diff/worktree?path=a", "diff/worktree"),
             ("diff/main/topic", "refs"),
             ("diff/main~3/main", "log/main"),
             ("refs?format=json", "refs"),

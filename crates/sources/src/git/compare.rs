@@ -9,18 +9,18 @@ use libris_core::Result;
 
 use super::filter::VisibilityFilter;
 use super::limits::HeldMemory;
-use super::repo::{NamedEntry, Objects, TreeEntry};
-use super::walk::DEPTH;
+use super::repo::{NamedEntry, TaskRepository, TreeEntry};
+use super::walk::MAX_DEPTH;
 
 /// A path whose entry differs between two trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
+pub(super) struct TreeDifference {
     pub(super) path: Vec<u8>,
     pub(super) old: Option<TreeEntry>,
     pub(super) new: Option<TreeEntry>,
 }
 
-impl Difference {
+impl TreeDifference {
     /// Whether this is a directory that was added, deleted or modified, and not replaced by or replacing a file.
     pub(super) fn is_directory(&self) -> bool {
         let tree = |entry: Option<TreeEntry>| entry.is_none_or(|entry| entry.kind == EntryKind::Tree);
@@ -29,17 +29,17 @@ impl Difference {
 }
 
 /// The longest compared path, in bytes. No operating system opens longer ones.
-const PATH: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// The differences found so far, with their memory reservation.
-struct Differences<'o> {
-    found: Vec<Difference>,
+struct TreeDifferences<'o> {
+    found: Vec<TreeDifference>,
     held: HeldMemory<'o>,
 }
 
 /// A comparison of two trees.
 pub(super) struct TreeComparison<'a> {
-    pub(super) objects: &'a Objects<'a>,
+    pub(super) repository: &'a TaskRepository<'a>,
     pub(super) filter: &'a VisibilityFilter,
     /// Restricts the comparison to this path and its descendants.
     pub(super) within: &'a [&'a [u8]],
@@ -54,8 +54,8 @@ impl TreeComparison<'_> {
         &self,
         old: Option<ObjectId>,
         new: Option<ObjectId>,
-    ) -> Result<Option<Vec<Difference>>> {
-        let mut differences = Differences { found: Vec::new(), held: self.objects.hold(0)? };
+    ) -> Result<Option<Vec<TreeDifference>>> {
+        let mut differences = TreeDifferences { found: Vec::new(), held: self.repository.hold(0)? };
         if old != new && !self.below(&mut differences, &[], 0, old, new)? {
             return Ok(None);
         }
@@ -66,13 +66,13 @@ impl TreeComparison<'_> {
 
     fn below(
         &self,
-        differences: &mut Differences<'_>,
+        differences: &mut TreeDifferences<'_>,
         path: &[u8],
         depth: usize,
         old: Option<ObjectId>,
         new: Option<ObjectId>,
     ) -> Result<bool> {
-        let entries = |tree: Option<ObjectId>| tree.map(|tree| self.objects.tree(tree)).transpose();
+        let entries = |tree: Option<ObjectId>| tree.map(|tree| self.repository.tree(tree)).transpose();
         let ((old, _old_held), (new, _new_held)) = (entries(old)?.unzip(), entries(new)?.unzip());
         let (mut old, mut new) = (peekable(old), peekable(new));
         loop {
@@ -96,7 +96,7 @@ impl TreeComparison<'_> {
 
     fn entry(
         &self,
-        differences: &mut Differences<'_>,
+        differences: &mut TreeDifferences<'_>,
         parent: &[u8],
         name: &[u8],
         depth: usize,
@@ -111,17 +111,17 @@ impl TreeComparison<'_> {
             entry.filter(|entry| entry.kind == EntryKind::Tree).map(|entry| entry.id)
         };
         let directory = tree(old).is_some() || tree(new).is_some();
-        if !self.filter.shows(&path, directory) || path.len() > PATH {
+        if !self.filter.shows(&path, directory) || path.len() > MAX_PATH_BYTES {
             return Ok(true);
         }
         if depth + 1 >= self.within.len() {
             if differences.found.len() == self.limit {
                 return Ok(false);
             }
-            differences.held.grow((path.len() + size_of::<Difference>()) as u64)?;
-            differences.found.push(Difference { path: path.clone(), old, new });
+            differences.held.grow((path.len() + size_of::<TreeDifference>()) as u64)?;
+            differences.found.push(TreeDifference { path: path.clone(), old, new });
         }
-        if !directory || depth + 1 >= DEPTH {
+        if !directory || depth + 1 >= MAX_DEPTH {
             return Ok(true);
         }
         self.below(differences, &path, depth + 1, tree(old), tree(new))

@@ -1,25 +1,25 @@
 //! Completes branches, tags, commits and paths.
 
 use gix::objs::tree::EntryKind;
-use libris_core::{Completion, Partial, Result, Uri};
+use libris_core::{Completion, CompletionRequest, Result, Uri};
 
-use super::directory::name;
-use super::history::Log;
+use super::history::CommitLog;
 use super::refs::{self, shortest};
-use super::repo::{Objects, names};
-use super::rev::{self, SHORTEST};
+use super::repo::{TaskRepository, names};
+use super::rev::{self, MIN_ID_PREFIX};
+use super::tree_listing::name;
 use super::walk::join;
-use super::{Inner, LISTED};
+use super::{GitInner, LISTED_REV};
 use crate::path::{segments, unescape, value};
 
 /// The number of recent commits among the completions.
-const RECENT: usize = 50;
+const RECENT_COMMITS: usize = 50;
 
 /// The number of digits of a completed commit id.
-const DIGITS: usize = 10;
+const ID_DIGITS: usize = 10;
 
 /// A request to complete one variable of a template.
-pub(super) struct CompletionRequest {
+pub(super) struct GitCompletion {
     variable: CompletedVariable,
     typed: String,
     limit: usize,
@@ -31,10 +31,19 @@ enum CompletedVariable {
     /// A path at a given revision, for `{+path}` or for a query parameter.
     Path {
         rev: String,
-        place: ValuePosition,
+        position: ValuePosition,
+        entries: CompletedEntries,
     },
     Format,
+    Contents,
     Other,
+}
+
+/// The entries of a folder that are completed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CompletedEntries {
+    All,
+    Folders,
 }
 
 /// The position of a value in the URI, which determines how it is escaped.
@@ -44,68 +53,76 @@ enum ValuePosition {
     Parameter,
 }
 
-impl CompletionRequest {
+impl GitCompletion {
     /// `name` is the name of the template.
-    pub(super) fn new(name: &str, asked: &Partial<'_>) -> Self {
+    pub(super) fn new(name: &str, asked: &CompletionRequest<'_>) -> Self {
         let known = |variable: &str| asked.known.get(variable).filter(|value| !value.is_empty()).cloned();
         let variable = match asked.variable {
             "ref" | "base" | "head" => CompletedVariable::Rev,
             "id" => CompletedVariable::Commit,
-            "path" => CompletedVariable::Path {
-                rev: known("ref").or_else(|| known("head")).unwrap_or_else(|| LISTED.into()),
-                place: if matches!(name, "file" | "tree") {
+            "path" | "folder" => CompletedVariable::Path {
+                entries: match asked.variable {
+                    "folder" => CompletedEntries::Folders,
+                    _ => CompletedEntries::All,
+                },
+                rev: known("ref").or_else(|| known("head")).unwrap_or_else(|| LISTED_REV.into()),
+                position: if matches!(name, "blame" | "folder" | "tree") {
                     ValuePosition::Path
                 } else {
                     ValuePosition::Parameter
                 },
             },
             "format" => CompletedVariable::Format,
+            "contents" => CompletedVariable::Contents,
             _ => CompletedVariable::Other,
         };
         Self { variable, typed: asked.typed.to_owned(), limit: asked.limit }
     }
 
-    pub(super) fn values(&self, inner: &Inner, objects: &Objects<'_>) -> Result<Completion> {
+    pub(super) fn values(&self, inner: &GitInner, repository: &TaskRepository<'_>) -> Result<Completion> {
         match &self.variable {
             CompletedVariable::Rev => Ok(Completion::of(
-                revs(objects)?.into_iter().chain(self.commits(objects)?),
+                revs(repository)?.into_iter().chain(self.commits(repository)?),
                 &self.typed,
                 self.limit,
             )),
             CompletedVariable::Commit => Ok(Completion::of(
-                self.commits(objects)?.into_iter().chain(revs(objects)?),
+                self.commits(repository)?.into_iter().chain(revs(repository)?),
                 &self.typed,
                 self.limit,
             )),
-            CompletedVariable::Path { rev, place } => self.paths(inner, objects, rev, *place),
+            CompletedVariable::Path { rev, position, entries } => {
+                self.paths(inner, repository, rev, *position, *entries)
+            }
+            CompletedVariable::Contents => Ok(Completion::of(["none", "text"], &self.typed, self.limit)),
             CompletedVariable::Format => Ok(Completion::of(["json", "markdown"], &self.typed, self.limit)),
             CompletedVariable::Other => Ok(Completion::default()),
         }
     }
 
     /// Abbreviated commit ids: those of recent commits, and all with the typed prefix.
-    fn commits(&self, objects: &Objects<'_>) -> Result<Vec<String>> {
+    fn commits(&self, repository: &TaskRepository<'_>) -> Result<Vec<String>> {
         let short = |id: gix::ObjectId| {
             let hex = id.to_string();
-            hex[..DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
+            hex[..ID_DIGITS.max(self.typed.len()).min(hex.len())].to_owned()
         };
         let is_id = !self.typed.is_empty() && self.typed.bytes().all(|byte| byte.is_ascii_hexdigit());
         let mut commits = Vec::new();
-        if let Some(head) = rev::resolve(objects, LISTED)? {
-            let mut log = Log::new(objects, head.commit, None)?;
+        if let Some(head) = rev::resolve(repository, LISTED_REV)? {
+            let mut log = CommitLog::new(repository, head.commit, None)?;
             while let Some(id) = log.step()? {
                 commits.push(short(id));
-                if commits.len() == RECENT {
+                if commits.len() == RECENT_COMMITS {
                     break;
                 }
             }
         }
-        if is_id && self.typed.len() >= SHORTEST {
+        if is_id && self.typed.len() >= MIN_ID_PREFIX {
             let mut others: Vec<_> =
-                rev::beginning(objects, &self.typed).unwrap_or_default().into_iter().collect();
+                rev::by_id_prefix(repository, &self.typed).unwrap_or_default().into_iter().collect();
             others.sort();
             for id in others {
-                if rev::peel(objects, id)? == Some(id) && !commits.contains(&short(id)) {
+                if rev::peel(repository, id)? == Some(id) && !commits.contains(&short(id)) {
                     commits.push(short(id));
                 }
             }
@@ -116,17 +133,18 @@ impl CompletionRequest {
     /// The entries of the directory that was typed whose names have the typed prefix.
     fn paths(
         &self,
-        inner: &Inner,
-        objects: &Objects<'_>,
+        inner: &GitInner,
+        repository: &TaskRepository<'_>,
         rev: &str,
-        place: ValuePosition,
+        position: ValuePosition,
+        entries: CompletedEntries,
     ) -> Result<Completion> {
         let nothing = Ok(Completion::default());
         let (parent, begun) = match self.typed.rsplit_once('/') {
             Some((parent, begun)) => (format!("{parent}/"), begun),
             None => (String::new(), self.typed.as_str()),
         };
-        let (parent, begun) = match place {
+        let (parent, begun) = match position {
             ValuePosition::Path => (segments(&parent), unescape(begun)),
             ValuePosition::Parameter => {
                 let escaped: Vec<_> =
@@ -136,29 +154,31 @@ impl CompletionRequest {
         };
         let begun = String::from_utf8_lossy(&begun).to_lowercase();
         // An invalid or unknown revision has no completions.
-        let Ok(Some(resolved)) = rev::resolve(objects, &Uri::encode_segment(rev.as_bytes())) else {
+        let Ok(Some(resolved)) = rev::resolve(repository, &Uri::encode_segment(rev.as_bytes())) else {
             return nothing;
         };
         let Some(above) = names(&parent) else { return nothing };
         let above: Vec<&[u8]> = above.iter().map(Vec::as_slice).collect();
-        let found = objects.at(objects.node(resolved.commit)?.tree, &above)?;
+        let found = repository.entry_at(repository.node(resolved.commit)?.tree, &above)?;
         let Some(found) = found.filter(|entry| entry.kind == EntryKind::Tree) else { return nothing };
         if !inner.filter.shows_all(&above, true) {
             return nothing;
         }
-        let directory = objects.directory(found.id)?;
+        let directory = repository.directory(found.id)?;
         let path = above.join(&b'/');
         let mut matching = Vec::new();
         for (key, entry) in directory.entries() {
             let folded = String::from_utf8_lossy(&name(key)).to_lowercase();
-            if folded.starts_with(&begun)
+            let is_wanted = entries == CompletedEntries::All || entry.kind == EntryKind::Tree;
+            if is_wanted
+                && folded.starts_with(&begun)
                 && inner.filter.shows(&join(&path, key), entry.kind == EntryKind::Tree)
             {
                 matching.push((folded, key));
             }
         }
         matching.sort();
-        let values = matching.into_iter().filter_map(|(_, key)| match place {
+        let values = matching.into_iter().filter_map(|(_, key)| match position {
             ValuePosition::Path => Some(value(&format!("{parent}{key}"))),
             ValuePosition::Parameter => {
                 let bytes = Uri::decode_segment(&format!("{parent}{key}"))?;
@@ -170,12 +190,12 @@ impl CompletionRequest {
 }
 
 /// `HEAD`, branches, tags and remote branches, by their shortest names.
-fn revs(objects: &Objects<'_>) -> Result<Vec<String>> {
-    let (all, _held) = refs::all(objects)?;
+fn revs(repository: &TaskRepository<'_>) -> Result<Vec<String>> {
+    let (all, _held) = refs::all(repository)?;
     let all = all.refs;
     let mut revs = Vec::new();
-    if rev::resolve(objects, LISTED)?.is_some() {
-        revs.push(LISTED.to_owned());
+    if rev::resolve(repository, LISTED_REV)?.is_some() {
+        revs.push(LISTED_REV.to_owned());
     }
     for kind in ["refs/heads/", "refs/tags/", "refs/remotes/"] {
         for (name, _) in all.iter().filter(|(name, _)| name.starts_with(kind)) {

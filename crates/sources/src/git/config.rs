@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use libris_core::Scope;
+use libris_core::CacheScope;
 use serde::Deserialize;
 
 /// A git repository whose files and history are resources.
@@ -33,10 +33,10 @@ pub struct Config {
     /// The largest response, in bytes. Larger files are read by ranges, larger diffs by paths. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
-    /// The most entries in the contents of a folder. At most 100,000.
+    /// The most entries on one page of a folder's listing. At most 100,000.
     #[serde(deserialize_with = "crate::settings::folder_entries")]
     pub directory_entries: usize,
-    /// The most bytes of files in the contents of a folder. At most 1 GiB.
+    /// The most bytes of a folder's listing and of the text files that follow it. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::folder_bytes")]
     pub directory_bytes: u64,
     /// The polling interval of the refs while there are subscriptions, as in `"1s"`.
@@ -50,7 +50,7 @@ pub struct Config {
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
-    pub scope: Scope,
+    pub scope: CacheScope,
 }
 
 impl Default for Config {
@@ -64,11 +64,11 @@ impl Default for Config {
             exclude: Vec::new(),
             max_size: 8 * 1024 * 1024,
             directory_entries: 100,
-            directory_bytes: 256 * 1024,
+            directory_bytes: 32 * 1024,
             timeout: Duration::from_secs(10),
             poll: Duration::from_secs(1),
             ttl: Duration::ZERO,
-            scope: Scope::Private,
+            scope: CacheScope::Private,
         }
     }
 }

@@ -1,20 +1,24 @@
 //! A git repository in the configuration file and on the command line.
 
+use std::path::Path;
+
 use libris_core::Result;
 
+use super::discover::working_tree_of;
 use super::{Config, Git};
-use crate::registry::{CommandLine, ConfigFile, Declared, Definition, Opened};
+use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
 
 const PREFIX: &str = "git:";
 
-impl Declared for Config {
+impl SourceConfig for Config {
     const COMMAND_LINE: Option<CommandLine> = Some(CommandLine {
         prefixes: &[PREFIX],
         form: "a git repository as `git:PATH`",
         example: ("git:./project", "a git repository: its files, history and diffs"),
         define: |argument| {
             let text = argument.to_string_lossy();
-            Box::new(Self::new(text.strip_prefix(PREFIX).unwrap_or(&text)))
+            let path = Path::new(text.strip_prefix(PREFIX).unwrap_or(&text));
+            Box::new(Self::new(working_tree_of(path).unwrap_or_else(|| path.to_owned())))
         },
     });
 
@@ -29,9 +33,9 @@ impl Definition for Config {
         format!("{PREFIX}{}", self.path.display())
     }
 
-    fn open(&self) -> Result<Opened> {
+    fn open(&self) -> Result<OpenedSource> {
         let git = Git::open(self.clone())?;
         let root = git.root().clone();
-        Ok(Opened::with_root(git, root, "name"))
+        Ok(OpenedSource::with_root(git, root, "name"))
     }
 }

@@ -6,34 +6,34 @@ use jiff::Timestamp;
 use libris_core::{DIRECTORY, Meta, Resource, Result, Uri};
 use serde_json::json;
 
-use super::repo::{Objects, TreeEntry};
-use crate::front_matter::{self, FrontMatter};
+use super::repo::{TaskRepository, TreeEntry};
+use crate::head_metadata::{self, HeadMetadata};
 use crate::{media, meta};
 
 /// The media type of symbolic links. Their content is the target path.
-pub(super) const LINK: &str = "inode/symlink";
+pub(super) const SYMLINK_MIME: &str = "inode/symlink";
 
 /// The media type of submodules. Their content is the commit line of `git diff`.
 pub(super) const SUBMODULE: &str = "text/plain";
 
 /// The largest file that a listing reads for front matter, a media type or a Git LFS pointer, in bytes.
-const LARGEST: u64 = 256 * 1024;
+const MAX_INSPECTED_FILE_BYTES: u64 = 256 * 1024;
 
 /// The most bytes of files that one page of a listing reads.
-const LOOKED_INTO: u64 = 4 * 1024 * 1024;
+const MAX_INSPECTED_PAGE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The possible sizes of a Git LFS pointer file, in bytes.
-const POINTER: std::ops::Range<u64> = 100..1024;
+const LFS_POINTER_SIZES: std::ops::Range<u64> = 100..1024;
 
 /// Describes the entries of one page.
-pub(super) struct Describe<'a> {
-    objects: &'a Objects<'a>,
+pub(super) struct EntryDescriber<'a> {
+    repository: &'a TaskRepository<'a>,
     left: u64,
 }
 
-impl<'a> Describe<'a> {
-    pub(super) fn new(objects: &'a Objects<'a>) -> Self {
-        Self { objects, left: LOOKED_INTO }
+impl<'a> EntryDescriber<'a> {
+    pub(super) fn new(repository: &'a TaskRepository<'a>) -> Self {
+        Self { repository, left: MAX_INSPECTED_PAGE_BYTES }
     }
 
     /// The resource of a file or directory; `time` is its modification time in seconds.
@@ -56,8 +56,8 @@ impl<'a> Describe<'a> {
                 resource.meta = Some(submodule(entry.id));
             }
             EntryKind::Link => {
-                resource.mime = Some(LINK.into());
-                resource.size = self.objects.size(entry.id)?;
+                resource.mime = Some(SYMLINK_MIME.into());
+                resource.size = self.repository.size(entry.id)?;
                 resource.description = Some("A symbolic link; its content is where it leads".into());
             }
             EntryKind::Blob | EntryKind::BlobExecutable => self.file(&mut resource, &label, entry.id)?,
@@ -69,27 +69,25 @@ impl<'a> Describe<'a> {
         let named = media::by_name(label);
         resource.mime = named.map(Into::into);
         // A partial clone lacks some blobs and so their sizes.
-        let Some(size) = self.objects.size(id)? else { return Ok(()) };
+        let Some(size) = self.repository.size(id)? else { return Ok(()) };
         resource.size = Some(size);
-        let wanted = named.is_none_or(front_matter::may_be_in) || POINTER.contains(&size);
-        if !wanted || size > LARGEST.min(self.left) {
+        let wanted = named.is_none_or(head_metadata::may_be_in) || LFS_POINTER_SIZES.contains(&size);
+        if !wanted || size > MAX_INSPECTED_FILE_BYTES.min(self.left) {
             return Ok(());
         }
         self.left -= size;
-        let data = self.objects.blob(id)?;
-        if let Some(pointer) = Pointer::parse(&data) {
-            resource.mime = Some(Pointer::MIME.into());
-            resource.description = Some(pointer.said());
+        let data = self.repository.blob(id)?;
+        if let Some(pointer) = LfsPointer::parse(&data) {
+            resource.mime = Some(LfsPointer::MIME.into());
+            resource.description = Some(pointer.to_text());
             resource.meta = Some(pointer.meta());
             return Ok(());
         }
         let mime = mime(label, &data);
         resource.mime = Some(mime.into());
-        if front_matter::may_be_in(mime)
-            && let Some(matter) = FrontMatter::parse(&data)
-        {
-            resource.title = matter.title;
-            resource.description = matter.description;
+        if let Some(head) = HeadMetadata::parse(mime, &data) {
+            resource.title = head.title;
+            resource.description = head.description;
         }
         Ok(())
     }
@@ -107,16 +105,16 @@ pub(super) fn submodule(commit: ObjectId) -> Meta {
 
 /// A Git LFS pointer: the file that git stores in place of a large one.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Pointer<'a> {
+pub(super) struct LfsPointer<'a> {
     oid: &'a str,
     size: u64,
 }
 
-impl<'a> Pointer<'a> {
+impl<'a> LfsPointer<'a> {
     pub(super) const MIME: &'static str = "text/plain";
 
     pub(super) fn parse(data: &'a [u8]) -> Option<Self> {
-        if !POINTER.contains(&(data.len() as u64)) {
+        if !LFS_POINTER_SIZES.contains(&(data.len() as u64)) {
             return None;
         }
         let text = std::str::from_utf8(data).ok()?;
@@ -125,7 +123,7 @@ impl<'a> Pointer<'a> {
         Some(Self { oid: field("oid")?, size: field("size")?.parse().ok()? })
     }
 
-    fn said(&self) -> String {
+    fn to_text(&self) -> String {
         format!("A Git LFS pointer: the file itself, of {} bytes, is not in the repository", self.size)
     }
 
@@ -136,15 +134,15 @@ impl<'a> Pointer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Pointer;
+    use super::LfsPointer;
 
     #[test]
     fn pointers_are_told_from_files() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
-        let found = Pointer::parse(pointer).unwrap();
+        let found = LfsPointer::parse(pointer).unwrap();
         assert_eq!(found.size, 12345);
         assert!(found.oid.starts_with("sha256:4d7a"));
-        assert_eq!(Pointer::parse(&pointer[1..]), None);
-        assert_eq!(Pointer::parse(&[&pointer[..], &[b'x'; 2000]].concat()), None);
+        assert_eq!(LfsPointer::parse(&pointer[1..]), None);
+        assert_eq!(LfsPointer::parse(&[&pointer[..], &[b'x'; 2000]].concat()), None);
     }
 }

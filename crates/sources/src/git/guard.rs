@@ -2,7 +2,7 @@
 //! it to an unrelated repository.
 //!
 //! The check is by path, shortly before the library opens the file. A process that replaces the file in between can
-//! still block one thread; [`blocking`](super::Inner::blocking) bounds the damage.
+//! still block one thread; [`blocking`](super::GitInner::blocking) bounds the damage.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use std::sync::{Mutex, PoisonError};
 use gix::config::File as ConfigFile;
 use libris_core::{Error, Result};
 
-use super::ref_store::{LOOSE, PACKED};
-use super::regular::{self, RefFileStamp, Unreadable, is_absent};
+use super::ref_store::{MAX_LOOSE_REF_BYTES, MAX_PACKED_REFS_BYTES};
+use super::regular::{self, RefFileStamp, UnreadableFile, is_absent};
 
 /// The largest configuration file, in bytes.
-const CONFIG: u64 = 4 * 1024 * 1024;
+const MAX_CONFIG_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The largest file of paths, such as `.git`, `commondir` or `alternates`, in bytes.
-const PATHS: u64 = 64 * 1024;
+const MAX_PATH_FILE_BYTES: u64 = 64 * 1024;
 
 /// The most alternate object directories of a repository.
-const BORROWED: usize = 64;
+const MAX_ALTERNATES: usize = 64;
 
 /// The most replacement refs (`refs/replace/`).
-const REPLACED: usize = 100_000;
+const MAX_REPLACEMENT_REFS: usize = 100_000;
 
 /// Validates the repository at a path before the library opens it. The error states the reason.
 pub(super) fn check_repository(path: &Path) -> Result<(), String> {
@@ -40,30 +40,30 @@ pub(super) fn check_repository(path: &Path) -> Result<(), String> {
     };
     let common = common_folder(&own)?;
     for folder in [&own, &common] {
-        check_file(folder, "HEAD", LOOSE)?;
-        check_file(folder, "packed-refs", PACKED)?;
-        check_file(folder, "config", CONFIG)?;
-        check_file(folder, "config.worktree", CONFIG)?;
-        check_file(folder, "gitdir", PATHS)?;
+        check_file(folder, "HEAD", MAX_LOOSE_REF_BYTES)?;
+        check_file(folder, "packed-refs", MAX_PACKED_REFS_BYTES)?;
+        check_file(folder, "config", MAX_CONFIG_BYTES)?;
+        check_file(folder, "config.worktree", MAX_CONFIG_BYTES)?;
+        check_file(folder, "gitdir", MAX_PATH_FILE_BYTES)?;
     }
     check_replacements(&common)?;
     Alternates::new(&common).check().map_err(|error| error.to_string())
 }
 
 fn check_file(folder: &Path, name: &str, limit: u64) -> Result<(), String> {
-    regular::check(&folder.join(name), limit).map_err(|cause| said(cause, name))
+    regular::check(&folder.join(name), limit).map_err(|cause| explain(cause, name))
 }
 
-fn said(cause: Unreadable, name: &str) -> String {
+fn explain(cause: UnreadableFile, name: &str) -> String {
     match cause {
-        Unreadable::Broken(why) => format!("`{name}` cannot be read: {why}"),
-        Unreadable::System(cause) => format!("`{name}` cannot be read: {cause}"),
+        UnreadableFile::Broken(why) => format!("`{name}` cannot be read: {why}"),
+        UnreadableFile::System(cause) => format!("`{name}` cannot be read: {cause}"),
     }
 }
 
 /// The git directory that a `.git` file names; `None` if `.git` is not a file.
 fn named_folder(root: &Path) -> Result<Option<PathBuf>, String> {
-    let Some(file) = regular::read(root, PATHS).map_err(|cause| said(cause, ".git"))? else {
+    let Some(file) = regular::read(root, MAX_PATH_FILE_BYTES).map_err(|cause| explain(cause, ".git"))? else {
         return Ok(None);
     };
     let named = file.data.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
@@ -86,14 +86,16 @@ fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
         return Ok(());
     }
     // A linked working tree.
-    let link = regular::read(&named.join("gitdir"), PATHS).map_err(|cause| said(cause, "gitdir"))?;
+    let link = regular::read(&named.join("gitdir"), MAX_PATH_FILE_BYTES)
+        .map_err(|cause| explain(cause, "gitdir"))?;
     let link = link.as_ref().and_then(|link| path_of(link.data.trim_ascii()));
     if link.is_some_and(|link| same(&named.join(link), root)) {
         return Ok(());
     }
     // A submodule.
     for name in ["config", "config.worktree"] {
-        let config = regular::read(&named.join(name), CONFIG).map_err(|cause| said(cause, name))?;
+        let config =
+            regular::read(&named.join(name), MAX_CONFIG_BYTES).map_err(|cause| explain(cause, name))?;
         let config = config.and_then(|config| ConfigFile::try_from(str::from_utf8(&config.data).ok()?).ok());
         let worktree = config.and_then(|config| config.raw_value("core.worktree").ok().map(Into::into));
         let worktree: Option<Vec<u8>> = worktree;
@@ -111,7 +113,8 @@ fn check_git_file(root: &Path, named: &Path) -> Result<(), String> {
 /// The common directory of a repository, with its refs and objects. A linked working tree has a git directory of its
 /// own.
 fn common_folder(own: &Path) -> Result<PathBuf, String> {
-    let file = regular::read(&own.join("commondir"), PATHS).map_err(|cause| said(cause, "commondir"))?;
+    let file = regular::read(&own.join("commondir"), MAX_PATH_FILE_BYTES)
+        .map_err(|cause| explain(cause, "commondir"))?;
     let Some(file) = file else { return Ok(own.to_owned()) };
     let named = path_of(file.data.trim_ascii_end()).filter(|named| !named.as_os_str().is_empty());
     let common = own.join(named.ok_or("its `commondir` names no folder")?);
@@ -130,18 +133,18 @@ fn common_folder(own: &Path) -> Result<PathBuf, String> {
 
 /// Limits the number of replacement refs, because the library reads all of them when it opens a repository.
 fn check_replacements(common: &Path) -> Result<(), String> {
-    let failed = |cause: io::Error| said(Unreadable::System(cause), "refs/replace");
+    let failed = |cause: io::Error| explain(UnreadableFile::System(cause), "refs/replace");
     let entries = match std::fs::read_dir(common.join("refs/replace")) {
         Err(cause) if is_absent(&cause) => return Ok(()),
         entries => entries.map_err(failed)?,
     };
     for (count, entry) in entries.enumerate() {
         let entry = entry.map_err(failed)?;
-        if count >= REPLACED {
-            return Err(format!("it has more than {REPLACED} replaced objects"));
+        if count >= MAX_REPLACEMENT_REFS {
+            return Err(format!("it has more than {MAX_REPLACEMENT_REFS} replaced objects"));
         }
         let name = format!("refs/replace/{}", entry.file_name().to_string_lossy());
-        regular::check(&entry.path(), LOOSE).map_err(|cause| said(cause, &name))?;
+        regular::check(&entry.path(), MAX_LOOSE_REF_BYTES).map_err(|cause| explain(cause, &name))?;
     }
     Ok(())
 }
@@ -189,17 +192,17 @@ impl Alternates {
             if found.iter().any(|(known, _)| *known == path) {
                 continue;
             }
-            if found.len() > BORROWED {
+            if found.len() > MAX_ALTERNATES {
                 return Err(Error::Unavailable(format!(
-                    "the repository borrows objects from more than {BORROWED} others"
+                    "the repository borrows objects from more than {MAX_ALTERNATES} others"
                 )));
             }
-            let file = regular::read(&path, PATHS).map_err(|cause| cause.of(NAME))?;
+            let file = regular::read(&path, MAX_PATH_FILE_BYTES).map_err(|cause| cause.of(NAME))?;
             let stamp = file.as_ref().map(|file| file.stamp.clone());
             found.push((path, stamp));
             if let Some(file) = file {
                 let named = gix::odb::alternate::parse(&file.data)
-                    .map_err(|_| Unreadable::Broken("it is damaged").of(NAME))?;
+                    .map_err(|_| UnreadableFile::Broken("it is damaged").of(NAME))?;
                 // The library resolves all relative paths against the first object directory.
                 folders.extend(named.into_iter().map(|named| self.objects.join(named)));
             }

@@ -6,64 +6,69 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use gix::ObjectId;
 use libris_core::Result;
 
-use super::compare::{Difference, TreeComparison};
+use super::compare::{TreeComparison, TreeDifference};
 use super::filter::VisibilityFilter;
-use super::repo::{Node, Objects};
+use super::repo::{CommitNode, TaskRepository};
 
 /// The limits of the search for modification times: bytes of trees, commits, paths, and changes in one commit.
-const LOOKED_AT: u64 = 2 * 1024 * 1024;
-const COMMITS: usize = 10_000;
-const PATHS: usize = 100_000;
-const CHANGES: usize = 10_000;
+const MAX_TREE_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_COMMITS: usize = 10_000;
+const MAX_PATHS: usize = 100_000;
+const MAX_CHANGES: usize = 10_000;
 
 /// The commits of a history in the order of `git log`: newest committer time first, each after at least one of its
 /// children.
-pub(super) struct Log<'a> {
-    objects: &'a Objects<'a>,
+pub(super) struct CommitLog<'a> {
+    repository: &'a TaskRepository<'a>,
     /// Restricts the log to commits that change this path.
     path: Option<&'a [&'a [u8]]>,
-    queue: CommitQueue<Node>,
+    queue: CommitQueue<CommitNode>,
     seen: HashSet<ObjectId>,
 }
 
 /// A priority queue of commits, newest first; of equal times, first in first out.
-struct CommitQueue<T> {
+pub(super) struct CommitQueue<T> {
     heap: BinaryHeap<(i64, Reverse<usize>, ObjectId)>,
     values: HashMap<ObjectId, T>,
     count: usize,
 }
 
 impl<T> CommitQueue<T> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { heap: BinaryHeap::new(), values: HashMap::new(), count: 0 }
     }
 
-    fn push(&mut self, id: ObjectId, time: i64, value: T) {
+    pub(super) fn push(&mut self, id: ObjectId, time: i64, value: T) {
         self.heap.push((time, Reverse(self.count), id));
         self.values.insert(id, value);
         self.count += 1;
     }
 
-    fn pop(&mut self) -> Option<(ObjectId, T)> {
+    /// The value of a queued commit.
+    pub(super) fn get_mut(&mut self, id: &ObjectId) -> Option<&mut T> {
+        self.values.get_mut(id)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(ObjectId, T)> {
         let (_, _, id) = self.heap.pop()?;
         self.values.remove(&id).map(|value| (id, value))
     }
 }
 
-impl<'a> Log<'a> {
+impl<'a> CommitLog<'a> {
     pub(super) fn new(
-        objects: &'a Objects<'a>,
+        repository: &'a TaskRepository<'a>,
         from: ObjectId,
         path: Option<&'a [&'a [u8]]>,
     ) -> Result<Self> {
-        let mut log = Self { objects, path, queue: CommitQueue::new(), seen: HashSet::new() };
+        let mut log = Self { repository, path, queue: CommitQueue::new(), seen: HashSet::new() };
         log.push(from)?;
         Ok(log)
     }
 
     fn push(&mut self, id: ObjectId) -> Result<()> {
         if self.seen.insert(id) {
-            let node = self.objects.node(id)?;
+            let node = self.repository.node(id)?;
             self.queue.push(id, node.time, node);
         }
         Ok(())
@@ -78,7 +83,7 @@ impl<'a> Log<'a> {
                 }
                 return Ok(Some(id));
             };
-            let here = self.objects.at(node.tree, path)?;
+            let here = self.repository.entry_at(node.tree, path)?;
             if node.parents.is_empty() && here.is_some() {
                 return Ok(Some(id));
             }
@@ -86,8 +91,8 @@ impl<'a> Log<'a> {
             // as in git's history simplification.
             let mut same = None;
             for parent in &node.parents {
-                let tree = self.objects.node(*parent)?.tree;
-                if tree == node.tree || self.objects.at(tree, path)? == here {
+                let tree = self.repository.node(*parent)?.tree;
+                if tree == node.tree || self.repository.entry_at(tree, path)? == here {
                     same = Some(*parent);
                     break;
                 }
@@ -119,29 +124,29 @@ pub(super) struct ModificationTimes {
 
 impl ModificationTimes {
     /// Walks back from a commit. A path last changed in the newest commit that gave it its current state.
-    pub(super) fn read(objects: &Objects<'_>, from: ObjectId) -> Result<Self> {
-        let first = objects.node(from)?;
+    pub(super) fn read(repository: &TaskRepository<'_>, from: ObjectId) -> Result<Self> {
+        let first = repository.node(from)?;
         let tree = first.tree;
         let mut window = Self { times: HashMap::new(), oldest: first.time };
         let mut queue = CommitQueue::new();
         let mut seen = HashSet::from([from]);
         queue.push(from, first.time, first);
-        let limit = objects.decoded() + LOOKED_AT;
-        for _ in 0..COMMITS {
+        let limit = repository.decoded() + MAX_TREE_BYTES;
+        for _ in 0..MAX_COMMITS {
             let Some((_, node)) = queue.pop() else { break };
             window.oldest = window.oldest.min(node.time);
-            if objects.decoded() > limit || window.times.len() > PATHS {
+            if repository.decoded() > limit || window.times.len() > MAX_PATHS {
                 break;
             }
             let mut parents = Vec::new();
             for id in &node.parents {
-                let parent = objects.node(*id)?;
+                let parent = repository.node(*id)?;
                 parents.push(parent.tree);
                 if seen.insert(*id) {
                     queue.push(*id, parent.time, parent);
                 }
             }
-            if !window.look(objects, tree, &node, &parents)? {
+            if !window.record_commit(repository, tree, &node, &parents)? {
                 break;
             }
         }
@@ -149,11 +154,11 @@ impl ModificationTimes {
     }
 
     /// Records the paths whose current state in `tree` comes from this commit; false if it changed too many.
-    fn look(
+    fn record_commit(
         &mut self,
-        objects: &Objects<'_>,
+        repository: &TaskRepository<'_>,
         tree: ObjectId,
-        node: &Node,
+        node: &CommitNode,
         parents: &[ObjectId],
     ) -> Result<bool> {
         // A root commit needs no entries, since `oldest` covers its paths. A merge with the tree of one parent
@@ -163,19 +168,19 @@ impl ModificationTimes {
             return Ok(true);
         }
         let compare =
-            TreeComparison { objects, filter: &VisibilityFilter::open(), within: &[], limit: CHANGES };
+            TreeComparison { repository, filter: &VisibilityFilter::open(), within: &[], limit: MAX_CHANGES };
         let Some(differences) = compare.trees(Some(*first), Some(node.tree))? else { return Ok(false) };
         if node.tree == tree {
             self.times.entry(Vec::new()).or_insert(node.time);
         }
-        for Difference { path, new, .. } in differences {
+        for TreeDifference { path, new, .. } in differences {
             if new.is_none() || self.times.contains_key(&path) {
                 continue;
             }
             let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-            let mut made = objects.at(tree, &names)? == new;
+            let mut made = repository.entry_at(tree, &names)? == new;
             for other in others {
-                made &= objects.at(*other, &names)? != new;
+                made &= repository.entry_at(*other, &names)? != new;
             }
             if made {
                 self.times.insert(path, node.time);

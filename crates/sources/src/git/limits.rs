@@ -6,31 +6,31 @@ use gix::ObjectId;
 use gix::objs::Kind;
 use libris_core::{Error, Result};
 
-use super::repo::{Objects, damaged};
+use super::repo::{TaskRepository, damaged};
 
 /// The most bytes of a commit or tag; almost all of it is the message.
-const MESSAGE: u64 = 1024 * 1024;
+const MAX_COMMIT_BYTES: u64 = 1024 * 1024;
 
 /// The most bytes of a tree: some 200,000 entries.
-const TREE: u64 = 8 * 1024 * 1024;
+const MAX_TREE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The most parents of a commit. A log queues the parents of every commit that it passes, so a few crafted commits with
 /// many parents each would otherwise take gigabytes.
-const PARENTS: usize = 1_000;
+const MAX_PARENTS: usize = 1_000;
 
 /// How many bytes a task may use without reserving memory.
-const FREE: u64 = 1024 * 1024;
+const UNRESERVED_BYTES: u64 = 1024 * 1024;
 
 /// The memory that a task holds for loaded data.
 pub(super) struct HeldMemory<'o> {
-    objects: &'o Objects<'o>,
+    repository: &'o TaskRepository<'o>,
     bytes: u64,
 }
 
 impl HeldMemory<'_> {
     /// Accounts for more bytes.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<()> {
-        self.objects.count(bytes)?;
+        self.repository.count(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
@@ -38,7 +38,7 @@ impl HeldMemory<'_> {
 
 impl Drop for HeldMemory<'_> {
     fn drop(&mut self) {
-        let used = &self.objects.memory.used;
+        let used = &self.repository.memory.used;
         used.set(used.get() - self.bytes);
     }
 }
@@ -50,17 +50,17 @@ pub(super) struct TaskMemory {
     reserved: Cell<u64>,
 }
 
-impl Objects<'_> {
+impl TaskRepository<'_> {
     /// Reserves memory, until the returned value is dropped.
     pub(super) fn hold(&self, bytes: u64) -> Result<HeldMemory<'_>> {
         self.count(bytes)?;
-        Ok(HeldMemory { objects: self, bytes })
+        Ok(HeldMemory { repository: self, bytes })
     }
 
     fn count(&self, bytes: u64) -> Result<()> {
         let TaskMemory { used, reserved } = &self.memory;
         let now = used.get() + bytes;
-        let most = now.saturating_sub(FREE);
+        let most = now.saturating_sub(UNRESERVED_BYTES);
         if let Some(more) = most.checked_sub(reserved.get()).filter(|more| *more > 0) {
             self.task.context.reserve(more)?;
             reserved.set(most);
@@ -75,18 +75,18 @@ impl Objects<'_> {
         id: ObjectId,
         mut parents: impl Iterator<Item = ObjectId>,
     ) -> Result<Vec<ObjectId>> {
-        let first: Vec<_> = parents.by_ref().take(PARENTS).collect();
+        let first: Vec<_> = parents.by_ref().take(MAX_PARENTS).collect();
         match parents.next() {
             None => Ok(first),
             Some(_) => Err(Error::invalid(format!(
-                "the commit {id} of the repository has more than {PARENTS} parents; ask for other commits"
+                "the commit {id} of the repository has more than {MAX_PARENTS} parents; ask for other commits"
             ))),
         }
     }
 
     /// Loads a commit, tag or tree, which must exist.
     pub(super) fn load(&self, id: ObjectId, kind: Kind) -> Result<gix::Object<'_>> {
-        self.patience().check()?;
+        self.deadline().check()?;
         let header = self.find_header(id).map_err(|cause| self.fault(cause))?;
         if header.kind() != kind {
             return Err(damaged(match kind {
@@ -95,7 +95,7 @@ impl Objects<'_> {
                 Kind::Tree | Kind::Blob => "a tree is something else",
             }));
         }
-        let limit = if kind == Kind::Tree { TREE } else { MESSAGE };
+        let limit = if kind == Kind::Tree { MAX_TREE_BYTES } else { MAX_COMMIT_BYTES };
         if header.size() > limit {
             let hint = format!("the {kind} {id} of the repository has so many bytes; ask for other commits");
             let (uri, size) = (self.task.uri.clone(), header.size());

@@ -11,23 +11,23 @@ use libris_core::Result;
 use super::repo::Deadline;
 
 /// The most lines of one file in one call of the diff library. The worst input of this size takes less than a second.
-const LINES: usize = 16_384;
+const MAX_DIFF_LINES: usize = 16_384;
 
 /// The number of lines of the common prefix and suffix that are included in the diff, because a change among repeated
 /// lines can be placed at several positions.
-const MARGIN: usize = 1_000;
+const COMMON_MARGIN_LINES: usize = 1_000;
 
 /// The number of lines processed between two checks of the deadline.
-const STEP: usize = 65_536;
+const DEADLINE_CHECK_LINES: usize = 65_536;
 
 /// The width of a tab when indentations are compared, as in git.
-const TAB: u8 = 8;
+const TAB_WIDTH: u8 = 8;
 
 /// The hunks between two files, in order. If a part without anchors is too large, all its lines form one hunk,
 /// including lines that both files contain.
-pub(super) fn hunks(input: &InternedInput<&[u8]>, patience: &Deadline) -> Result<Vec<Hunk>> {
-    let mut compare = LineComparison { input, patience, hunks: Vec::new() };
-    for part in parts(&input.before, &input.after, patience)? {
+pub(super) fn hunks(input: &InternedInput<&[u8]>, deadline: &Deadline) -> Result<Vec<Hunk>> {
+    let mut compare = LineComparison { input, deadline, hunks: Vec::new() };
+    for part in parts(&input.before, &input.after, deadline)? {
         compare.part(part)?;
     }
     Ok(compare.hunks)
@@ -42,12 +42,12 @@ struct LinePair {
 
 impl LinePair {
     fn is_small(&self) -> bool {
-        self.before.len() <= LINES && self.after.len() <= LINES
+        self.before.len() <= MAX_DIFF_LINES && self.after.len() <= MAX_DIFF_LINES
     }
 
     /// Whether it is small apart from its margins.
-    fn fits(&self) -> bool {
-        self.before.len().max(self.after.len()) <= LINES + 2 * MARGIN
+    fn is_small_without_margins(&self) -> bool {
+        self.before.len().max(self.after.len()) <= MAX_DIFF_LINES + 2 * COMMON_MARGIN_LINES
     }
 
     /// The pair without its common prefix and suffix.
@@ -65,18 +65,18 @@ impl LinePair {
 
 /// Splits two files into pairs of ranges to compare; the lines between the pairs are equal. Only pairs without
 /// anchors to split at exceed the size limit.
-fn parts(before: &[Token], after: &[Token], patience: &Deadline) -> Result<Vec<LinePair>> {
+fn parts(before: &[Token], after: &[Token], deadline: &Deadline) -> Result<Vec<LinePair>> {
     let whole = LinePair { before: 0..before.len(), after: 0..after.len() };
     let changed = whole.stripped(before, after);
     if changed.is_small() {
-        let lead = changed.before.start.min(MARGIN);
-        let trail = (before.len() - changed.before.end).min(MARGIN);
+        let lead = changed.before.start.min(COMMON_MARGIN_LINES);
+        let trail = (before.len() - changed.before.end).min(COMMON_MARGIN_LINES);
         return Ok(vec![LinePair {
             before: changed.before.start - lead..changed.before.end + trail,
             after: changed.after.start - lead..changed.after.end + trail,
         }]);
     }
-    let anchors = anchors(&changed, before, after, patience)?;
+    let anchors = anchors(&changed, before, after, deadline)?;
     let mut parts = Vec::new();
     let mut part = LinePair {
         before: changed.before.start..changed.before.start,
@@ -108,21 +108,21 @@ fn anchors(
     changed: &LinePair,
     before: &[Token],
     after: &[Token],
-    patience: &Deadline,
+    deadline: &Deadline,
 ) -> Result<Vec<(usize, usize)>> {
-    const NONE: u32 = u32::MAX;
-    const SEVERAL: u32 = u32::MAX - 1;
-    let places = |tokens: &[Token], range: &Range<usize>| {
+    const ABSENT: u32 = u32::MAX;
+    const REPEATED: u32 = u32::MAX - 1;
+    let positions = |tokens: &[Token], range: &Range<usize>| {
         let most = tokens[range.clone()].iter().map(|token| token.0 as usize + 1).max().unwrap_or_default();
-        let mut places = vec![NONE; most];
+        let mut positions = vec![ABSENT; most];
         for at in range.clone() {
-            let place = &mut places[tokens[at].0 as usize];
-            *place = if *place == NONE { at as u32 } else { SEVERAL };
+            let position = &mut positions[tokens[at].0 as usize];
+            *position = if *position == ABSENT { at as u32 } else { REPEATED };
         }
-        places
+        positions
     };
-    let (old, new) = (places(before, &changed.before), places(after, &changed.after));
-    patience.check()?;
+    let (old, new) = (positions(before, &changed.before), positions(after, &changed.after));
+    deadline.check()?;
     // Patience sorting over the pairs in the order of the first file: `ends[n]` is the pair with the lowest position
     // in the second file that ends an increasing sequence of length `n + 1`; `previous` links each pair to its
     // predecessor.
@@ -130,26 +130,26 @@ fn anchors(
     let mut previous: Vec<u32> = Vec::new();
     let mut ends: Vec<u32> = Vec::new();
     for (count, at) in changed.before.clone().enumerate() {
-        if count % STEP == 0 {
-            patience.check()?;
+        if count % DEADLINE_CHECK_LINES == 0 {
+            deadline.check()?;
         }
         let token = before[at].0 as usize;
-        let place = new.get(token).copied().unwrap_or(NONE);
-        if old[token] >= SEVERAL || place >= SEVERAL {
+        let position = new.get(token).copied().unwrap_or(ABSENT);
+        if old[token] >= REPEATED || position >= REPEATED {
             continue;
         }
-        let length = ends.partition_point(|end| pairs[*end as usize].1 < place);
-        previous.push(length.checked_sub(1).map_or(NONE, |shorter| ends[shorter]));
+        let length = ends.partition_point(|end| pairs[*end as usize].1 < position);
+        previous.push(length.checked_sub(1).map_or(ABSENT, |shorter| ends[shorter]));
         let pair = pairs.len() as u32;
-        pairs.push((at as u32, place));
+        pairs.push((at as u32, position));
         match ends.get_mut(length) {
             Some(end) => *end = pair,
             None => ends.push(pair),
         }
     }
     let mut found = Vec::with_capacity(ends.len());
-    let mut next = ends.last().copied().unwrap_or(NONE);
-    while next != NONE {
+    let mut next = ends.last().copied().unwrap_or(ABSENT);
+    while next != ABSENT {
         let (old, new) = pairs[next as usize];
         found.push((old as usize, new as usize));
         next = previous[next as usize];
@@ -160,18 +160,18 @@ fn anchors(
 
 struct LineComparison<'a, 'd> {
     input: &'a InternedInput<&'d [u8]>,
-    patience: &'a Deadline,
+    deadline: &'a Deadline,
     hunks: Vec<Hunk>,
 }
 
 impl LineComparison<'_, '_> {
     fn part(&mut self, part: LinePair) -> Result<()> {
-        self.patience.check()?;
-        let part = match part.fits() {
+        self.deadline.check()?;
+        let part = match part.is_small_without_margins() {
             true => part,
             false => part.stripped(&self.input.before, &self.input.after),
         };
-        let fits = part.fits();
+        let fits = part.is_small_without_margins();
         let LinePair { before, after } = part;
         let at = (before.start as u32, after.start as u32);
         if !fits {
@@ -182,7 +182,7 @@ impl LineComparison<'_, '_> {
         let interner = &self.input.interner;
         let mut diff = Diff::default();
         diff.compute_with(Algorithm::Myers, before, after, interner.num_tokens());
-        let indent = |token: Token| IndentLevel::for_ascii_line(interner[token].iter().copied(), TAB);
+        let indent = |token: Token| IndentLevel::for_ascii_line(interner[token].iter().copied(), TAB_WIDTH);
         diff.postprocess_with(before, after, IndentHeuristic::new(indent));
         for hunk in diff.hunks() {
             self.push(at, hunk);
@@ -207,12 +207,12 @@ impl LineComparison<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Deadline, LINES, MARGIN, hunks, parts};
+    use super::{COMMON_MARGIN_LINES, Deadline, MAX_DIFF_LINES, hunks, parts};
     use imara_diff::{Algorithm, Diff, InternedInput, sources::byte_lines};
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    fn patience() -> Deadline {
+    fn deadline() -> Deadline {
         Deadline::new(Instant::now(), Duration::from_secs(600), Arc::default())
     }
 
@@ -234,7 +234,7 @@ mod tests {
     fn check(old: &[u8], new: &[u8]) {
         let input = InternedInput::new(byte_lines(old), byte_lines(new));
         let (mut before, mut after) = (0, 0);
-        for hunk in hunks(&input, &patience()).unwrap() {
+        for hunk in hunks(&input, &deadline()).unwrap() {
             let (start, end) = (hunk.before.start as usize, hunk.after.start as usize);
             assert!(before <= start && after <= end);
             assert!(input.before[before..start] == input.after[after..end]);
@@ -268,7 +268,7 @@ mod tests {
         let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
         let mut diff = Diff::compute(Algorithm::Myers, &input);
         diff.postprocess_lines(&input);
-        assert_eq!(hunks(&input, &patience()).unwrap(), diff.hunks().collect::<Vec<_>>());
+        assert_eq!(hunks(&input, &deadline()).unwrap(), diff.hunks().collect::<Vec<_>>());
     }
 
     #[test]
@@ -279,9 +279,9 @@ mod tests {
             old.iter().map(|line| if line % 1000 == 0 { line + (1 << 30) } else { *line }).collect();
         let (old, new) = (text(&old), text(&new));
         let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
-        let parts = parts(&input.before, &input.after, &patience()).unwrap();
+        let parts = parts(&input.before, &input.after, &deadline()).unwrap();
         assert!(parts.len() > 10 && parts.iter().all(|part| part.is_small()), "{parts:?}");
-        let found = hunks(&input, &patience()).unwrap();
+        let found = hunks(&input, &deadline()).unwrap();
         assert!(
             found.len() == 200 && found.iter().all(|hunk| hunk.before.len() == 1 && hunk.after.len() == 1)
         );
@@ -289,18 +289,18 @@ mod tests {
 
     #[test]
     fn lines_without_a_counterpart_are_not_searched_for_one() {
-        let (old, new) = (text(&lines(4 * LINES, 2, 1)), text(&lines(4 * LINES, 3, 2)));
+        let (old, new) = (text(&lines(4 * MAX_DIFF_LINES, 2, 1)), text(&lines(4 * MAX_DIFF_LINES, 3, 2)));
         let input = InternedInput::new(byte_lines(&old), byte_lines(&new));
-        let found = hunks(&input, &patience()).unwrap();
+        let found = hunks(&input, &deadline()).unwrap();
         assert_eq!(found.len(), 1);
-        assert!(found[0].before.len() > LINES + 2 * MARGIN);
+        assert!(found[0].before.len() > MAX_DIFF_LINES + 2 * COMMON_MARGIN_LINES);
     }
 
     #[test]
     fn it_ends_when_nobody_waits() {
         let gone = Arc::new(true.into());
-        let patience = Deadline::new(Instant::now(), Duration::from_secs(600), gone);
+        let deadline = Deadline::new(Instant::now(), Duration::from_secs(600), gone);
         let input = InternedInput::new(byte_lines(&b"a\n"[..]), byte_lines(&b"b\n"[..]));
-        assert!(hunks(&input, &patience).is_err());
+        assert!(hunks(&input, &deadline).is_err());
     }
 }

@@ -4,16 +4,20 @@
 //! The source runs no subprocesses, writes nothing and uses no network. It resolves names from URIs only by lookup.
 
 mod address;
-mod answer;
+mod blame;
 mod compare;
 mod complete;
 mod config;
+mod contents;
 mod definition;
 mod describe;
-mod directory;
+mod discover;
 mod filter;
+mod folder;
 mod guard;
+mod hint;
 mod history;
+mod index;
 mod limits;
 mod line_diff;
 mod list;
@@ -24,11 +28,15 @@ mod ref_evidence;
 mod ref_store;
 mod refs;
 mod regular;
+mod renames;
 mod repo;
 mod rev;
+mod status;
+mod tree_listing;
 mod walk;
 mod watch;
 mod work;
+mod worktree;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -38,35 +46,36 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Completion, Contents, Context, Error, Freshness, Page, Partial, Proof, Result, Source, Template,
-    Templates, Uri,
+    Change, Completion, CompletionRequest, Contents, Context, Error, Freshness, Page, Proof, Result, Source,
+    Template, Templates, Uri,
 };
 use tokio::sync::Semaphore;
 
 pub use config::Config;
 
-use address::{TEMPLATES, UriSpace};
+use address::{UriMistake, UriSpace};
 use filter::VisibilityFilter;
-use repo::Repo;
-use work::{AT_ONCE, QUEUE};
+use repo::SharedRepository;
+use work::{MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
 
 /// The revision whose files are listed. It is `HEAD` whichever branch is checked out, so that switching branches
 /// changes files and not all URIs.
-const LISTED: &str = "HEAD";
+const LISTED_REV: &str = "HEAD";
 
 /// A git repository as a source of resources.
 pub struct Git {
-    inner: Arc<Inner>,
+    inner: Arc<GitInner>,
 }
 
-struct Inner {
+struct GitInner {
     config: Config,
     name: String,
     space: UriSpace,
     /// The templates, each with its name.
     templates: TemplateSet<&'static str>,
     filter: VisibilityFilter,
-    repo: Repo,
+    repo: SharedRepository,
+    has_work_tree: bool,
     at_once: Arc<Semaphore>,
     queue: Semaphore,
 }
@@ -83,27 +92,28 @@ impl Git {
         check_bounds(&config)?;
         guard::check_repository(&path)
             .map_err(|why| Error::Unavailable(format!("the repository `{shown}` cannot be opened: {why}")))?;
-        let repo = Repo::open(&path).map_err(|cause| cannot_open(&config.path, &path, &cause))?;
+        let repo = SharedRepository::open(&path).map_err(|cause| cannot_open(&config.path, &path, &cause))?;
         let name = config.name.clone().unwrap_or_else(|| name_of(&path));
         let space = UriSpace::new(&name)
             .ok_or_else(|| Error::invalid(format!("`{name}` cannot be the name of `{shown}`: set `name`")))?;
-        let templates = TEMPLATES
-            .iter()
+        let has_work_tree = repo.has_work_tree();
+        let templates = address::templates(has_work_tree)
             .map(|(rest, name, _)| Ok((space.template(rest)?, *name)))
             .collect::<Result<Vec<_>>>()?;
         let filter = VisibilityFilter::new(&config)?;
-        let inner = Inner {
+        let inner = GitInner {
             name,
             space,
             templates: TemplateSet::new(templates),
             filter,
             repo,
-            at_once: Arc::new(Semaphore::new(AT_ONCE)),
-            queue: Semaphore::new(QUEUE),
+            has_work_tree,
+            at_once: Arc::new(Semaphore::new(MAX_CONCURRENT_TASKS)),
+            queue: Semaphore::new(MAX_QUEUED_TASKS),
             config,
         };
         // An unreadable repository is an error now, not at the first request.
-        refs::head(&inner.repo.objects(inner.own_task()))?;
+        refs::head(&inner.repo.for_task(inner.own_task()))?;
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -115,7 +125,7 @@ impl Git {
 
 /// Checks a configuration that was not deserialized.
 fn check_bounds(config: &Config) -> Result<()> {
-    if config.timeout.is_zero() || config.timeout > crate::settings::LONGEST {
+    if config.timeout.is_zero() || config.timeout > crate::settings::MAX_DURATION {
         return Err(Error::invalid("the `timeout` of a repository must be from 1 ms to 100 years"));
     }
     Ok(())
@@ -148,15 +158,16 @@ fn name_of(path: &Path) -> String {
 #[async_trait]
 impl Source for Git {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        self.inner.space.parse(uri)?;
-        match uri.query() {
-            None => Some(Specificity::EXACT),
-            Some(_) => self.inner.templates.iter().map(|(template, _)| template.specificity()).min(),
+        match self.inner.space.try_parse(uri) {
+            Err(UriMistake::Foreign) => None,
+            Ok(_) if uri.query().is_none() => Some(Specificity::EXACT),
+            // A URI with a mistake is covered, so that a read of it can explain the mistake.
+            _ => self.inner.templates.iter().map(|(template, _)| template.specificity()).min(),
         }
     }
 
     fn may_appear(&self, uri: &Uri) -> bool {
-        self.inner.space.parse(uri).is_some()
+        self.covers(uri).is_some()
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -165,33 +176,35 @@ impl Source for Git {
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
         let after = after.cloned();
-        self.blocking(self.root(), context, move |inner, objects| inner.list(objects, after.as_ref(), limit))
-            .await
+        self.blocking(self.root(), context, move |inner, repository| {
+            inner.list(repository, after.as_ref(), limit)
+        })
+        .await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        self.blocking(uri, context, answer::read).await
+        self.blocking(uri, context, contents::read).await
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let mut templates = Vec::new();
-        for (rest, name, description) in TEMPLATES {
+        for (rest, name, description) in address::templates(self.inner.has_work_tree) {
             let mut template =
                 Template::new(self.inner.space.template(rest)?, format!("{}-{name}", self.inner.name));
             template.title = Some(format!("{}: {name}", self.inner.title()));
-            template.description = Some(description.into());
-            template.mime = (name == "diff").then(|| answer::DIFF.into());
+            template.description = Some((*description).into());
+            template.mime = name.starts_with("diff").then(|| contents::DIFF.into());
             templates.push(template);
         }
         Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         let Some(name) = self.inner.templates.get(asked.template).copied() else {
             return Ok(Completion::default());
         };
-        let wanted = complete::CompletionRequest::new(name, &asked);
-        self.blocking(self.root(), context, move |inner, objects| wanted.values(inner, objects)).await
+        let wanted = complete::GitCompletion::new(name, &asked);
+        self.blocking(self.root(), context, move |inner, repository| wanted.values(inner, repository)).await
     }
 
     async fn children(
@@ -202,8 +215,8 @@ impl Source for Git {
         context: &Context,
     ) -> Result<Page> {
         let after = after.cloned();
-        self.blocking(uri, context, move |inner, objects| {
-            inner.children(objects, &objects.task.uri, after.as_ref(), limit)
+        self.blocking(uri, context, move |inner, repository| {
+            inner.children(repository, &repository.task.uri, after.as_ref(), limit)
         })
         .await
     }
@@ -213,7 +226,7 @@ impl Source for Git {
     }
 
     fn concurrency(&self) -> usize {
-        AT_ONCE
+        MAX_CONCURRENT_TASKS
     }
 
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
@@ -221,7 +234,7 @@ impl Source for Git {
     }
 }
 
-impl Inner {
+impl GitInner {
     /// The freshness of a response with this proof.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)

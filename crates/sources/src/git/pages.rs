@@ -11,48 +11,51 @@ use libris_core::Result;
 use serde_json::{Value, json};
 
 use super::address::UriSpace;
-use super::compare::Difference;
+use super::patch::LineCounts;
 use super::refs::Refs;
-use super::repo::{Objects, fault};
+use super::renames::FileDifference;
+use super::repo::{TaskRepository, fault};
 
 /// The number of digits of an abbreviated id in Markdown.
-pub(super) const SHORT: usize = 10;
+pub(super) const SHORT_ID_DIGITS: usize = 10;
 
 /// The longest subject in a list of refs, in bytes.
-const SUBJECT: usize = 4096;
+const MAX_SUBJECT_BYTES: usize = 4096;
 
 /// A decoded commit.
 pub(super) struct Commit {
     pub(super) id: ObjectId,
     pub(super) tree: ObjectId,
     pub(super) parents: Vec<ObjectId>,
-    author: Person,
-    committer: Person,
+    author: Signature,
+    committer: Signature,
     message: String,
     signed: bool,
 }
 
-struct Person {
+struct Signature {
     name: String,
     email: String,
     time: String,
 }
 
 impl Commit {
-    pub(super) fn read(objects: &Objects<'_>, id: ObjectId) -> Result<Self> {
-        let object = objects.load(id, Kind::Commit)?;
-        let commit = CommitRef::from_bytes(&object.data, objects.object_hash()).map_err(fault)?;
+    pub(super) fn read(repository: &TaskRepository<'_>, id: ObjectId) -> Result<Self> {
+        let object = repository.load(id, Kind::Commit)?;
+        let commit = CommitRef::from_bytes(&object.data, repository.object_hash()).map_err(fault)?;
         let text = |bytes: &BStr| decoded(bytes, commit.encoding);
         let person = |signature: gix::Result<gix::actor::SignatureRef<'_>>| match signature {
-            Ok(person) => {
-                Person { name: text(person.name), email: text(person.email), time: time(person.time().ok()) }
-            }
-            Err(_) => Person { name: String::new(), email: String::new(), time: time(None) },
+            Ok(person) => Signature {
+                name: text(person.name),
+                email: text(person.email),
+                time: time(person.time().ok()),
+            },
+            Err(_) => Signature { name: String::new(), email: String::new(), time: time(None) },
         };
         Ok(Self {
             id,
             tree: commit.tree(),
-            parents: objects.node(id)?.parents,
+            parents: repository.node(id)?.parents,
             author: person(commit.author()),
             committer: person(commit.committer()),
             message: text(commit.message),
@@ -67,8 +70,8 @@ impl Commit {
     /// The subject, truncated to the limit for lists.
     pub(super) fn short_subject(&self) -> String {
         let mut subject = self.subject();
-        if subject.len() > SUBJECT {
-            subject.truncate(subject.floor_char_boundary(SUBJECT));
+        if subject.len() > MAX_SUBJECT_BYTES {
+            subject.truncate(subject.floor_char_boundary(MAX_SUBJECT_BYTES));
             subject.push('…');
         }
         subject
@@ -76,8 +79,18 @@ impl Commit {
 
     /// The approximate size in bytes.
     pub(super) fn size(&self) -> usize {
-        let size = |person: &Person| person.name.len() + person.email.len();
+        let size = |person: &Signature| person.name.len() + person.email.len();
         self.message.len() + size(&self.author) + size(&self.committer)
+    }
+
+    /// The name of the author.
+    pub(super) fn author(&self) -> &str {
+        &self.author.name
+    }
+
+    /// The author time, as ISO 8601.
+    pub(super) fn author_time(&self) -> &str {
+        &self.author.time
     }
 
     /// The committer time, as ISO 8601.
@@ -87,7 +100,7 @@ impl Commit {
 
     fn json(&self) -> Value {
         let person =
-            |person: &Person| json!({ "name": person.name, "email": person.email, "time": person.time });
+            |person: &Signature| json!({ "name": person.name, "email": person.email, "time": person.time });
         json!({
             "id": self.id.to_string(),
             "parents": self.parents.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -123,11 +136,11 @@ fn time(time: Option<gix::date::Time>) -> String {
 }
 
 pub(super) fn short(id: ObjectId) -> String {
-    id.to_hex_with_len(SHORT).to_string()
+    id.to_hex_with_len(SHORT_ID_DIGITS).to_string()
 }
 
 /// Escapes text from the repository for a line of Markdown.
-fn inline(text: &str) -> String {
+pub(super) fn inline(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -147,7 +160,7 @@ fn link(text: &str, uri: Option<libris_core::Uri>) -> String {
 }
 
 /// The heading and the end of a log.
-pub(super) struct Title<'a> {
+pub(super) struct LogHeader<'a> {
     pub(super) rev: &'a str,
     pub(super) path: Option<&'a str>,
     /// Whether the log is truncated, and the maximum `limit`.
@@ -157,7 +170,7 @@ pub(super) struct Title<'a> {
     pub(super) shallow: bool,
 }
 
-pub(super) fn log_markdown(space: &UriSpace, title: &Title<'_>, commits: &[Commit]) -> String {
+pub(super) fn log_markdown(space: &UriSpace, title: &LogHeader<'_>, commits: &[Commit]) -> String {
     let mut out = format!("# Log of {}", inline(title.rev));
     if let Some(path) = title.path {
         let _ = write!(out, ": {}", inline(path));
@@ -184,7 +197,7 @@ pub(super) fn log_markdown(space: &UriSpace, title: &Title<'_>, commits: &[Commi
     out
 }
 
-pub(super) fn log_json(title: &Title<'_>, commits: &[Commit]) -> Value {
+pub(super) fn log_json(title: &LogHeader<'_>, commits: &[Commit]) -> Value {
     json!({
         "ref": title.rev,
         "path": title.path,
@@ -194,10 +207,39 @@ pub(super) fn log_json(title: &Title<'_>, commits: &[Commit]) -> Value {
     })
 }
 
-/// The files that a commit changed; `None` if there are too many.
-pub(super) type Changed<'a> = Option<&'a [Difference]>;
+/// The files that a commit changed.
+pub(super) struct CommitChanges {
+    /// Each with its line counts; `None` if the files are too large to count.
+    pub(super) files: Vec<(FileDifference, Option<LineCounts>)>,
+    /// `None` if it is too large.
+    pub(super) patch: Option<String>,
+}
 
-pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changed: Changed<'_>) -> String {
+impl CommitChanges {
+    /// The size of the patch, in bytes.
+    pub(super) fn patch_size(&self) -> u64 {
+        self.patch.as_ref().map_or(0, |patch| patch.len() as u64)
+    }
+
+    /// The last line of `git diff --stat`; `None` if not all files were counted.
+    fn summary(&self) -> Option<String> {
+        let mut total = LineCounts::default();
+        for (_, counts) in &self.files {
+            let counts = (*counts)?;
+            (total.added, total.deleted) = (total.added + counts.added, total.deleted + counts.deleted);
+        }
+        let plural = |count: u64, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        Some(format!(
+            "{} changed, {}, {}",
+            plural(self.files.len() as u64, "file"),
+            plural(total.added, "insertion"),
+            plural(total.deleted, "deletion")
+        ))
+    }
+}
+
+/// The page of a commit; `changes` is `None` if there are too many.
+pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changes: Option<&CommitChanges>) -> String {
     let id = commit.id.to_string();
     let mut out = format!("# {}\n\n", inline(&commit.subject()));
     let _ = writeln!(out, "- commit: `{id}`");
@@ -218,51 +260,86 @@ pub(super) fn commit_markdown(space: &UriSpace, commit: &Commit, changed: Change
     if commit.signed {
         out.push_str("- signed: yes, and the signature was not checked\n");
     }
-    let _ = writeln!(out, "- files: {}", link("tree", space.place(&id, "")));
+    let _ = writeln!(out, "- files: {}", link("tree", space.path_uri(&id, "")));
     // The title contains everything up to the first empty line.
     let body = commit.message.trim_start_matches('\n').split_once("\n\n").map_or("", |(_, body)| body.trim());
     if !body.is_empty() {
         let _ = writeln!(out, "\n{body}");
     }
     out.push_str("\n## Changes\n\n");
-    match changed {
-        None => out.push_str("Too many to tell.\n"),
-        Some([]) => out.push_str("None.\n"),
-        Some(changed) => {
-            for difference in changed {
-                let (letter, rev) = match status(difference) {
-                    "D" => ("D", commit.parents.first().map_or_else(|| id.clone(), ToString::to_string)),
-                    letter => (letter, id.clone()),
-                };
-                let path = String::from_utf8_lossy(&difference.path);
-                let place = space.place(&rev, &escaped(&difference.path));
-                let _ = writeln!(out, "- {letter} {}", link(&inline(&path), place));
-            }
+    let Some(changes) = changes else {
+        out.push_str("Too many to list.\n");
+        return out;
+    };
+    if changes.files.is_empty() {
+        out.push_str("None.\n");
+        return out;
+    }
+    if let Some(summary) = changes.summary() {
+        let _ = writeln!(out, "{summary}\n");
+    }
+    let parent = commit.parents.first().map(ToString::to_string);
+    for (difference, counts) in &changes.files {
+        let letter = difference.letter();
+        let rev = if letter == "D" { parent.as_ref().unwrap_or(&id) } else { &id };
+        let path = String::from_utf8_lossy(&difference.path);
+        let file = link(&inline(&path), space.path_uri(rev, &escaped(&difference.path)));
+        let _ = write!(out, "- {letter} {file}");
+        if let Some(renamed) = &difference.renamed {
+            let from = String::from_utf8_lossy(&renamed.from);
+            let _ = write!(out, ", was {} ({}% the same)", inline(&from), renamed.similarity);
         }
+        let _ = match counts {
+            Some(LineCounts { binary: true, .. }) => writeln!(out, " (binary or large)"),
+            Some(LineCounts { added: 0, deleted: 0, .. }) | None => writeln!(out),
+            Some(counts) => writeln!(out, " (+{} -{})", counts.added, counts.deleted),
+        };
+    }
+    out.push_str("\n## Patch\n\n");
+    match (&changes.patch, &parent) {
+        (Some(patch), _) => fenced(&mut out, "diff", patch),
+        (None, Some(parent)) => {
+            let diff = link("the diff", space.diff(parent, &id));
+            let _ =
+                writeln!(out, "Too large for this page: read {diff}, with `?path=` for one file or folder.");
+        }
+        (None, None) => out.push_str("Too large for this page: read the files.\n"),
     }
     out
 }
 
-pub(super) fn commit_json(commit: &Commit, changed: Changed<'_>) -> Value {
+/// Appends a code block. The fence is longer than any row of backticks in the text.
+pub(super) fn fenced(out: &mut String, language: &str, text: &str) {
+    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat((longest + 1).max(3));
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let _ = writeln!(out, "{fence}{language}\n{text}{end}{fence}");
+}
+
+pub(super) fn commit_json(commit: &Commit, changes: Option<&CommitChanges>) -> Value {
     let mut page = commit.json();
     page["tree"] = commit.tree.to_string().into();
     page["signed"] = commit.signed.into();
-    page["changes"] = changed.map_or(Value::Null, |changed| {
-        let change = |difference: &Difference| {
-            json!({ "status": status(difference), "path": String::from_utf8_lossy(&difference.path) })
+    page["changes"] = changes.map_or(Value::Null, |changes| {
+        let change = |(difference, counts): &(FileDifference, Option<LineCounts>)| {
+            let mut change = json!({
+                "status": difference.letter(),
+                "path": String::from_utf8_lossy(&difference.path),
+            });
+            if let Some(renamed) = &difference.renamed {
+                change["from"] = String::from_utf8_lossy(&renamed.from).into();
+                change["similarity"] = renamed.similarity.into();
+            }
+            if let Some(counts) = counts.filter(|counts| !counts.binary) {
+                change["added"] = counts.added.into();
+                change["deleted"] = counts.deleted.into();
+            }
+            change
         };
-        changed.iter().map(change).collect()
+        changes.files.iter().map(change).collect()
     });
+    page["patch"] = changes.and_then(|changes| changes.patch.clone()).into();
     page
-}
-
-/// The status letter of `git diff --name-status`.
-fn status(difference: &Difference) -> &'static str {
-    match (difference.old, difference.new) {
-        (None, _) => "A",
-        (_, None) => "D",
-        (Some(_), Some(_)) => "M",
-    }
 }
 
 /// The percent-encoded path.
@@ -271,14 +348,20 @@ pub(super) fn escaped(path: &[u8]) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
+/// Says which branch and commit `HEAD` is.
+pub(super) fn head_line(branch: Option<&str>, commit: Option<ObjectId>) -> String {
+    match (branch, commit) {
+        (Some(branch), Some(id)) => format!("`HEAD` is {} at `{}`.", inline(branch), short(id)),
+        (Some(branch), None) => format!("`HEAD` is {}, which has no commits yet.", inline(branch)),
+        (None, Some(id)) => format!("`HEAD` is at `{}` and on no branch.", short(id)),
+        (None, None) => "There is no `HEAD`.".to_owned(),
+    }
+}
+
 pub(super) fn refs_markdown(space: &UriSpace, name: &str, refs: &Refs) -> String {
     let mut out = format!("# Refs of {}\n\n", inline(name));
-    let _ = match (&refs.head, refs.head_commit) {
-        (Some(head), Some(id)) => writeln!(out, "`HEAD` is {} at `{}`.", inline(head), short(id)),
-        (Some(head), None) => writeln!(out, "`HEAD` is {}, which has no commits yet.", inline(head)),
-        (None, Some(id)) => writeln!(out, "`HEAD` is at `{}` and on no branch.", short(id)),
-        (None, None) => writeln!(out, "There is no `HEAD`."),
-    };
+    out.push_str(&head_line(refs.head.as_deref(), refs.head_commit));
+    out.push('\n');
     let kinds = [("Branches", "refs/heads/"), ("Tags", "refs/tags/"), ("Remote branches", "refs/remotes/")];
     for (title, prefix) in kinds {
         let mut shown =
@@ -289,7 +372,7 @@ pub(super) fn refs_markdown(space: &UriSpace, name: &str, refs: &Refs) -> String
         let _ = writeln!(out, "\n## {title}\n");
         for (name, one) in shown {
             let rev = libris_core::Uri::encode_segment(one.short().as_bytes());
-            let (tree, log) = (link("files", space.place(&rev, "")), link("log", space.log(&rev)));
+            let (tree, log) = (link("files", space.path_uri(&rev, "")), link("log", space.log(&rev)));
             let date = one.time.get(..10).unwrap_or_default();
             let _ = writeln!(
                 out,

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use libris_core::Proof;
 
-use super::ref_store::LOOSE;
-use super::regular::{self, RefFileStamp, Unreadable};
-use super::repo::Objects;
+use super::ref_store::MAX_LOOSE_REF_BYTES;
+use super::regular::{self, RefFileStamp, UnreadableFile};
+use super::repo::TaskRepository;
 use super::rev::candidates;
 
 /// The most symbolic refs in a chain.
-const LINKS: usize = 5;
+const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The files that a name resolves through, as they were before it was resolved.
 pub(super) struct RefEvidence {
@@ -24,19 +24,19 @@ pub(super) struct RefEvidence {
 }
 
 impl RefEvidence {
-    pub(super) fn of(objects: &Objects<'_>, name: &str) -> Self {
-        let (own, common) = (objects.git_dir(), objects.common_dir());
+    pub(super) fn of(repository: &TaskRepository<'_>, name: &str) -> Self {
+        let (own, common) = (repository.git_dir(), repository.common_dir());
         let packed = common.join("packed-refs");
         let stamp = RefFileStamp::of(&packed);
-        let unprovable = objects.is_remote() || stamp.is_err();
+        let unprovable = repository.is_remote() || stamp.is_err();
         let mut seen = Self { refs: Vec::new(), stamp: stamp.ok().flatten(), packed, unprovable };
         for full in candidates(name) {
-            seen.look(own, common, &full, LINKS);
+            seen.record_ref(own, common, &full, MAX_SYMBOLIC_REFS);
         }
         seen
     }
 
-    fn look(&mut self, own: &Path, common: &Path, name: &str, links: usize) {
+    fn record_ref(&mut self, own: &Path, common: &Path, name: &str, links: usize) {
         let path = if name == "HEAD" { own.join(name) } else { common.join(name) };
         let Ok(held) = content(&path) else {
             self.unprovable = true;
@@ -48,7 +48,7 @@ impl RefEvidence {
             && next.starts_with("refs/")
             && !next.split('/').any(|part| part == "..")
         {
-            self.look(own, common, next, links - 1);
+            self.record_ref(own, common, next, links - 1);
         }
         self.refs.push((path, held));
     }
@@ -66,6 +66,6 @@ impl RefEvidence {
     }
 }
 
-fn content(path: &Path) -> Result<Option<Vec<u8>>, Unreadable> {
-    Ok(regular::read(path, LOOSE)?.map(|regular| regular.data))
+fn content(path: &Path) -> Result<Option<Vec<u8>>, UnreadableFile> {
+    Ok(regular::read(path, MAX_LOOSE_REF_BYTES)?.map(|regular| regular.data))
 }

@@ -12,26 +12,26 @@ use gix::ObjectId;
 use libris_core::{Error, Result};
 
 use super::limits::HeldMemory;
-use super::regular::{self, RefFileStamp, Unreadable, is_absent};
+use super::regular::{self, RefFileStamp, UnreadableFile, is_absent};
 use super::repo::Deadline;
 
 /// The largest file of a loose ref, in bytes; git writes one line.
-pub(super) const LOOSE: u64 = 4 * 1024;
+pub(super) const MAX_LOOSE_REF_BYTES: u64 = 4 * 1024;
 
 /// The largest `packed-refs` file, in bytes: some 220,000 refs.
-pub(super) const PACKED: u64 = 16 * 1024 * 1024;
+pub(super) const MAX_PACKED_REFS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The most listed refs.
-const MOST: usize = 100_000;
+const MAX_REFS: usize = 100_000;
 
 /// The memory of a listed ref in addition to its name, in bytes.
-const OVERHEAD: usize = 80;
+const REF_OVERHEAD: usize = 80;
 
 /// The deepest nesting of directories of loose refs.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The most symbolic refs in a chain, as in git.
-const LINKS: usize = 5;
+const MAX_SYMBOLIC_REFS: usize = 5;
 
 /// The namespaces of refs that are private to a working tree.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/rewritten/", "refs/worktree/"];
@@ -82,37 +82,37 @@ impl RefStore {
         self.find_object(name).map_err(|cause| cause.of(name))
     }
 
-    fn find_object(&self, name: &str) -> Result<Option<ObjectId>, Unreadable> {
+    fn find_object(&self, name: &str) -> Result<Option<ObjectId>, UnreadableFile> {
         let mut name = name.to_owned();
-        for _ in 0..=LINKS {
+        for _ in 0..=MAX_SYMBOLIC_REFS {
             match self.find(&name)? {
                 None => return Ok(None),
                 Some(RefTarget::Object(id)) => return Ok(Some(id)),
                 Some(RefTarget::Symbolic(next)) => name = next,
             }
         }
-        Err(Unreadable::Broken("it leads through too many other refs"))
+        Err(UnreadableFile::Broken("it leads through too many other refs"))
     }
 
-    fn find(&self, name: &str) -> Result<Option<RefTarget>, Unreadable> {
+    fn find(&self, name: &str) -> Result<Option<RefTarget>, UnreadableFile> {
         match self.loose(name)? {
             None => Ok(self.packed()?.find(name).map(RefTarget::Object)),
             found => Ok(found),
         }
     }
 
-    fn loose(&self, name: &str) -> Result<Option<RefTarget>, Unreadable> {
+    fn loose(&self, name: &str) -> Result<Option<RefTarget>, UnreadableFile> {
         let own = !name.starts_with("refs/") || PER_WORKTREE.iter().any(|kind| name.starts_with(kind));
         let folder = if own { &self.own } else { &self.common };
-        match regular::read(&folder.join(name), LOOSE)? {
+        match regular::read(&folder.join(name), MAX_LOOSE_REF_BYTES)? {
             None => Ok(None),
             Some(file) => RefTarget::parse(&file.data, self.hash).map(Some),
         }
     }
 
-    fn packed(&self) -> Result<Arc<PackedRefs>, Unreadable> {
+    fn packed(&self) -> Result<Arc<PackedRefs>, UnreadableFile> {
         let path = self.common.join("packed-refs");
-        let Some(stamp) = RefFileStamp::of(&path).map_err(Unreadable::System)? else {
+        let Some(stamp) = RefFileStamp::of(&path).map_err(UnreadableFile::System)? else {
             return Ok(Arc::default());
         };
         let mut cached = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ impl RefStore {
         }
         // So that the old and the new version are never in memory together.
         *cached = None;
-        let Some(file) = regular::read(&path, PACKED)? else { return Ok(Arc::default()) };
+        let Some(file) = regular::read(&path, MAX_PACKED_REFS_BYTES)? else { return Ok(Arc::default()) };
         let packed = Arc::new(PackedRefs::parse(file.data, self.hash)?);
         *cached = Some((file.stamp, packed.clone()));
         Ok(packed)
@@ -134,23 +134,23 @@ impl RefStore {
     pub(super) fn all(
         &self,
         kinds: &[&str],
-        patience: &Deadline,
+        deadline: &Deadline,
         held: &mut HeldMemory<'_>,
     ) -> Result<AllRefs> {
         let packed = self.packed().map_err(|cause| cause.of("packed-refs"))?;
         let mut names = BTreeSet::new();
         for kind in kinds {
             let kind = kind.trim_end_matches('/');
-            self.loose_names(kind, DEPTH, &mut names, patience)?;
+            self.loose_names(kind, MAX_DEPTH, &mut names, deadline)?;
         }
         held.grow(names.iter().map(|name| size(name)).sum())?;
         let mut all = AllRefs::default();
         for name in &names {
-            patience.check()?;
+            deadline.check()?;
             match self.find_object(name) {
                 Ok(Some(id)) => all.refs.push((name.clone(), id)),
                 Ok(None) => {}
-                Err(Unreadable::Broken(why)) => {
+                Err(UnreadableFile::Broken(why)) => {
                     tracing::debug!(name, why, "a ref cannot be read");
                     all.unreadable += 1;
                 }
@@ -158,12 +158,12 @@ impl RefStore {
             }
         }
         for kind in kinds {
-            let left = MOST + 1 - all.refs.len().min(MOST + 1);
+            let left = MAX_REFS + 1 - all.refs.len().min(MAX_REFS + 1);
             let packed = || packed.beginning(kind).filter(|(name, _)| !names.contains(*name)).take(left);
             held.grow(packed().map(|(name, _)| size(name)).sum())?;
             all.refs.extend(packed().map(|(name, id)| (name.to_owned(), id)));
         }
-        if all.refs.len() > MOST {
+        if all.refs.len() > MAX_REFS {
             return Err(too_many());
         }
         all.refs.sort();
@@ -176,9 +176,9 @@ impl RefStore {
         folder: &str,
         depth: usize,
         names: &mut BTreeSet<String>,
-        patience: &Deadline,
+        deadline: &Deadline,
     ) -> Result<()> {
-        patience.check()?;
+        deadline.check()?;
         let failed = |cause: io::Error| Error::failed("read the repository", cause);
         let entries = match std::fs::read_dir(self.common.join(folder)) {
             Err(cause) if is_absent(&cause) => return Ok(()),
@@ -191,12 +191,12 @@ impl RefStore {
             // Symbolic links to directories are not followed: they may form a cycle.
             if entry.file_type().map_err(failed)?.is_dir() {
                 if depth > 0 {
-                    self.loose_names(&name, depth - 1, names, patience)?;
+                    self.loose_names(&name, depth - 1, names, deadline)?;
                 }
             } else if is_full_name(name.as_bytes()) {
                 names.insert(name);
             }
-            if names.len() > MOST {
+            if names.len() > MAX_REFS {
                 return Err(too_many());
             }
         }
@@ -206,12 +206,12 @@ impl RefStore {
 
 /// The memory of a listed ref, in bytes.
 fn size(name: &str) -> u64 {
-    (name.len() + OVERHEAD) as u64
+    (name.len() + REF_OVERHEAD) as u64
 }
 
 fn too_many() -> Error {
     Error::Unavailable(format!(
-        "the repository has more than {MOST} branches and tags, so they are not listed; hint: serve a clone with fewer \
+        "the repository has more than {MAX_REFS} branches and tags, so they are not listed; hint: serve a clone with fewer \
          of them"
     ))
 }
@@ -223,8 +223,8 @@ fn is_full_name(name: &[u8]) -> bool {
 
 impl RefTarget {
     /// Parses the contents of a loose ref.
-    fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Self, Unreadable> {
-        let broken = Unreadable::Broken("it is not a ref");
+    fn parse(data: &[u8], hash: gix::hash::Kind) -> Result<Self, UnreadableFile> {
+        let broken = UnreadableFile::Broken("it is not a ref");
         if let Some(name) = data.strip_prefix(b"ref:") {
             let name = name.trim_ascii();
             return match std::str::from_utf8(name) {
@@ -252,7 +252,7 @@ struct PackedRefs {
 
 impl PackedRefs {
     /// One damaged line invalidates the whole file, as in git: a skipped ref would look deleted.
-    fn parse(data: Vec<u8>, hash: gix::hash::Kind) -> Result<Self, Unreadable> {
+    fn parse(data: Vec<u8>, hash: gix::hash::Kind) -> Result<Self, UnreadableFile> {
         let digits = hash.len_in_hex();
         let mut lines = Vec::new();
         let mut start = 0;
@@ -268,7 +268,7 @@ impl PackedRefs {
                 && std::str::from_utf8(&line[digits..]).is_ok_and(|name| name.trim_end().len() > 1);
             match u32::try_from(at) {
                 Ok(at) if is_ref => lines.push(at),
-                _ => return Err(Unreadable::Broken("`packed-refs` is damaged")),
+                _ => return Err(UnreadableFile::Broken("`packed-refs` is damaged")),
             }
         }
         let mut packed = Self { data, lines: Vec::new(), digits };
@@ -306,7 +306,7 @@ impl PackedRefs {
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedRefs, RefTarget, Unreadable};
+    use super::{PackedRefs, RefTarget, UnreadableFile};
     use gix::hash::Kind;
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         }
         assert_eq!(parse("ref: refs/heads/a/b\n").unwrap(), RefTarget::Symbolic("refs/heads/a/b".into()));
         for text in ["", "\n", "a", &id[1..], &format!("{id}a"), "ref: ", "ref: HEAD", "ref: refs/../../x"] {
-            assert!(matches!(parse(text), Err(Unreadable::Broken(_))), "{text:?}");
+            assert!(matches!(parse(text), Err(UnreadableFile::Broken(_))), "{text:?}");
         }
     }
 

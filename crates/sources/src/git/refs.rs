@@ -6,11 +6,11 @@ use libris_core::Result;
 use super::limits::HeldMemory;
 use super::pages::Commit;
 use super::ref_store::{AllRefs, RefTarget};
-use super::repo::Objects;
-use super::rev::{SHOWN, by_name, candidates, peel};
+use super::repo::TaskRepository;
+use super::rev::{VISIBLE_NAMESPACES, by_name, candidates, peel};
 
 /// The most refs on one page.
-const MOST: usize = 2000;
+const MAX_PAGE_REFS: usize = 2000;
 
 /// The visible refs of a repository, for one page.
 pub(super) struct Refs {
@@ -47,38 +47,38 @@ impl GitRef {
 
 /// The name of a ref without its namespace.
 pub(super) fn shortest(name: &str) -> &str {
-    SHOWN.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
+    VISIBLE_NAMESPACES.iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name)
 }
 
 /// All visible refs, with their memory reservation.
-pub(super) fn all<'o>(objects: &'o Objects<'_>) -> Result<(AllRefs, HeldMemory<'o>)> {
-    let mut held = objects.hold(0)?;
-    let all = objects.refs().all(&SHOWN, objects.patience(), &mut held)?;
+pub(super) fn all<'o>(repository: &'o TaskRepository<'_>) -> Result<(AllRefs, HeldMemory<'o>)> {
+    let mut held = repository.hold(0)?;
+    let all = repository.refs().all(&VISIBLE_NAMESPACES, repository.deadline(), &mut held)?;
     Ok((all, held))
 }
 
 /// The full name of the branch that `HEAD` points to; `None` if it is detached.
-pub(super) fn head(objects: &Objects<'_>) -> Result<Option<String>> {
-    Ok(match objects.refs().head()? {
+pub(super) fn head(repository: &TaskRepository<'_>) -> Result<Option<String>> {
+    Ok(match repository.refs().head()? {
         RefTarget::Symbolic(name) => Some(name),
         RefTarget::Object(_) => None,
     })
 }
 
 impl Refs {
-    pub(super) fn read(objects: &Objects<'_>) -> Result<Self> {
-        let (AllRefs { refs: names, unreadable }, _held) = all(objects)?;
+    pub(super) fn read(repository: &TaskRepository<'_>) -> Result<Self> {
+        let (AllRefs { refs: names, unreadable }, _held) = all(repository)?;
         let is_there = |name: &str| names.binary_search_by(|(other, _)| other.as_str().cmp(name)).is_ok();
         let mut refs = Vec::new();
         let mut seen = 0;
         for (name, id) in &names {
-            if refs.len() == MOST {
+            if refs.len() == MAX_PAGE_REFS {
                 break;
             }
             seen += 1;
-            let Some(commit) = peel(objects, *id)? else { continue };
+            let Some(commit) = peel(repository, *id)? else { continue };
             let first = candidates(shortest(name)).into_iter().find(|other| is_there(other));
-            let read = Commit::read(objects, commit)?;
+            let read = Commit::read(repository, commit)?;
             refs.push(GitRef {
                 commit,
                 tag: (*id != commit).then_some(*id),
@@ -88,8 +88,8 @@ impl Refs {
                 name: name.clone(),
             });
         }
-        let head = head(objects)?.map(|name| shortest(&name).to_owned());
-        let head_commit = by_name(objects, "HEAD")?;
+        let head = head(repository)?.map(|name| shortest(&name).to_owned());
+        let head_commit = by_name(repository, "HEAD")?;
         Ok(Self { head, head_commit, all: refs, more: names.len() - seen, unreadable })
     }
 }

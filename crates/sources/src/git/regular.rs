@@ -11,21 +11,21 @@ use std::time::SystemTime;
 use libris_core::Error;
 
 /// The contents of a regular file, and its stamp while it was open.
-pub(super) struct Regular {
+pub(super) struct RegularFile {
     pub(super) data: Vec<u8>,
     pub(super) stamp: RefFileStamp,
 }
 
 /// Why a file could not be read.
 #[derive(Debug)]
-pub(super) enum Unreadable {
+pub(super) enum UnreadableFile {
     /// The file itself is invalid; other files are not affected.
     Broken(&'static str),
     /// A system call failed, which may be temporary.
     System(io::Error),
 }
 
-impl Unreadable {
+impl UnreadableFile {
     /// The error for callers; `what` is the path of the file within the repository.
     pub(super) fn of(self, what: &str) -> Error {
         match self {
@@ -36,28 +36,28 @@ impl Unreadable {
 }
 
 /// The contents of a file of at most `limit` bytes; `None` if it does not exist or is a directory.
-pub(super) fn read(path: &Path, limit: u64) -> Result<Option<Regular>, Unreadable> {
+pub(super) fn read(path: &Path, limit: u64) -> Result<Option<RegularFile>, UnreadableFile> {
     let Some((mut file, metadata)) = open(path)? else { return Ok(None) };
     if metadata.len() > limit {
-        return Err(Unreadable::Broken("it is too large"));
+        return Err(UnreadableFile::Broken("it is too large"));
     }
     let mut data = vec![0; metadata.len() as usize];
     file.read_exact(&mut data).map_err(|cause| match cause.kind() {
-        io::ErrorKind::UnexpectedEof => Unreadable::Broken("it is being written"),
-        _ => Unreadable::System(cause),
+        io::ErrorKind::UnexpectedEof => UnreadableFile::Broken("it is being written"),
+        _ => UnreadableFile::System(cause),
     })?;
-    Ok(Some(Regular { data, stamp: RefFileStamp::new(&metadata) }))
+    Ok(Some(RegularFile { data, stamp: RefFileStamp::new(&metadata) }))
 }
 
 /// Fails if the path is anything but missing, a directory, or a regular file of at most `limit` bytes.
-pub(super) fn check(path: &Path, limit: u64) -> Result<(), Unreadable> {
+pub(super) fn check(path: &Path, limit: u64) -> Result<(), UnreadableFile> {
     match regular(std::fs::metadata(path))? {
-        Some(metadata) if metadata.len() > limit => Err(Unreadable::Broken("it is too large")),
+        Some(metadata) if metadata.len() > limit => Err(UnreadableFile::Broken("it is too large")),
         _ => Ok(()),
     }
 }
 
-fn open(path: &Path) -> Result<Option<(File, Metadata)>, Unreadable> {
+fn open(path: &Path) -> Result<Option<(File, Metadata)>, UnreadableFile> {
     let file = match options(SymlinkPolicy::Refuse).open(path) {
         // The target is checked before it is opened, because opening a device can have side effects, and again after
         // that, because it may have been replaced.
@@ -95,17 +95,17 @@ fn options(symlinks: SymlinkPolicy) -> OpenOptions {
 }
 
 /// The metadata of a regular file; `None` if it is missing or a directory.
-fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, Unreadable> {
+fn regular(metadata: io::Result<Metadata>) -> Result<Option<Metadata>, UnreadableFile> {
     match metadata {
         Ok(metadata) if metadata.is_file() => Ok(Some(metadata)),
         Ok(metadata) if metadata.is_dir() => Ok(None),
-        Ok(_) => Err(Unreadable::Broken("it is not a regular file")),
+        Ok(_) => Err(UnreadableFile::Broken("it is not a regular file")),
         Err(cause) if is_absent(&cause) => Ok(None),
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
-            Err(Unreadable::Broken("it may not be read"))
+            Err(UnreadableFile::Broken("it may not be read"))
         }
-        Err(cause) if is_loop(&cause) => Err(Unreadable::Broken("it is a symbolic link to itself")),
-        Err(cause) => Err(Unreadable::System(cause)),
+        Err(cause) if is_loop(&cause) => Err(UnreadableFile::Broken("it is a symbolic link to itself")),
+        Err(cause) => Err(UnreadableFile::System(cause)),
     }
 }
 

@@ -13,38 +13,38 @@ use gix::objs::{CommitRefIter, Kind, TreeRefIter};
 use gix::odb::pack::cache::lru::StaticLinkedList;
 use libris_core::{Context, Error, Result, Uri};
 
-use super::directory::{Directory, DirectoryWeight};
 use super::guard::{self, Alternates};
 use super::history::ModificationTimes;
 use super::limits::{HeldMemory, TaskMemory};
 use super::ref_store::RefStore;
 use super::regular::{self, RefFileStamp};
+use super::tree_listing::{TreeListing, TreeListingWeight};
 
 /// The cache sizes of each handle, in bytes: decoded objects, and delta bases.
-const OBJECTS: usize = 8 * 1024 * 1024;
-const DELTAS: usize = 8 * 1024 * 1024;
+const OBJECT_CACHE_BYTES: usize = 8 * 1024 * 1024;
+const DELTA_CACHE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The size of the cache of directories, in bytes.
-const DIRECTORIES: u64 = 24 * 1024 * 1024;
+const TREE_CACHE_BYTES: u64 = 24 * 1024 * 1024;
 
 /// The memory of a decoded tree, as a multiple of its size.
-const DECODED: u64 = 4;
+const DECODED_TREE_FACTOR: u64 = 4;
 
 /// The capacities of the caches of modification times and of ancestors, in entries.
-const WINDOWS: usize = 4;
-const ANCESTORS: usize = 1000;
+const MODIFICATION_TIMES_CAPACITY: usize = 4;
+const ANCESTOR_CAPACITY: usize = 1000;
 
 /// The shortest time between two attempts to reopen a repository with missing objects.
-const REOPENED: Duration = Duration::from_secs(3);
+const REOPEN_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The most memory that the git library may allocate for one object.
-const RESERVED: usize = 256 * 1024 * 1024;
+const MAX_ALLOCATION_BYTES: usize = 256 * 1024 * 1024;
 
 /// The largest `shallow` file, in bytes: some 400,000 commits.
-const SHALLOW: u64 = 16 * 1024 * 1024;
+const MAX_SHALLOW_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A repository for concurrent use.
-pub(super) struct Repo {
+pub(super) struct SharedRepository {
     path: PathBuf,
     /// The git directory, with `HEAD`.
     own: PathBuf,
@@ -57,7 +57,7 @@ pub(super) struct Repo {
     alternates: Alternates,
     /// The cached boundary commits of a shallow clone, sorted, with the stamp of the `shallow` file.
     shallow: Mutex<Option<(RefFileStamp, Arc<[ObjectId]>)>>,
-    directories: quick_cache::sync::Cache<ObjectId, Arc<Directory>, DirectoryWeight>,
+    directories: quick_cache::sync::Cache<ObjectId, Arc<TreeListing>, TreeListingWeight>,
     /// The modification times of the files of recently listed commits.
     windows: quick_cache::sync::Cache<ObjectId, Arc<ModificationTimes>>,
     /// The ancestors of commits, by commit and distance along first parents.
@@ -82,13 +82,13 @@ impl OpenRepository {
         // Isolated: the library ignores the environment and the user's configuration. No operation of this source
         // runs a subprocess.
         let options = gix::open::Options::isolated()
-            .config_overrides([format!("gitoxide.objects.allocLimit={RESERVED}")]);
+            .config_overrides([format!("gitoxide.objects.allocLimit={MAX_ALLOCATION_BYTES}")]);
         let repository = options.open(path)?;
         Ok(Self { repository, idle: Vec::new(), generation, opened: Instant::now(), suspect: false })
     }
 }
 
-impl Repo {
+impl SharedRepository {
     pub(super) fn open(path: &Path) -> gix::Result<Self> {
         let opened = OpenRepository::open(path, 0)?;
         let shared = &opened.repository;
@@ -103,9 +103,9 @@ impl Repo {
             alternates: Alternates::new(common),
             shallow: Mutex::default(),
             shared: Mutex::new(opened),
-            directories: quick_cache::sync::Cache::with_weighter(1000, DIRECTORIES, DirectoryWeight),
-            windows: quick_cache::sync::Cache::new(WINDOWS),
-            ancestors: quick_cache::sync::Cache::new(ANCESTORS),
+            directories: quick_cache::sync::Cache::with_weighter(1000, TREE_CACHE_BYTES, TreeListingWeight),
+            windows: quick_cache::sync::Cache::new(MODIFICATION_TIMES_CAPACITY),
+            ancestors: quick_cache::sync::Cache::new(ANCESTOR_CAPACITY),
         })
     }
 
@@ -117,6 +117,29 @@ impl Repo {
     /// The common directory, with branches and tags; differs for a linked working tree.
     pub(super) fn common(&self) -> &Path {
         &self.common
+    }
+
+    /// The working tree: the folder that `path` names, or the one around the `.git` folder that it names. The error
+    /// says why there is none.
+    ///
+    /// A working tree elsewhere (`core.worktree`) is not used: whoever can write to `.git` could choose any folder.
+    pub(super) fn work_tree(&self, repository: &gix::Repository) -> Result<PathBuf, &'static str> {
+        let found =
+            repository.workdir().ok_or("a bare repository has no working tree, so it has no status")?;
+        let is_git_folder = self.path.ends_with(".git");
+        let named = self.path.parent().filter(|_| is_git_folder).unwrap_or(&self.path);
+        let is_same =
+            named.canonicalize().is_ok_and(|named| found.canonicalize().is_ok_and(|found| found == named));
+        match is_same {
+            true => Ok(named.to_owned()),
+            false => Err("the working tree is another folder; serve that folder to get its status"),
+        }
+    }
+
+    /// Whether there is a working tree.
+    pub(super) fn has_work_tree(&self) -> bool {
+        let repository = self.shared().repository.to_thread_local();
+        self.work_tree(&repository).is_ok()
     }
 
     /// Fails if the repository is gone, or has a file that the library must not open.
@@ -141,7 +164,7 @@ impl Repo {
         {
             return Ok(commits.clone());
         }
-        let file = regular::read(&path, SHALLOW).map_err(|cause| cause.of(NAME))?;
+        let file = regular::read(&path, MAX_SHALLOW_BYTES).map_err(|cause| cause.of(NAME))?;
         let Some(file) = file else { return Ok(Arc::default()) };
         let lines = file.data.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let ids = lines.filter(|line| !line.is_empty()).map(ObjectId::from_hex);
@@ -170,18 +193,18 @@ impl Repo {
     }
 
     /// A handle for one task.
-    pub(super) fn objects(&self, task: Task) -> Objects<'_> {
+    pub(super) fn for_task(&self, task: Task) -> TaskRepository<'_> {
         let mut shared = self.shared();
-        if shared.suspect && shared.opened.elapsed() > REOPENED {
+        if shared.suspect && shared.opened.elapsed() > REOPEN_INTERVAL {
             self.reopen(&mut shared);
         }
         let handle = shared.idle.pop().unwrap_or_else(|| {
             let mut handle = shared.repository.to_thread_local();
-            handle.object_cache_size(OBJECTS);
-            handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTAS)));
+            handle.object_cache_size(OBJECT_CACHE_BYTES);
+            handle.objects.set_pack_cache(|| Box::new(StaticLinkedList::<64>::new(DELTA_CACHE_BYTES)));
             handle
         });
-        Objects {
+        TaskRepository {
             handle: Some(handle),
             repo: self,
             task,
@@ -233,13 +256,13 @@ pub(super) struct Task {
     pub(super) uri: Uri,
     /// Holds the permit of the catalog until the task ends.
     pub(super) context: Context,
-    pub(super) patience: Deadline,
+    pub(super) deadline: Deadline,
 }
 
 /// The repository as seen by one task: a handle with its own caches, the task's deadline and its memory.
-pub(super) struct Objects<'r> {
+pub(super) struct TaskRepository<'r> {
     handle: Option<gix::Repository>,
-    repo: &'r Repo,
+    repo: &'r SharedRepository,
     pub(super) task: Task,
     pub(super) memory: TaskMemory,
     /// Generation of the repository that the handle belongs to.
@@ -249,7 +272,7 @@ pub(super) struct Objects<'r> {
     shallow: OnceCell<Arc<[ObjectId]>>,
 }
 
-impl Drop for Objects<'_> {
+impl Drop for TaskRepository<'_> {
     fn drop(&mut self) {
         // The number of idle handles is bounded by the number of concurrent tasks.
         let mut shared = self.repo.shared();
@@ -259,7 +282,7 @@ impl Drop for Objects<'_> {
     }
 }
 
-impl Deref for Objects<'_> {
+impl Deref for TaskRepository<'_> {
     type Target = gix::Repository;
 
     fn deref(&self) -> &gix::Repository {
@@ -269,7 +292,7 @@ impl Deref for Objects<'_> {
 
 /// The fields of a commit that a history walk needs.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct CommitNode {
     pub(super) tree: ObjectId,
     pub(super) parents: Vec<ObjectId>,
     /// The committer time, in seconds.
@@ -286,22 +309,22 @@ pub(super) struct TreeEntry {
 /// A tree entry with its name.
 pub(super) type NamedEntry = (Vec<u8>, TreeEntry);
 
-impl Objects<'_> {
+impl TaskRepository<'_> {
     /// The deadline of the task.
-    pub(super) fn patience(&self) -> &Deadline {
-        &self.task.patience
+    pub(super) fn deadline(&self) -> &Deadline {
+        &self.task.deadline
     }
 
     /// The error for an object that must exist.
     pub(super) fn fault(&self, cause: gix::Error) -> Error {
         if cause.is_not_found() {
-            self.suspect();
+            self.mark_suspect();
         }
         fault(cause)
     }
 
     /// Records that a required object is missing, so that the repository is reopened.
-    pub(super) fn suspect(&self) {
+    pub(super) fn mark_suspect(&self) {
         self.repo.shared().suspect = true;
     }
 
@@ -317,19 +340,19 @@ impl Objects<'_> {
 
     /// The data of a blob. The caller has checked its size.
     pub(super) fn blob(&self, id: ObjectId) -> Result<Vec<u8>> {
-        self.patience().check()?;
+        self.deadline().check()?;
         let mut blob = self.find_blob(id).map_err(fault)?;
         Ok(blob.take_data())
     }
 
     /// A commit; the boundary commits of a shallow clone have no parents.
-    pub(super) fn node(&self, id: ObjectId) -> Result<Node> {
+    pub(super) fn node(&self, id: ObjectId) -> Result<CommitNode> {
         let object = self.load(id, Kind::Commit)?;
         let iter = || CommitRefIter::from_bytes(&object.data, self.object_hash());
         let tree = iter().tree_id().map_err(fault)?;
         let parents = if self.is_boundary(id)? { Vec::new() } else { self.parents(id, iter().parent_ids())? };
         let time = iter().committer().map_or(0, |committer| committer.seconds());
-        Ok(Node { tree, parents, time })
+        Ok(CommitNode { tree, parents, time })
     }
 
     /// Whether this is a boundary commit of a shallow clone.
@@ -357,7 +380,7 @@ impl Objects<'_> {
     /// The entries of a tree in git's order, without those whose names are unsafe as path segments.
     pub(super) fn tree(&self, id: ObjectId) -> Result<(Vec<NamedEntry>, HeldMemory<'_>)> {
         let object = self.tree_object(id)?;
-        let held = self.hold(object.data.len() as u64 * DECODED)?;
+        let held = self.hold(object.data.len() as u64 * DECODED_TREE_FACTOR)?;
         let mut entries = Vec::new();
         for entry in TreeRefIter::from_bytes(&object.data, self.object_hash()) {
             let entry = entry.map_err(fault)?;
@@ -393,12 +416,12 @@ impl Objects<'_> {
     }
 
     /// The entries of a tree in the order of their URIs; cached.
-    pub(super) fn directory(&self, id: ObjectId) -> Result<Arc<Directory>> {
+    pub(super) fn directory(&self, id: ObjectId) -> Result<Arc<TreeListing>> {
         if let Some(kept) = self.repo.directories.get(&id) {
             return Ok(kept);
         }
         let (entries, _held) = self.tree(id)?;
-        let directory = Arc::new(Directory::new(entries));
+        let directory = Arc::new(TreeListing::new(entries));
         self.repo.directories.insert(id, Arc::clone(&directory));
         Ok(directory)
     }
@@ -430,7 +453,7 @@ impl Objects<'_> {
     }
 
     /// The entry at a path below a tree; the tree itself if the path is empty.
-    pub(super) fn at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<TreeEntry>> {
+    pub(super) fn entry_at(&self, tree: ObjectId, path: &[&[u8]]) -> Result<Option<TreeEntry>> {
         let mut found = TreeEntry { kind: EntryKind::Tree, id: tree };
         for name in path {
             if found.kind != EntryKind::Tree || !is_name(name) {

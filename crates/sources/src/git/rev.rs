@@ -11,25 +11,25 @@ use libris_core::{Error, Proof, Result, Uri};
 
 use super::address::is_full_id;
 use super::ref_evidence::RefEvidence;
-use super::repo::{Objects, fault};
+use super::repo::{TaskRepository, fault};
 
 /// The longest revision.
-const LENGTH: usize = 1024;
+const MAX_REV_LENGTH: usize = 1024;
 
 /// The greatest distance of an ancestor.
-const BACK: u32 = 100_000;
+const MAX_ANCESTOR_DISTANCE: u32 = 100_000;
 
 /// The most steps to an ancestor, and the most tags in a chain.
-const STEPS: usize = 16;
+const MAX_STEPS: usize = 16;
 
 /// The shortest id prefix.
-pub(super) const SHORTEST: usize = 4;
+pub(super) const MIN_ID_PREFIX: usize = 4;
 
 /// The most objects with the same id prefix; with more, the prefix is too short.
-pub(super) const ALIKE: usize = 1000;
+pub(super) const MAX_PREFIX_MATCHES: usize = 1000;
 
 /// The visible refs. Others, such as stashes and notes, are private.
-pub(super) const SHOWN: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
+pub(super) const VISIBLE_NAMESPACES: [&str; 3] = ["refs/heads/", "refs/remotes/", "refs/tags/"];
 
 /// A revision resolved to a commit.
 #[derive(Clone, Debug)]
@@ -64,12 +64,12 @@ pub(super) fn decode(rev: &str) -> Result<String> {
 }
 
 /// Resolves a percent-encoded revision; `None` if it does not exist.
-pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
+pub(super) fn resolve(repository: &TaskRepository<'_>, rev: &str) -> Result<Option<ResolvedRev>> {
     let text = decode(rev)?;
     let rev = Rev::parse(&text)?;
-    let Some(mut resolved) = find(objects, rev.base)? else { return Ok(None) };
+    let Some(mut resolved) = find(repository, rev.base)? else { return Ok(None) };
     for step in &rev.steps {
-        match walk(objects, resolved.commit, *step)? {
+        match walk(repository, resolved.commit, *step)? {
             Some(commit) => resolved.commit = commit,
             None => return Ok(None),
         }
@@ -77,20 +77,20 @@ pub(super) fn resolve(objects: &Objects<'_>, rev: &str) -> Result<Option<Resolve
     Ok(Some(resolved))
 }
 
-fn find(objects: &Objects<'_>, base: &str) -> Result<Option<ResolvedRev>> {
+fn find(repository: &TaskRepository<'_>, base: &str) -> Result<Option<ResolvedRev>> {
     if is_full_id(base) {
         let id = ObjectId::from_hex(base.as_bytes()).map_err(fault)?;
-        let commit = if id.kind() == objects.object_hash() { peel(objects, id)? } else { None };
+        let commit = if id.kind() == repository.object_hash() { peel(repository, id)? } else { None };
         return Ok(commit.map(|commit| ResolvedRev { commit, fixed: true, proof: Some(Proof::always()) }));
     }
-    let seen = RefEvidence::of(objects, base);
+    let seen = RefEvidence::of(repository, base);
     for name in candidates(base) {
-        if let Some(commit) = by_name(objects, &name)? {
+        if let Some(commit) = by_name(repository, &name)? {
             return Ok(Some(ResolvedRev { commit, fixed: false, proof: seen.prove() }));
         }
     }
-    let commit = match base.len() >= SHORTEST && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        true => by_part(objects, base)?,
+    let commit = match base.len() >= MIN_ID_PREFIX && base.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        true => by_part(repository, base)?,
         false => None,
     };
     // An object with the same prefix may be added at any time.
@@ -110,16 +110,16 @@ pub(super) fn candidates(name: &str) -> Vec<String> {
         format!("refs/remotes/{name}"),
         format!("refs/remotes/{name}/HEAD"),
     ];
-    full.into_iter().filter(|name| SHOWN.iter().any(|shown| name.starts_with(shown))).collect()
+    full.into_iter().filter(|name| VISIBLE_NAMESPACES.iter().any(|shown| name.starts_with(shown))).collect()
 }
 
 /// The commit that a ref points to, by its full name.
-pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<ObjectId>> {
-    let Some(id) = objects.refs().follow(name)? else { return Ok(None) };
-    match peel(objects, id)? {
+pub(super) fn by_name(repository: &TaskRepository<'_>, name: &str) -> Result<Option<ObjectId>> {
+    let Some(id) = repository.refs().follow(name)? else { return Ok(None) };
+    match peel(repository, id)? {
         // A branch whose commit is missing is damaged, not empty.
-        None if objects.size(id)?.is_none() => {
-            objects.suspect();
+        None if repository.size(id)?.is_none() => {
+            repository.mark_suspect();
             Err(Error::Unavailable(format!("the repository lacks the object that `{name}` points to")))
         }
         commit => Ok(commit),
@@ -127,10 +127,10 @@ pub(super) fn by_name(objects: &Objects<'_>, name: &str) -> Result<Option<Object
 }
 
 /// The commit with an id prefix.
-fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
+fn by_part(repository: &TaskRepository<'_>, part: &str) -> Result<Option<ObjectId>> {
     let mut commits = HashSet::new();
-    for id in beginning(objects, part)? {
-        commits.extend(peel(objects, id)?);
+    for id in by_id_prefix(repository, part)? {
+        commits.extend(peel(repository, id)?);
     }
     let mut commits = commits.into_iter();
     match (commits.next(), commits.next()) {
@@ -140,30 +140,31 @@ fn by_part(objects: &Objects<'_>, part: &str) -> Result<Option<ObjectId>> {
 }
 
 /// The objects with an id prefix.
-pub(super) fn beginning(objects: &Objects<'_>, part: &str) -> Result<HashSet<ObjectId>> {
+pub(super) fn by_id_prefix(repository: &TaskRepository<'_>, part: &str) -> Result<HashSet<ObjectId>> {
     let mut found = HashSet::new();
     // `Prefix` needs a full id. A prefix alone does not determine the hash algorithm, so it is padded with zeros.
-    let whole = format!("{part:0<length$}", length = objects.object_hash().len_in_hex());
+    let whole = format!("{part:0<length$}", length = repository.object_hash().len_in_hex());
     let prefix = ObjectId::from_hex(whole.as_bytes()).and_then(|id| gix::hash::Prefix::new(&id, part.len()));
     let Ok(prefix) = prefix else { return Ok(found) };
-    objects.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
-    if found.len() > ALIKE {
+    repository.objects.lookup_prefix(prefix, Some(&mut found)).map_err(fault)?;
+    if found.len() > MAX_PREFIX_MATCHES {
         return Err(Error::invalid(format!("too many ids begin with `{part}`: use a longer prefix")));
     }
     Ok(found)
 }
 
 /// Peels an object to a commit: a commit itself, or the target of a tag.
-pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
+pub(super) fn peel(repository: &TaskRepository<'_>, mut id: ObjectId) -> Result<Option<ObjectId>> {
     // A tag can point to another tag.
-    for _ in 0..STEPS {
-        objects.patience().check()?;
-        let header = objects.try_find_header(id).map_err(fault)?;
+    for _ in 0..MAX_STEPS {
+        repository.deadline().check()?;
+        let header = repository.try_find_header(id).map_err(fault)?;
         match header.map(|header| header.kind()) {
             Some(Kind::Commit) => return Ok(Some(id)),
             Some(Kind::Tag) => {
-                let tag = objects.load(id, Kind::Tag)?;
-                id = TagRefIter::from_bytes(&tag.data, objects.object_hash()).target_id().map_err(fault)?;
+                let tag = repository.load(id, Kind::Tag)?;
+                id =
+                    TagRefIter::from_bytes(&tag.data, repository.object_hash()).target_id().map_err(fault)?;
             }
             Some(Kind::Tree | Kind::Blob) | None => return Ok(None),
         }
@@ -171,11 +172,11 @@ pub(super) fn peel(objects: &Objects<'_>, mut id: ObjectId) -> Result<Option<Obj
     Ok(None)
 }
 
-fn walk(objects: &Objects<'_>, from: ObjectId, step: AncestorStep) -> Result<Option<ObjectId>> {
+fn walk(repository: &TaskRepository<'_>, from: ObjectId, step: AncestorStep) -> Result<Option<ObjectId>> {
     match step {
         AncestorStep::Parent(0) => Ok(Some(from)),
-        AncestorStep::Parent(number) => Ok(objects.node(from)?.parents.get(number as usize - 1).copied()),
-        AncestorStep::Back(count) => objects.ancestor(from, count),
+        AncestorStep::Parent(number) => Ok(repository.node(from)?.parents.get(number as usize - 1).copied()),
+        AncestorStep::Back(count) => repository.ancestor(from, count),
     }
 }
 
@@ -183,7 +184,7 @@ impl<'a> Rev<'a> {
     fn parse(text: &'a str) -> Result<Self> {
         let wrong =
             |why: &str| Error::invalid(format!("this is not the name of a branch, tag or commit: {why}"));
-        if text.len() > LENGTH {
+        if text.len() > MAX_REV_LENGTH {
             return Err(wrong("it is too long"));
         }
         if text.starts_with('-') {
@@ -205,7 +206,7 @@ impl<'a> Rev<'a> {
                 number => number
                     .parse()
                     .ok()
-                    .filter(|number| *number <= BACK)
+                    .filter(|number| *number <= MAX_ANCESTOR_DISTANCE)
                     .ok_or_else(|| wrong("it leads too far back"))?,
             };
             steps.push(match sign {
@@ -213,7 +214,7 @@ impl<'a> Rev<'a> {
                 '^' => AncestorStep::Parent(number),
                 _ => return Err(wrong("after `~` or `^` only a number may follow")),
             });
-            if steps.len() > STEPS {
+            if steps.len() > MAX_STEPS {
                 return Err(wrong("it has too many steps"));
             }
             rest = &rest[1 + digits..];

@@ -6,12 +6,12 @@ use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 use libris_core::Result;
 
-use super::directory::{Directory, name};
 use super::filter::VisibilityFilter;
-use super::repo::{Objects, TreeEntry};
+use super::repo::{TaskRepository, TreeEntry};
+use super::tree_listing::{TreeListing, name};
 
 /// The deepest nesting of directories. Deeper entries are not visible.
-pub(super) const DEPTH: usize = 128;
+pub(super) const MAX_DEPTH: usize = 128;
 
 /// A file or directory in a tree.
 #[derive(Clone, Debug)]
@@ -24,30 +24,30 @@ pub(super) struct TreeItem {
 }
 
 /// A depth-first walk over the visible entries of a tree.
-pub(super) struct Walk<'a> {
-    objects: &'a Objects<'a>,
+pub(super) struct GitTreeWalk<'a> {
+    repository: &'a TaskRepository<'a>,
     filter: &'a VisibilityFilter,
     /// The root, if it has not been returned yet.
     root: Option<ObjectId>,
-    stack: Vec<Frame>,
+    stack: Vec<WalkFrame>,
 }
 
-struct Frame {
-    directory: Arc<Directory>,
+struct WalkFrame {
+    directory: Arc<TreeListing>,
     next: usize,
     key: String,
     path: Vec<u8>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> GitTreeWalk<'a> {
     /// Starts a walk after a key; without a key, at the root, which is returned first.
     pub(super) fn new(
-        objects: &'a Objects<'a>,
+        repository: &'a TaskRepository<'a>,
         filter: &'a VisibilityFilter,
         tree: ObjectId,
         after: Option<&str>,
     ) -> Result<Self> {
-        let mut walk = Self { objects, filter, root: Some(tree), stack: Vec::new() };
+        let mut walk = Self { repository, filter, root: Some(tree), stack: Vec::new() };
         let Some(mut rest) = after else { return Ok(walk) };
         walk.root = None;
         walk.enter(tree, String::new(), Vec::new())?;
@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
             let inside = rest.strip_prefix(&**key).filter(|_| key.ends_with('/'));
             let Some(inside) = inside else { break };
             let (key, path, entry) = (format!("{}{key}", frame.key), join(&frame.path, key), *entry);
-            if !filter.shows(&path, true) || walk.stack.len() >= DEPTH {
+            if !filter.shows(&path, true) || walk.stack.len() >= MAX_DEPTH {
                 break;
             }
             rest = inside;
@@ -71,8 +71,8 @@ impl<'a> Walk<'a> {
     }
 
     fn enter(&mut self, tree: ObjectId, key: String, path: Vec<u8>) -> Result<()> {
-        let directory = self.objects.directory(tree)?;
-        self.stack.push(Frame { directory, next: 0, key, path });
+        let directory = self.repository.directory(tree)?;
+        self.stack.push(WalkFrame { directory, next: 0, key, path });
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
             let directory = entry.kind == EntryKind::Tree;
             let item =
                 TreeItem { key: format!("{}{key}", frame.key), path: join(&frame.path, key), entry: *entry };
-            if !self.filter.shows(&item.path, directory) || (directory && depth >= DEPTH) {
+            if !self.filter.shows(&item.path, directory) || (directory && depth >= MAX_DEPTH) {
                 continue;
             }
             if directory {

@@ -1,4 +1,4 @@
-//! Detects changes of refs by polling.
+//! Detects changes of refs and of the index by polling.
 //!
 //! A poll reads the refs only if the stamps of their files and directories have changed. That costs a few system
 //! calls, needs no file system events, and works with any program that writes to the repository.
@@ -16,36 +16,39 @@ use gix::objs::tree::EntryKind;
 use libris_core::{Change, Result, Uri};
 use tokio::sync::mpsc;
 
-use super::compare::{Difference, TreeComparison};
+use super::compare::{TreeComparison, TreeDifference};
 use super::pages::escaped;
 use super::refs::{self, shortest};
 use super::regular::RefFileStamp;
-use super::repo::{Objects, TreeEntry};
-use super::rev::{SHOWN, candidates, peel};
-use super::{Inner, LISTED};
+use super::repo::{TaskRepository, TreeEntry};
+use super::rev::{VISIBLE_NAMESPACES, candidates, peel};
+use super::{GitInner, LISTED_REV};
 
 /// The most changes that are reported one by one; beyond, they are reported as lost.
-const CHANGES: usize = 100_000;
+const MAX_CHANGES: usize = 100_000;
 
 /// The capacity of the channel of changes.
-const WAITING: usize = 1000;
+const CHANNEL_CAPACITY: usize = 1000;
 
 /// The shortest polling interval.
-const BREATH: Duration = Duration::from_millis(10);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The time-out of the first poll. After it, changes are reported as lost once the refs are read.
-const FIRST: Duration = Duration::from_secs(2);
+const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most folders of refs whose stamps are compared; beyond, every poll reads the refs.
-const FOLDERS: usize = 10_000;
+const MAX_STAMPED_FOLDERS: usize = 10_000;
 
 /// How long after a change another one may leave the modification time unchanged.
-const UNSETTLED: Duration = Duration::from_secs(2);
+const STAMP_GRANULARITY: Duration = Duration::from_secs(2);
+
+/// The name of the index in the git directory.
+const INDEX: &str = "index";
 
 /// The changes of a repository. Dropping it ends the watch.
-pub(super) struct Changes(mpsc::Receiver<Change>);
+pub(super) struct RepositoryWatch(mpsc::Receiver<Change>);
 
-impl Stream for Changes {
+impl Stream for RepositoryWatch {
     type Item = Change;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
@@ -54,16 +57,16 @@ impl Stream for Changes {
 }
 
 /// Starts the watch. Changes after this returns are reported.
-pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
-    let (send, receive) = mpsc::channel(WAITING);
+pub(super) async fn start(inner: Arc<GitInner>) -> Result<RepositoryWatch> {
+    let (send, receive) = mpsc::channel(CHANNEL_CAPACITY);
     let mut pulse = RefStamps::default();
-    let first = inner.blocking(inner.own_task(), |inner, objects| {
+    let first = inner.blocking(inner.own_task(), |inner, repository| {
         let mut pulse = RefStamps::default();
-        pulse.beats(inner);
-        Ok((pulse, RefsState::read(objects)?))
+        pulse.may_have_changed(inner);
+        Ok((pulse, RefsState::read(repository)?))
     });
     // An unreadable repository must not delay the watches of other sources.
-    let mut state = match tokio::time::timeout(FIRST, first).await {
+    let mut state = match tokio::time::timeout(FIRST_POLL_TIMEOUT, first).await {
         Ok(Ok((beating, state))) => {
             pulse = beating;
             Some(Arc::new(state))
@@ -82,17 +85,17 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
         loop {
             tokio::select! {
                 () = send.closed() => return,
-                () = tokio::time::sleep(inner.config.poll.max(BREATH)) => {}
+                () = tokio::time::sleep(inner.config.poll.max(MIN_POLL_INTERVAL)) => {}
             }
             let (was, mut beating) = (state.clone(), std::mem::take(&mut pulse));
-            let looked = inner.blocking(inner.own_task(), move |inner, objects| {
-                if !beating.beats(inner) {
+            let looked = inner.blocking(inner.own_task(), move |inner, repository| {
+                if !beating.may_have_changed(inner) {
                     return Ok((beating, None));
                 }
-                let now = RefsState::read(objects)?;
+                let now = RefsState::read(repository)?;
                 // A comparison that takes too long is reported as lost, not repeated.
                 let changes =
-                    was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.until(&now, inner, objects));
+                    was.map_or_else(|| Ok(vec![Change::Lost]), |was| was.changes_to(&now, inner, repository));
                 let changes = changes.unwrap_or_else(|_| vec![Change::Lost]);
                 Ok((beating, Some((changes, now))))
             });
@@ -115,7 +118,7 @@ pub(super) async fn start(inner: Arc<Inner>) -> Result<Changes> {
             }
         }
     });
-    Ok(Changes(receive))
+    Ok(RepositoryWatch(receive))
 }
 
 /// The stamps of the files and folders of the refs.
@@ -127,7 +130,7 @@ struct RefStamps {
 
 impl RefStamps {
     /// Whether the refs may have changed since the last poll.
-    fn beats(&mut self, inner: &Inner) -> bool {
+    fn may_have_changed(&mut self, inner: &GitInner) -> bool {
         let is_same = |(path, stamp): &(PathBuf, Option<RefFileStamp>)| {
             RefFileStamp::of(path).is_ok_and(|now| now == *stamp)
         };
@@ -136,11 +139,12 @@ impl RefStamps {
             return false;
         }
         let now = SystemTime::now();
-        let mut paths = vec![inner.repo.own().join("HEAD"), inner.repo.common().join("packed-refs")];
-        for kind in SHOWN {
+        let own = inner.repo.own();
+        let mut paths = vec![own.join("HEAD"), own.join(INDEX), inner.repo.common().join("packed-refs")];
+        for kind in VISIBLE_NAMESPACES {
             folders(&inner.repo.common().join(kind), &mut paths);
         }
-        let known = paths.len() < FOLDERS;
+        let known = paths.len() < MAX_STAMPED_FOLDERS;
         let mut failed = false;
         let stamp = |path: PathBuf| {
             let stamp = RefFileStamp::of(&path);
@@ -150,7 +154,7 @@ impl RefStamps {
         self.stamps = paths.into_iter().map(stamp).collect();
         let old = |stamp: &RefFileStamp| {
             let age = stamp.modified.and_then(|modified| now.duration_since(modified).ok());
-            age.is_some_and(|age| age > UNSETTLED)
+            age.is_some_and(|age| age > STAMP_GRANULARITY)
         };
         self.settled =
             known && !failed && self.stamps.iter().all(|(_, stamp)| stamp.as_ref().is_none_or(old));
@@ -160,7 +164,7 @@ impl RefStamps {
 
 /// Collects a directory and its subdirectories, up to the limit.
 fn folders(path: &Path, found: &mut Vec<PathBuf>) {
-    if found.len() >= FOLDERS {
+    if found.len() >= MAX_STAMPED_FOLDERS {
         return;
     }
     found.push(path.to_owned());
@@ -172,13 +176,15 @@ fn folders(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A snapshot of all refs.
+/// A snapshot of all refs and of the index.
 #[derive(Clone, PartialEq, Eq)]
 struct RefsState {
     /// The branch or commit that `HEAD` points to.
     head: HeadState,
     /// By full name: the id of a commit or tag.
     refs: BTreeMap<String, ObjectId>,
+    /// The stamp of the index, if there is one.
+    index: Option<RefFileStamp>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -188,31 +194,39 @@ enum HeadState {
 }
 
 impl RefsState {
-    fn read(objects: &Objects<'_>) -> Result<Self> {
-        let (refs, _held) = refs::all(objects)?;
+    fn read(repository: &TaskRepository<'_>) -> Result<Self> {
+        let (refs, _held) = refs::all(repository)?;
         let refs = refs.refs.into_iter().collect();
-        let head = match refs::head(objects)? {
-            Some(branch) if SHOWN.iter().any(|shown| branch.starts_with(shown)) => HeadState::Branch(branch),
-            _ => HeadState::Detached(super::rev::by_name(objects, LISTED)?),
+        let head = match refs::head(repository)? {
+            Some(branch) if VISIBLE_NAMESPACES.iter().any(|shown| branch.starts_with(shown)) => {
+                HeadState::Branch(branch)
+            }
+            _ => HeadState::Detached(super::rev::by_name(repository, LISTED_REV)?),
         };
-        Ok(Self { head, refs })
+        let index = RefFileStamp::of(&repository.git_dir().join(INDEX)).ok().flatten();
+        Ok(Self { head, refs, index })
     }
 
     /// Resolves a short name.
     fn find(&self, name: &str) -> Option<ObjectId> {
         match (&self.head, name) {
-            (HeadState::Branch(branch), LISTED) => self.refs.get(branch).copied(),
-            (HeadState::Detached(id), LISTED) => *id,
+            (HeadState::Branch(branch), LISTED_REV) => self.refs.get(branch).copied(),
+            (HeadState::Detached(id), LISTED_REV) => *id,
             _ => candidates(name).iter().find_map(|full| self.refs.get(full)).copied(),
         }
     }
 
     /// The changes from this state to a later one.
-    fn until(&self, later: &Self, inner: &Inner, objects: &Objects<'_>) -> Result<Vec<Change>> {
+    fn changes_to(
+        &self,
+        later: &Self,
+        inner: &GitInner,
+        repository: &TaskRepository<'_>,
+    ) -> Result<Vec<Change>> {
         if self == later {
             return Ok(Vec::new());
         }
-        let mut names = BTreeSet::from([LISTED.to_owned()]);
+        let mut names = BTreeSet::from([LISTED_REV.to_owned()]);
         let all: BTreeSet<_> = self.refs.keys().chain(later.refs.keys()).collect();
         for name in all.into_iter().filter(|name| self.refs.get(*name) != later.refs.get(*name)) {
             let short = shortest(name);
@@ -220,12 +234,18 @@ impl RefsState {
             names.insert(short.to_owned());
             names.extend(short.strip_suffix("/HEAD").map(ToOwned::to_owned));
         }
-        let mut told =
-            ChangeList { inner, changes: inner.space.refs().map(Change::Updated).into_iter().collect() };
+        let mut told = ChangeList { inner, changes: Vec::new() };
+        if self.head != later.head || self.refs != later.refs {
+            told.changes.extend(inner.space.refs().map(Change::Updated));
+        }
+        if inner.has_work_tree {
+            let pages = [inner.space.status(), inner.space.staged(), inner.space.unstaged()];
+            told.changes.extend(pages.into_iter().flatten().map(Change::Updated));
+        }
         for name in names {
-            let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(objects, id));
+            let commit = |id: Option<ObjectId>| id.map_or(Ok(None), |id| peel(repository, id));
             let (old, new) = (commit(self.find(&name))?, commit(later.find(&name))?);
-            if old != new && !told.moved(objects, &name, old, new)? {
+            if old != new && !told.moved(repository, &name, old, new)? {
                 return Ok(vec![Change::Lost]);
             }
         }
@@ -235,7 +255,7 @@ impl RefsState {
 
 /// Collects changes.
 struct ChangeList<'a> {
-    inner: &'a Inner,
+    inner: &'a GitInner,
     changes: Vec<Change>,
 }
 
@@ -243,17 +263,18 @@ impl ChangeList<'_> {
     /// Adds the changes of a name that moved to another commit; false if they exceed the limit.
     fn moved(
         &mut self,
-        objects: &Objects<'_>,
+        repository: &TaskRepository<'_>,
         name: &str,
         old: Option<ObjectId>,
         new: Option<ObjectId>,
     ) -> Result<bool> {
         let rev = Uri::encode_segment(name.as_bytes());
         let tree =
-            |commit: Option<ObjectId>| commit.map(|id| objects.node(id).map(|node| node.tree)).transpose();
-        let compare = TreeComparison { objects, filter: &self.inner.filter, within: &[], limit: CHANGES };
+            |commit: Option<ObjectId>| commit.map(|id| repository.node(id).map(|node| node.tree)).transpose();
+        let compare =
+            TreeComparison { repository, filter: &self.inner.filter, within: &[], limit: MAX_CHANGES };
         let Some(differences) = compare.trees(tree(old)?, tree(new)?)? else { return Ok(false) };
-        let listed = name == LISTED;
+        let listed = name == LISTED_REV;
         match (self.inner.space.log(&rev), listed, old, new) {
             (Some(log), true, None, _) => self.changes.push(Change::Added(log)),
             (Some(log), true, _, None) => self.changes.push(Change::Removed(log)),
@@ -262,37 +283,37 @@ impl ChangeList<'_> {
         // A folder changes when something directly in it does.
         let touched: HashSet<&[u8]> = differences
             .iter()
-            .filter(|difference| !stayed(difference))
+            .filter(|difference| !is_directory_in_both(difference))
             .map(|difference| parent(&difference.path))
             .collect();
         if touched.contains(&b""[..]) || old.is_none() || new.is_none() {
-            let root = self.inner.space.place(&rev, "");
+            let root = self.inner.space.path_uri(&rev, "");
             self.changes.extend(root.map(|root| presence(listed, old.is_some(), new.is_some(), root)));
         }
         for difference in &differences {
-            if !stayed(difference) || touched.contains(&*difference.path) {
+            if !is_directory_in_both(difference) || touched.contains(&*difference.path) {
                 self.differs(&rev, listed, difference);
             }
         }
-        if listed && let Some(root) = self.inner.space.place(&rev, "") {
+        if listed && let Some(root) = self.inner.space.path_uri(&rev, "") {
             // The modification times of files may have changed.
             self.changes.push(Change::Described(root));
         }
-        Ok(self.changes.len() <= CHANGES)
+        Ok(self.changes.len() <= MAX_CHANGES)
     }
 
-    fn differs(&mut self, rev: &str, listed: bool, difference: &Difference) {
+    fn differs(&mut self, rev: &str, listed: bool, difference: &TreeDifference) {
         let path = escaped(&difference.path);
         let is_tree = |entry: Option<TreeEntry>| entry.is_some_and(|entry| entry.kind == EntryKind::Tree);
         let path = if is_tree(difference.old) || is_tree(difference.new) { format!("{path}/") } else { path };
-        let uri = self.inner.space.place(rev, &path);
+        let uri = self.inner.space.path_uri(rev, &path);
         let (old, new) = (difference.old.is_some(), difference.new.is_some());
         self.changes.extend(uri.map(|uri| presence(listed, old, new, uri)));
     }
 }
 
 /// Whether this is a directory in both trees.
-fn stayed(difference: &Difference) -> bool {
+fn is_directory_in_both(difference: &TreeDifference) -> bool {
     difference.is_directory() && difference.old.is_some() && difference.new.is_some()
 }
 

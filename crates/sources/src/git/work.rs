@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use libris_core::{Context, Error, Result, Uri};
 use tokio::time::timeout_at;
 
-use super::repo::{Deadline, Objects, Task};
-use super::{Git, Inner};
+use super::repo::{Deadline, Task, TaskRepository};
+use super::{Git, GitInner};
 
 /// The most concurrent tasks of one repository. Each may hold a large file in memory.
-pub(super) const AT_ONCE: usize = 4;
+pub(super) const MAX_CONCURRENT_TASKS: usize = 4;
 
 /// The most tasks that wait for a permit.
-pub(super) const QUEUE: usize = 256;
+pub(super) const MAX_QUEUED_TASKS: usize = 256;
 
 /// How long after the deadline a caller waits for the task to end. A task that does not end is
 /// blocked in a system call.
-const OVERTIME: Duration = Duration::from_secs(1);
+const DEADLINE_GRACE: Duration = Duration::from_secs(1);
 
 impl Git {
     /// Runs work for a request of `uri`. Dropping the future cancels it.
@@ -26,47 +26,47 @@ impl Git {
         &self,
         uri: &Uri,
         context: &Context,
-        work: impl FnOnce(&Inner, &Objects<'_>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&GitInner, &TaskRepository<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let waiting = CancelOnDrop::default();
-        let patience = self.inner.patience(Arc::clone(&waiting.gone));
-        self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), patience }, work).await
+        let waiting = CancelTaskOnDrop::default();
+        let deadline = self.inner.deadline(Arc::clone(&waiting.gone));
+        self.inner.blocking(Task { uri: uri.clone(), context: context.clone(), deadline }, work).await
     }
 }
 
 /// Cancels a task when the future of its caller is dropped.
 #[derive(Default)]
-struct CancelOnDrop {
+struct CancelTaskOnDrop {
     gone: Arc<AtomicBool>,
 }
 
-impl Drop for CancelOnDrop {
+impl Drop for CancelTaskOnDrop {
     fn drop(&mut self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 }
 
-impl Inner {
+impl GitInner {
     /// The deadline of a request that begins now; `gone` is set when the caller is gone.
-    pub(super) fn patience(&self, gone: Arc<AtomicBool>) -> Deadline {
+    pub(super) fn deadline(&self, gone: Arc<AtomicBool>) -> Deadline {
         Deadline::new(Instant::now(), self.config.timeout, gone)
     }
 
     /// A task of the source itself, without a request.
     pub(super) fn own_task(&self) -> Task {
-        let patience = self.patience(Arc::default());
-        Task { uri: self.space.root.clone(), context: Context::default(), patience }
+        let deadline = self.deadline(Arc::default());
+        Task { uri: self.space.root.clone(), context: Context::default(), deadline }
     }
 
-    /// Runs work on a blocking thread with one of [`AT_ONCE`] permits, within the deadline of the task, which
+    /// Runs work on a blocking thread with one of [`MAX_CONCURRENT_TASKS`] permits, within the deadline of the task, which
     /// includes the wait for the permit. Work that is blocked in a system call holds its permit until it ends, so
     /// that there are never more threads than permits; its caller stops waiting after the deadline.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         task: Task,
-        work: impl FnOnce(&Self, &Objects<'_>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Self, &TaskRepository<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let until = task.patience.until();
+        let until = task.deadline.until();
         let busy = || Error::Unavailable(format!("the repository `{}` is busy: try again later", self.name));
         let permit = match Arc::clone(&self.at_once).try_acquire_owned() {
             Ok(permit) => permit,
@@ -79,12 +79,12 @@ impl Inner {
                     .map_err(|cause| Error::failed("wait for the repository", cause))?
             }
         };
-        let until = until + OVERTIME;
+        let until = until + DEADLINE_GRACE;
         let inner = Arc::clone(self);
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             inner.repo.check(&inner.name)?;
-            work(&inner, &inner.repo.objects(task))
+            work(&inner, &inner.repo.for_task(task))
         });
         match timeout_at(until.into(), work).await {
             Ok(Ok(result)) => result,
@@ -104,7 +104,7 @@ mod tests {
 
     use libris_core::{Context, Error, Result};
 
-    use super::{AT_ONCE, Git, QUEUE};
+    use super::{Git, MAX_CONCURRENT_TASKS, MAX_QUEUED_TASKS};
     use crate::git::Config;
 
     /// An empty repository, created without running git.
@@ -135,7 +135,7 @@ mod tests {
         let git = Arc::new(git);
         let mut release = Vec::new();
         let mut blocked = Vec::new();
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_CONCURRENT_TASKS {
             let (send, receive) = mpsc::channel::<()>();
             release.push(send);
             let git = Arc::clone(&git);
@@ -146,7 +146,7 @@ mod tests {
         while git.inner.at_once.available_permits() > 0 {
             tokio::task::yield_now().await;
         }
-        let queued = (0..QUEUE + 10).map(|_| work(&git, || Ok(())));
+        let queued = (0..MAX_QUEUED_TASKS + 10).map(|_| work(&git, || Ok(())));
         let queued = futures_util::future::join_all(queued).await;
         assert!(queued.iter().all(|result| is_unavailable(result, "busy")));
         for task in blocked {
@@ -155,7 +155,7 @@ mod tests {
         // Their callers have timed out, but their threads still hold the permits.
         assert_eq!(git.inner.at_once.available_permits(), 0);
         drop(release);
-        while git.inner.at_once.available_permits() < AT_ONCE {
+        while git.inner.at_once.available_permits() < MAX_CONCURRENT_TASKS {
             tokio::task::yield_now().await;
         }
         assert!(work(&git, || Ok(())).await.is_ok());
@@ -165,9 +165,10 @@ mod tests {
     async fn no_more_wait_than_there_is_room_for() {
         let (_folder, git) = repository(Duration::from_secs(60));
         let git = Arc::new(git);
-        let all = Arc::clone(&git.inner.at_once).acquire_many_owned(AT_ONCE as u32).await.unwrap();
+        let all =
+            Arc::clone(&git.inner.at_once).acquire_many_owned(MAX_CONCURRENT_TASKS as u32).await.unwrap();
         let mut queued = tokio::task::JoinSet::new();
-        for _ in 0..QUEUE {
+        for _ in 0..MAX_QUEUED_TASKS {
             let git = Arc::clone(&git);
             queued.spawn(async move { work(&git, || Ok(())).await });
         }

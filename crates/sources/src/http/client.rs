@@ -27,25 +27,25 @@ use super::memory::{ReceiveError, ReceivedBody};
 use crate::http_client::{self, HttpClient};
 
 /// The longest `Retry-After` that is respected.
-const PATIENCE: Duration = Duration::from_secs(300);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// The most headers in a response.
-const HEADERS: usize = 100;
+const MAX_HEADERS: usize = 100;
 
 /// The size of the read buffer, and of the largest response head. It bounds the duration of one poll of a connection:
 /// hyper yields only after 128 reads.
-const READ: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The most interim responses, such as `100 Continue`, before a response.
-const INTERIM: usize = 16;
+const MAX_INTERIM_RESPONSES: usize = 16;
 
 /// An HTTP client with limits.
 pub(super) struct ApiClient {
     client: HttpClient<AddressGuard, Empty<Bytes>>,
     limits: RequestLimits,
     turns: Arc<Budget>,
-    /// The end of the `Retry-After` period of each origin.
-    quiet: Mutex<HashMap<String, Instant>>,
+    /// The end of the `Retry-After` period of each origin, with the status that began it.
+    quiet: Mutex<HashMap<String, (Instant, StatusCode)>>,
 }
 
 /// A response as received.
@@ -64,7 +64,10 @@ impl ApiClient {
         let connector = http_client::connector(tcp, limits.connect, secure)
             .map_err(|cause| Error::failed("set up TLS with the certificates of the system", cause))?;
         let mut builder = http_client::builder();
-        let client = builder.http1_max_headers(HEADERS).http1_read_buf_exact_size(READ).build(connector);
+        let client = builder
+            .http1_max_headers(MAX_HEADERS)
+            .http1_read_buf_exact_size(READ_BUFFER_BYTES)
+            .build(connector);
         let turns = Budget::new(limits.concurrency.max(1));
         Ok(Self { client, limits: limits.clone(), turns, quiet: Mutex::default() })
     }
@@ -77,8 +80,8 @@ impl ApiClient {
         beside: &HeaderMap,
         asker: libris_core::Client,
     ) -> Result<RawResponse, HttpFault> {
-        if let Some(wait) = self.wait(endpoint.origin()) {
-            return Err(HttpFault::Busy(Some(wait)));
+        if let Some((wait, status)) = self.wait(endpoint.origin()) {
+            return Err(HttpFault::Busy(status, Some(wait)));
         }
         let limit = self.limits.timeout;
         let asked = tokio::time::timeout(limit, self.follow(endpoint, url.clone(), beside, asker)).await;
@@ -99,7 +102,7 @@ impl ApiClient {
         let _turn = self.turns.take(asker, 1).await.ok_or(HttpFault::Unreachable)?;
         for _ in 0..=self.limits.redirects {
             let mut request = request(endpoint, &url, beside).ok_or(HttpFault::Failed)?;
-            let interim = Interim::count(&mut request);
+            let interim = InterimCounter::count(&mut request);
             let response = tokio::select! {
                 response = self.client.request(request) => response.map_err(|cause| {
                     let reached = !cause.is_connect();
@@ -152,7 +155,7 @@ impl ApiClient {
             Some(b"gzip" | b"x-gzip") => ReceivedBody::gzip(limit, asker),
             Some(_) => {
                 tracing::warn!(url = %shown(url), "a response has an unsupported content encoding");
-                return Err(HttpFault::Failed);
+                return Err(HttpFault::Encoding);
             }
         };
         let refused = |refusal| match refusal {
@@ -178,21 +181,17 @@ impl ApiClient {
         headers: &HeaderMap,
     ) -> HttpFault {
         let fault = match status.as_u16() {
-            404 | 410 => HttpFault::Missing,
-            400 | 414 | 422 => HttpFault::Values,
-            401 | 407 => HttpFault::Credentials,
-            403 => HttpFault::Denied,
             429 | 503 => {
                 let wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
                 if let Some(wait) = wait {
                     let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-                    quiet.insert(endpoint.origin().to_owned(), Instant::now() + wait);
+                    quiet.insert(endpoint.origin().to_owned(), (Instant::now() + wait, status));
                 }
-                HttpFault::Busy(wait)
+                HttpFault::Busy(status, wait)
             }
-            _ => HttpFault::Failed,
+            _ => HttpFault::Status(status),
         };
-        if matches!(fault, HttpFault::Missing) {
+        if fault.is_missing() {
             tracing::debug!(url = %shown(url), %status, "a service returned not found");
         } else {
             tracing::warn!(url = %shown(url), %status, "a service returned an error");
@@ -200,21 +199,22 @@ impl ApiClient {
         fault
     }
 
-    /// The remaining `Retry-After` period of an origin.
-    fn wait(&self, origin: &str) -> Option<Duration> {
+    /// The remaining `Retry-After` period of an origin, with the status that began it.
+    fn wait(&self, origin: &str) -> Option<(Duration, StatusCode)> {
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = quiet.get(origin)?.saturating_duration_since(Instant::now());
+        let (until, status) = *quiet.get(origin)?;
+        let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             quiet.remove(origin);
             return None;
         }
-        Some(left)
+        Some((left, status))
     }
 }
 
 /// A counter of interim responses: hyper alone would skip any number of them.
 #[derive(Clone, Default)]
-struct Interim(Arc<InterimCount>);
+struct InterimCounter(Arc<InterimCount>);
 
 #[derive(Default)]
 struct InterimCount {
@@ -222,13 +222,13 @@ struct InterimCount {
     full: Notify,
 }
 
-impl Interim {
+impl InterimCounter {
     /// Counts the interim responses to this request.
     fn count<B>(request: &mut http::Request<B>) -> Self {
         let interim = Self::default();
         let counted = interim.clone();
         hyper::ext::on_informational(request, move |_| {
-            if counted.0.count.fetch_add(1, Ordering::Relaxed) == INTERIM {
+            if counted.0.count.fetch_add(1, Ordering::Relaxed) == MAX_INTERIM_RESPONSES {
                 counted.0.full.notify_one();
             }
         });
@@ -250,7 +250,7 @@ fn retry_after(text: &str) -> Option<Duration> {
             SystemTime::from(until).duration_since(SystemTime::now()).unwrap_or_default()
         }
     };
-    Some(wait.min(PATIENCE))
+    Some(wait.min(MAX_RETRY_AFTER))
 }
 
 /// A URL for the log, without its query, which may contain a secret.
@@ -262,17 +262,23 @@ fn shown(url: &Url) -> String {
 fn failure(error: &(dyn std::error::Error + 'static), url: &Url, reached: bool) -> HttpFault {
     let mut causes = vec![error.to_string()];
     let mut cause = error.source();
+    let mut tls = false;
     while let Some(inner) = cause {
         let refused = inner.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if inner.is::<ForbiddenAddress>() || refused.is_some_and(|refused| refused.is::<ForbiddenAddress>()) {
             tracing::warn!(url = %shown(url), "{inner}");
             return HttpFault::Refused;
         }
+        tls |= inner.is::<rustls::Error>() || refused.is_some_and(|refused| refused.is::<rustls::Error>());
         causes.push(inner.to_string());
         cause = inner.source();
     }
     tracing::warn!(url = %shown(url), cause = causes.join(": "), "a request failed");
-    if reached { HttpFault::Failed } else { HttpFault::Unreachable }
+    match reached {
+        true => HttpFault::Failed,
+        false if tls => HttpFault::Tls,
+        false => HttpFault::Unreachable,
+    }
 }
 
 fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http::Request<Empty<Bytes>>> {
@@ -292,13 +298,12 @@ fn request(endpoint: &ApiEndpoint, url: &Url, beside: &HeaderMap) -> Option<http
 #[cfg(test)]
 mod tests {
     use super::{
-        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, Method, PATIENCE, Url, failure,
+        AddressGuard, ApiClient, ApiEndpoint, ForbiddenAddress, HttpFault, MAX_RETRY_AFTER, Url, failure,
         retry_after,
     };
     use crate::http::config::Config;
     use crate::http::endpoint::EndpointSpec;
     use libris_core::{Error, Uri};
-    use std::collections::BTreeMap;
     use std::io;
     use std::time::Duration;
     use tokio::net::TcpListener;
@@ -306,19 +311,9 @@ mod tests {
     /// The outcome of `GET /` of `localhost`, where only the resolver may refuse the address.
     async fn ask_localhost(port: u16, allow_private: bool) -> Option<HttpFault> {
         let config = Config::default();
-        let (none, renamed, url) = (BTreeMap::new(), BTreeMap::new(), format!("http://localhost:{port}/"));
-        let written = EndpointSpec {
-            url: &url,
-            method: Method::GET,
-            headers: &none,
-            query: &none,
-            mime: None,
-            required: &[],
-            renamed: &renamed,
-            variables: Vec::new(),
-        };
+        let url = format!("http://localhost:{port}/");
         let anywhere = AddressGuard { allow_private: true, networks: Vec::new() };
-        let endpoint = ApiEndpoint::new(written, 0, &config, &anywhere).unwrap();
+        let endpoint = ApiEndpoint::new(EndpointSpec::new(&url), 0, &config, &anywhere).unwrap();
         let client =
             ApiClient::new(&config.limits, AddressGuard { allow_private, ..anywhere }, false).unwrap();
         client
@@ -344,8 +339,9 @@ mod tests {
         let url = Url::parse("http://intranet.example/").unwrap();
         let failed = |cause| failure(&Error::failed("connect", cause), &url, false);
         assert_eq!(failed(io::Error::other("no route")), HttpFault::Unreachable);
+        assert_eq!(failed(io::Error::other(rustls::Error::DecryptError)), HttpFault::Tls);
         let fault = failed(io::Error::other(ForbiddenAddress));
-        let told = fault.of(&Uri::parse("a://b").unwrap()).to_string();
+        let told = fault.of(&Uri::parse("a://b").unwrap(), "").to_string();
         assert_eq!(
             told,
             "the service behind `a://b` is at an address that is not allowed; tell the administrator of this server"
@@ -355,8 +351,8 @@ mod tests {
     #[test]
     fn a_service_asks_for_seconds_or_names_a_date() {
         assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
-        assert_eq!(retry_after("99999999"), Some(PATIENCE));
-        assert_eq!(retry_after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(PATIENCE));
+        assert_eq!(retry_after("99999999"), Some(MAX_RETRY_AFTER));
+        assert_eq!(retry_after("Wed, 21 Oct 2099 07:28:00 GMT"), Some(MAX_RETRY_AFTER));
         assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         assert_eq!(retry_after("soon"), None);
     }

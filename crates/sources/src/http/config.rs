@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use libris_core::{Scope, Uri, UriTemplate};
+use libris_core::{CacheScope, Uri, UriTemplate};
 use serde::Deserialize;
 
 use super::guard::Network;
@@ -128,7 +128,7 @@ pub struct Caching {
     #[serde(deserialize_with = "crate::settings::cache_bytes")]
     pub bytes: u64,
     /// Who may share a response: `"private"` or `"public"`. A response with `Cache-Control: private` stays private.
-    pub scope: Scope,
+    pub scope: CacheScope,
 }
 
 impl Default for Caching {
@@ -138,7 +138,7 @@ impl Default for Caching {
             max_age: Duration::from_secs(3600),
             stale_if_error: Duration::from_secs(300),
             bytes: 32 * 1024 * 1024,
-            scope: Scope::Private,
+            scope: CacheScope::Private,
         }
     }
 }
@@ -215,6 +215,9 @@ with_descriptive_keys! {
         pub complete: BTreeMap<String, Choices>,
         /// For templates: the list of its resources.
         pub list: Option<ListConfig>,
+        /// For variables: the only values that the API documents.
+        #[serde(skip)]
+        pub(super) allowed: BTreeMap<String, Vec<String>>,
         /// The names of the variables in the URL, if they differ.
         #[serde(skip)]
         pub(super) renamed: BTreeMap<String, String>,
@@ -241,6 +244,7 @@ impl<U> EndpointConfig<U> {
             required: Vec::new(),
             complete: BTreeMap::new(),
             list: None,
+            allowed: BTreeMap::new(),
             renamed: BTreeMap::new(),
         }
     }
@@ -274,6 +278,15 @@ pub enum Choice {
     },
 }
 
+impl Choice {
+    /// The value.
+    pub fn value(&self) -> &str {
+        match self {
+            Self::Plain(value) | Self::Labelled { value, .. } => value,
+        }
+    }
+}
+
 /// A list of completions in a response. Either `url` or `from` is required.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -292,6 +305,13 @@ pub struct ChoiceList {
     pub value: String,
     /// A JSON pointer to a human-readable label in an item, which matches typed text too.
     pub label: Option<String>,
+    /// A JSON pointer to the URL of the next page of the list, or to its cursor. Default: the `Link` header.
+    pub next: Option<String>,
+    /// The query parameter for the cursor that `next` points to. Default: `next` points to a URL.
+    pub cursor: Option<String>,
+    /// The most pages of the list that are requested. From 1 to 100.
+    #[serde(default = "default_pages", deserialize_with = "crate::settings::list_pages")]
+    pub max_pages: usize,
 }
 
 /// The list of the resources of a template. Either `url` or `from` is required.
@@ -314,6 +334,17 @@ pub struct ListConfig {
     pub title: Option<String>,
     /// A JSON pointer to the description in an item.
     pub description: Option<String>,
+    /// A JSON pointer to the URL of the next page of the list, or to its cursor. Default: the `Link` header.
+    pub next: Option<String>,
+    /// The query parameter for the cursor that `next` points to. Default: `next` points to a URL.
+    pub cursor: Option<String>,
+    /// The most pages of the list that are requested. From 1 to 100.
+    #[serde(default = "default_pages", deserialize_with = "crate::settings::list_pages")]
+    pub max_pages: usize,
+}
+
+fn default_pages() -> usize {
+    10
 }
 
 /// A resource on the web that clients fetch themselves.

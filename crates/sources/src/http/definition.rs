@@ -3,9 +3,9 @@
 use libris_core::Result;
 
 use super::{Config, Http};
-use crate::registry::{ConfigFile, Declared, Definition, Opened};
+use crate::registry::{ConfigFile, Definition, OpenedSource, SourceConfig};
 
-impl Declared for Config {
+impl SourceConfig for Config {
     fn definition(self, _file: &ConfigFile) -> Box<dyn Definition> {
         Box::new(self)
     }
@@ -16,7 +16,7 @@ impl Definition for Config {
         self.name.clone().or(self.base.clone()).unwrap_or_else(|| "[[http]]".to_owned())
     }
 
-    fn open(&self) -> Result<Opened> {
-        Ok(Opened::new(Http::new(self.clone())?))
+    fn open(&self) -> Result<OpenedSource> {
+        Ok(OpenedSource::new(Http::new(self.clone())?))
     }
 }

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
-use libris_core::uri_template::{Value, Variables};
+use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Uri, UriTemplate};
 use url::Url;
 
 use super::config::{Config, Method, Secret, TextOrSecret};
 use super::fault::HttpFault;
 use super::guard::AddressGuard;
+use crate::{suggest, wrong_uri};
 
 /// The request for a resource, a template or a list.
 #[derive(Debug)]
@@ -27,7 +28,11 @@ pub(super) struct ApiEndpoint {
     origin: String,
     /// The variables in the path.
     in_path: Vec<String>,
+    /// The URL without its query; `None` if the query has parameters that are not variables.
+    path: Option<UriTemplate>,
     required: Vec<String>,
+    /// For variables: the only values that are sent.
+    allowed: BTreeMap<String, Vec<String>>,
     renamed: BTreeMap<String, String>,
     /// The encoded query parameters of all requests.
     query: String,
@@ -41,9 +46,28 @@ pub(super) struct EndpointSpec<'a> {
     pub(super) query: &'a BTreeMap<String, TextOrSecret>,
     pub(super) mime: Option<&'a str>,
     pub(super) required: &'a [String],
-    pub(super) renamed: &'a BTreeMap<String, String>,
+    pub(super) allowed: Option<&'a BTreeMap<String, Vec<String>>>,
+    pub(super) renamed: Option<&'a BTreeMap<String, String>>,
     /// The variables that the URL may contain.
     pub(super) variables: Vec<&'a str>,
+}
+
+impl<'a> EndpointSpec<'a> {
+    /// `GET` of a URL without variables, and with the headers and the query of the source only.
+    pub(super) fn new(url: &'a str) -> Self {
+        static NOTHING: BTreeMap<String, TextOrSecret> = BTreeMap::new();
+        Self {
+            url,
+            method: Method::GET,
+            headers: &NOTHING,
+            query: &NOTHING,
+            mime: None,
+            required: &[],
+            allowed: None,
+            renamed: None,
+            variables: Vec::new(),
+        }
+    }
 }
 
 impl ApiEndpoint {
@@ -59,7 +83,9 @@ impl ApiEndpoint {
         let place = Url::parse(&text[..end]).map_err(|cause| format!("its URL cannot be used: {cause}"))?;
         check_host(&place, guard)?;
         let template = UriTemplate::parse(&text).map_err(|cause| cause.to_string())?;
-        let upstream = |name: &str| written.renamed.get(name).map_or(name, String::as_str).to_owned();
+        let upstream = |name: &str| {
+            written.renamed.and_then(|renamed| renamed.get(name)).map_or(name, String::as_str).to_owned()
+        };
         let known: Vec<_> = written.variables.iter().map(|name| upstream(name)).collect();
         if let Some(unknown) = template.variables().find(|name| !known.iter().any(|known| known == name)) {
             return Err(format!("its URL has the variable `{unknown}`, which its URI does not have"));
@@ -73,15 +99,17 @@ impl ApiEndpoint {
             mime: written.mime.map(str::to_owned),
             origin: place.origin().ascii_serialization(),
             in_path: in_path.variables().map(str::to_owned).collect(),
+            path: (!text.contains('?') || text[path..].starts_with("{?")).then_some(in_path),
             required: written.required.to_vec(),
-            renamed: written.renamed.clone(),
+            allowed: written.allowed.cloned().unwrap_or_default(),
+            renamed: written.renamed.cloned().unwrap_or_default(),
             query: query([&config.query, written.query])?,
             url: template,
         };
         // An invalid URL is invalid with any values.
         let sample = endpoint.url.variables().map(|name| (name, "x")).collect();
         endpoint.filled(&sample).ok_or("its URL has a `.` or `..` between slashes")?;
-        let sample = endpoint.url.expand(&sample);
+        let sample = endpoint.url.expand(&sample).map_err(|cause| cause.to_string())?;
         let own = parameters(sample.split_once('?').map_or("", |(_, query)| query));
         // A service that uses the first of two parameters would use the value of the caller.
         match parameters(&endpoint.query).into_iter().find(|name| own.contains(name)) {
@@ -101,7 +129,7 @@ impl ApiEndpoint {
     }
 
     /// Whether a required variable has no value.
-    pub(super) fn lacks(&self, variables: &Variables) -> bool {
+    pub(super) fn lacks_required(&self, variables: &Variables) -> bool {
         self.url.variables().any(|name| variables.value(name).is_none() && !self.url.is_optional(name))
     }
 
@@ -112,6 +140,7 @@ impl ApiEndpoint {
         }
         let mut named = Variables::new();
         for (name, value) in variables {
+            self.check_allowed(&name, &value)?;
             let name = self.renamed.get(&name).cloned().unwrap_or(name);
             self.check(&name, &value)?;
             named.insert(name, value);
@@ -119,19 +148,104 @@ impl ApiEndpoint {
         self.filled(&named).ok_or(HttpFault::Missing)
     }
 
-    fn check(&self, name: &str, value: &Value) -> Result<(), HttpFault> {
+    /// Checks that a value is one of those that the API documents.
+    fn check_allowed(&self, name: &str, value: &VariableValue) -> Result<(), HttpFault> {
+        /// The most values that the error names.
+        const MAX_NAMED: usize = 20;
+        let Some(allowed) = self.allowed.get(name) else { return Ok(()) };
+        let values = match value {
+            VariableValue::Text(text) => std::slice::from_ref(text),
+            VariableValue::List(list) => list,
+            VariableValue::Map(_) => &[],
+        };
+        let Some(wrong) = values.iter().find(|value| !allowed.contains(value)) else { return Ok(()) };
+        let mut named = wrong_uri::all_of(&allowed[..allowed.len().min(MAX_NAMED)]);
+        if allowed.len() > MAX_NAMED {
+            named += &format!(" and {} more", allowed.len() - MAX_NAMED);
+        }
+        let meant = suggest::did_you_mean(wrong, allowed.iter().map(String::as_str));
+        Err(HttpFault::Choice(format!("`{name}` cannot be `{wrong}`: its values are {named}{meant}")))
+    }
+
+    /// The variables of a URL of this endpoint, such as that of the next page; `None` if it is not one.
+    pub(super) fn variables_of(&self, url: &Url) -> Option<Variables> {
+        let path = Uri::parse(&url[..url::Position::AfterPath]).ok()?;
+        let mut variables = self.path.as_ref()?.matches(&path)?;
+        variables.extend(self.query_of(url)?);
+        Some(self.named_here(variables))
+    }
+
+    /// These variables with those in the query replaced by the query of a URL whose path is a synonym; `None` if the
+    /// query has other parameters.
+    pub(super) fn with_query_of(&self, url: &Url, variables: &Variables) -> Option<Variables> {
+        let query = self.query_of(url)?;
+        let is_in_path = |name: &str| self.in_path.iter().any(|variable| variable == self.upstream(name));
+        let kept = variables.iter().filter(|(name, _)| is_in_path(name));
+        let mut variables: Variables = kept.map(|(name, value)| (name, value.clone())).collect();
+        variables.extend(self.named_here(query));
+        Some(variables)
+    }
+
+    /// The variables in the query of a URL, without the parameters that all requests have; `None` if it has others.
+    fn query_of(&self, url: &Url) -> Option<Variables> {
+        self.path.as_ref()?;
+        let constant = parameters(&self.query);
+        let mut variables = Variables::new();
+        for (key, value) in url.query_pairs().filter(|(key, _)| !constant.iter().any(|name| name == key)) {
+            let mut names = self.url.variables().filter(|name| !self.in_path.iter().any(|path| path == name));
+            let is_key = |name: &&str| Uri::decode_segment(name).is_some_and(|name| name == key.as_bytes());
+            let name = names.find(is_key)?;
+            let value = match (self.url.explodes(name), variables.value(name)) {
+                (false, None) => VariableValue::Text(value.into_owned()),
+                (false, Some(_)) => return None,
+                (true, Some(VariableValue::List(list))) => {
+                    VariableValue::List(list.iter().cloned().chain([value.into_owned()]).collect())
+                }
+                (true, _) => VariableValue::List(vec![value.into_owned()]),
+            };
+            variables.insert(name, value);
+        }
+        Some(variables)
+    }
+
+    fn upstream<'n>(&'n self, name: &'n str) -> &'n str {
+        self.renamed.get(name).map_or(name, String::as_str)
+    }
+
+    /// Variables of the URL under their names in the template of the resource.
+    fn named_here(&self, variables: Variables) -> Variables {
+        let name = |upstream: String| {
+            let renamed = self.renamed.iter().find(|(_, name)| **name == upstream);
+            renamed.map_or(upstream.clone(), |(name, _)| name.clone())
+        };
+        variables.into_iter().map(|(upstream, value)| (name(upstream), value)).collect()
+    }
+
+    /// A URL that the service named, such as that of the next page, with the query parameters of all requests.
+    pub(super) fn with_constant_query(&self, mut url: Url) -> Url {
+        let own = parameters(url.query().unwrap_or_default());
+        let missing: Vec<_> = url::form_urlencoded::parse(self.query.as_bytes())
+            .filter(|(name, _)| !own.iter().any(|own| own == name))
+            .collect();
+        if !missing.is_empty() {
+            url.query_pairs_mut().extend_pairs(missing);
+        }
+        url
+    }
+
+    fn check(&self, name: &str, value: &VariableValue) -> Result<(), HttpFault> {
         let texts: Vec<&str> = match value {
-            Value::Text(text) => vec![text],
-            Value::List(list) => list.iter().map(String::as_str).collect(),
+            VariableValue::Text(text) => vec![text],
+            VariableValue::List(list) => list.iter().map(String::as_str).collect(),
             // The caller chose the names of these parameters.
-            Value::Map(_) => return Err(HttpFault::Missing),
+            VariableValue::Map(_) => return Err(HttpFault::Missing),
         };
         let in_path = self.in_path.iter().any(|variable| variable == name);
         for text in texts {
             if text.contains(char::is_control) {
                 return Err(HttpFault::Control(name.to_owned()));
             }
-            if in_path && (text.is_empty() || climbs(text)) {
+            if in_path && (text.is_empty() || has_dot_segments(text)) {
                 return Err(HttpFault::Missing);
             }
         }
@@ -139,7 +253,7 @@ impl ApiEndpoint {
     }
 
     fn filled(&self, variables: &Variables) -> Option<Url> {
-        let mut text = self.url.expand(variables);
+        let mut text = self.url.expand(variables).ok()?;
         let path_end = text.find('?').unwrap_or(text.len());
         let path_start = authority(&text).ok()?;
         let path = match &text[path_start..path_end] {
@@ -226,11 +340,11 @@ fn is_localhost(host: &str) -> bool {
 }
 
 /// Whether a value is a path traversal, at any supported level of percent-encoding.
-fn climbs(text: &str) -> bool {
+fn has_dot_segments(text: &str) -> bool {
     /// How many levels of percent-encoding are decoded.
-    const DEPTH: usize = 3;
+    const MAX_DECODED_LEVELS: usize = 3;
     let mut text = text.to_owned();
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DECODED_LEVELS {
         if text.split(['/', '\\']).any(|piece| matches!(piece, "." | "..")) {
             return true;
         }
@@ -255,7 +369,7 @@ fn text(text: &TextOrSecret) -> Result<(String, bool), String> {
 
 fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Result<HeaderMap, String> {
     /// Headers of the transport, which cannot be configured.
-    const OURS: [&str; 9] = [
+    const TRANSPORT_HEADERS: [&str; 9] = [
         "accept-encoding",
         "connection",
         "content-length",
@@ -272,7 +386,7 @@ fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Res
     }
     for (name, value) in all.into_iter().flatten() {
         let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is not the name of a header"))?;
-        if OURS.contains(&key.as_str()) {
+        if TRANSPORT_HEADERS.contains(&key.as_str()) {
             return Err(format!("the header `{name}` cannot be set"));
         }
         let (text, secret) = text(value)?;
@@ -285,38 +399,30 @@ fn headers(all: [&BTreeMap<String, TextOrSecret>; 2], mime: Option<&str>) -> Res
 }
 
 fn query(all: [&BTreeMap<String, TextOrSecret>; 2]) -> Result<String, String> {
+    // The query of the entry replaces that of the source.
+    let merged: BTreeMap<&String, &TextOrSecret> = all.into_iter().flatten().collect();
     let mut pairs: Vec<(String, String)> = Vec::new();
-    for (name, value) in all.into_iter().flatten() {
+    for (name, value) in merged {
         pairs.push((name.clone(), text(value)?.0));
     }
     let template = UriTemplate::parse("{&pairs*}").map_err(|cause| cause.to_string())?;
-    let expanded = template.expand(&Variables::from_iter([("pairs", pairs)]));
+    let expanded =
+        template.expand(&Variables::from_iter([("pairs", pairs)])).map_err(|cause| cause.to_string())?;
     Ok(expanded.strip_prefix('&').unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AddressGuard, ApiEndpoint, Config, EndpointSpec, Method, Variables};
-    use libris_core::uri_template::Value;
-    use std::collections::BTreeMap;
+    use super::{AddressGuard, ApiEndpoint, Config, EndpointSpec, Variables};
+    use libris_core::uri_template::VariableValue;
 
     fn endpoint(url: &str) -> Result<ApiEndpoint, String> {
-        let nothing = BTreeMap::new();
-        let written = EndpointSpec {
-            url,
-            method: Method::GET,
-            headers: &nothing,
-            query: &nothing,
-            mime: None,
-            required: &[],
-            renamed: &BTreeMap::new(),
-            variables: vec!["a", "b"],
-        };
+        let written = EndpointSpec { variables: vec!["a", "b"], ..EndpointSpec::new(url) };
         let config = Config { base: Some("https://api.example/v1/".into()), ..Config::default() };
         ApiEndpoint::new(written, 0, &config, &AddressGuard { allow_private: false, networks: Vec::new() })
     }
 
-    fn url(pattern: &str, a: impl Into<Value>) -> Option<String> {
+    fn url(pattern: &str, a: impl Into<VariableValue>) -> Option<String> {
         let variables = Variables::from_iter([("a", a)]);
         endpoint(pattern).unwrap().url(variables).ok().map(Into::into)
     }

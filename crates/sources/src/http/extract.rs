@@ -1,16 +1,18 @@
 //! Extracts fields of the items of a list from JSON, without building a tree of the rest.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::fault::HttpFault;
+use super::fault::{HttpFault, PointerTarget};
+use super::response::ApiResponse;
 
 /// The most items of one list.
-const ITEMS: usize = 10_000;
+const MAX_ITEMS: usize = 10_000;
 
 /// The most bytes of text from one list.
-const TEXT: usize = 4 << 20;
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// The fields of an item as text, in the requested order; `None` if a field is not a string, number or boolean.
 pub(super) type ItemFields = Vec<Option<String>>;
@@ -25,17 +27,46 @@ pub(super) fn items(json: &str, list: &str, fields: &[&str]) -> Result<Vec<ItemF
     let wanted: Vec<WantedField<'_>> = paths.iter().map(Vec::as_slice).enumerate().collect();
     let mut found = ExtractedItems::default();
     let mut json = serde_json::Deserializer::from_str(json);
-    let search = Search { path: &list_path, wanted: &wanted, found: &mut found };
+    let search = ListPathSeed { path: &list_path, wanted: &wanted, found: &mut found };
     search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
     if !found.is_list {
         tracing::warn!(pointer = list, "an answer has no list where the configuration says there is one");
-        return Err(HttpFault::Failed);
+        let found = if found.is_scalar { PointerTarget::Scalar } else { PointerTarget::Nothing };
+        return Err(HttpFault::NoList { pointer: list.to_owned(), found });
     }
     if found.count > found.items.len() {
         let (count, taken) = (found.count, found.items.len());
         tracing::warn!(count, "only the first {taken} items of a list are taken");
     }
     Ok(found.items)
+}
+
+/// The items of the list in each page of a response, up to the limit on items.
+pub(super) fn items_of_pages(
+    answers: &[Arc<ApiResponse>],
+    list: &str,
+    fields: &[&str],
+) -> Result<Vec<ItemFields>, HttpFault> {
+    let mut all = Vec::new();
+    for answer in answers {
+        all.append(&mut items(answer.text()?, list, fields)?);
+        if all.len() > MAX_ITEMS {
+            tracing::warn!("only the first {MAX_ITEMS} items of a list are taken");
+            all.truncate(MAX_ITEMS);
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The string, number or boolean at a JSON pointer, as text.
+pub(super) fn field(json: &str, pointer: &str) -> Result<Option<String>, HttpFault> {
+    let path = path(pointer);
+    let mut found = vec![None];
+    let mut json = serde_json::Deserializer::from_str(json);
+    let search = FieldsSeed { wanted: &[(0, &path)], item: &mut found };
+    search.deserialize(&mut json).and_then(|()| json.end()).map_err(|_| HttpFault::Malformed)?;
+    Ok(found.pop().flatten())
 }
 
 /// The segments of a JSON pointer.
@@ -58,11 +89,13 @@ struct ExtractedItems {
     /// The bytes of text in the items.
     text: usize,
     is_list: bool,
+    /// Whether the pointer leads to a value that is not a list.
+    is_scalar: bool,
 }
 
 impl ExtractedItems {
     fn is_full(&self) -> bool {
-        self.items.len() >= ITEMS || self.text >= TEXT
+        self.items.len() >= MAX_ITEMS || self.text >= MAX_TEXT_BYTES
     }
 
     fn push(&mut self, item: ItemFields) {
@@ -73,14 +106,14 @@ impl ExtractedItems {
 }
 
 /// Deserializes the path to a list.
-struct Search<'a> {
+struct ListPathSeed<'a> {
     /// The rest of its path.
     path: &'a [String],
     wanted: &'a [WantedField<'a>],
     found: &'a mut ExtractedItems,
 }
 
-impl<'de> DeserializeSeed<'de> for Search<'_> {
+impl<'de> DeserializeSeed<'de> for ListPathSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -90,7 +123,7 @@ impl<'de> DeserializeSeed<'de> for Search<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Search<'_> {
+impl<'de> Visitor<'de> for ListPathSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,7 +137,7 @@ impl<'de> Visitor<'de> for Search<'_> {
             let mut at = 0;
             loop {
                 let more = match index == Some(at) {
-                    true => array.next_element_seed(Search { path, wanted, found })?.is_some(),
+                    true => array.next_element_seed(ListPathSeed { path, wanted, found })?.is_some(),
                     false => array.next_element::<IgnoredAny>()?.is_some(),
                 };
                 if !more {
@@ -116,7 +149,7 @@ impl<'de> Visitor<'de> for Search<'_> {
         found.is_list = true;
         while !found.is_full() {
             let mut item = vec![None; wanted.len()];
-            match array.next_element_seed(Pick { wanted, item: &mut item })? {
+            match array.next_element_seed(FieldsSeed { wanted, item: &mut item })? {
                 Some(()) => found.push(item),
                 None => return Ok(()),
             }
@@ -134,7 +167,7 @@ impl<'de> Visitor<'de> for Search<'_> {
             while let Some(matching) = object.next_key_seed(MemberName(&name))? {
                 match matching.is_empty() {
                     true => drop(object.next_value::<IgnoredAny>()?),
-                    false => object.next_value_seed(Search { path, wanted, found })?,
+                    false => object.next_value_seed(ListPathSeed { path, wanted, found })?,
                 }
             }
             return Ok(());
@@ -144,7 +177,7 @@ impl<'de> Visitor<'de> for Search<'_> {
         while !found.is_full() {
             let Some(key) = object.next_key::<String>()? else { return Ok(()) };
             let mut item = vec![None; wanted.len()];
-            object.next_value_seed(Pick { wanted: &value, item: &mut item })?;
+            object.next_value_seed(FieldsSeed { wanted: &value, item: &mut item })?;
             for (at, _) in rest(wanted, "key").filter(|(_, path)| path.is_empty()) {
                 item[at] = Some(key.clone());
             }
@@ -158,26 +191,33 @@ impl<'de> Visitor<'de> for Search<'_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+        self.scalar()
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+        self.scalar()
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+        self.scalar()
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+        self.scalar()
     }
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+        self.scalar()
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
+        self.scalar()
+    }
+}
+
+impl ListPathSeed<'_> {
+    fn scalar<E>(self) -> Result<(), E> {
+        self.found.is_scalar = self.path.is_empty();
         Ok(())
     }
 }
@@ -214,12 +254,12 @@ impl<'de, 'p> Visitor<'de> for MemberName<'_, 'p> {
 }
 
 /// Deserializes the requested fields of an item.
-struct Pick<'a, 'p> {
+struct FieldsSeed<'a, 'p> {
     wanted: &'a [WantedField<'p>],
     item: &'a mut ItemFields,
 }
 
-impl Pick<'_, '_> {
+impl FieldsSeed<'_, '_> {
     fn text(self, text: impl Fn() -> Option<String>) {
         for (at, _) in self.wanted.iter().filter(|(_, path)| path.is_empty()) {
             self.item[*at] = text();
@@ -227,7 +267,7 @@ impl Pick<'_, '_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Pick<'_, '_> {
+impl<'de> DeserializeSeed<'de> for FieldsSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -241,7 +281,7 @@ impl<'de> DeserializeSeed<'de> for Pick<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Pick<'_, '_> {
+impl<'de> Visitor<'de> for FieldsSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -256,7 +296,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
                 _ => None,
             });
             let below: Vec<WantedField<'_>> = below.collect();
-            if array.next_element_seed(Pick { wanted: &below, item })?.is_none() {
+            if array.next_element_seed(FieldsSeed { wanted: &below, item })?.is_none() {
                 break;
             }
         }
@@ -266,7 +306,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         let Self { wanted, item } = self;
         while let Some(below) = object.next_key_seed(MemberName(wanted))? {
-            object.next_value_seed(Pick { wanted: &below, item })?;
+            object.next_value_seed(FieldsSeed { wanted: &below, item })?;
         }
         Ok(())
     }
@@ -303,9 +343,13 @@ impl<'de> Visitor<'de> for Pick<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HttpFault, ITEMS, TEXT, items};
+    use super::{HttpFault, MAX_ITEMS, MAX_TEXT_BYTES, PointerTarget, items};
     use crate::http::list;
     use serde_json::{Value, json};
+
+    fn no_list(pointer: &str, found: PointerTarget) -> HttpFault {
+        HttpFault::NoList { pointer: pointer.to_owned(), found }
+    }
 
     #[test]
     fn fields_are_those_at_their_pointers() {
@@ -353,15 +397,21 @@ mod tests {
         let found =
             items(r#"{"a":[1],"a":[{"b":1,"c":2,"b":3},{"b":1,"b":null}]}"#, "/a", &["/b", "/c"]).unwrap();
         assert_eq!(found, [[Some("3".into()), Some("2".into())], [None, None]]);
-        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(HttpFault::Failed));
+        assert_eq!(items(r#"{"a":[1],"a":2}"#, "/a", &[]), Err(no_list("/a", PointerTarget::Scalar)));
     }
 
     #[test]
     fn what_is_no_list_or_no_json_is_refused() {
-        for (json, list) in
-            [("{}", "/a"), ("1", ""), (r#"{"a":"b"}"#, "/a"), ("[[1]]", "/00"), ("[]", "/a/b")]
-        {
-            assert_eq!(items(json, list, &["/b"]), Err(HttpFault::Failed), "{json}");
+        for (json, list, found) in [
+            ("{}", "/a", PointerTarget::Nothing),
+            ("1", "", PointerTarget::Scalar),
+            (r#"{"a":"b"}"#, "/a", PointerTarget::Scalar),
+            (r#"{"a":"b"}"#, "/a/b", PointerTarget::Nothing),
+            (r#"{"a":null}"#, "/a", PointerTarget::Scalar),
+            ("[[1]]", "/00", PointerTarget::Nothing),
+            ("[]", "/a/b", PointerTarget::Nothing),
+        ] {
+            assert_eq!(items(json, list, &["/b"]), Err(no_list(list, found)), "{json}");
         }
         for json in ["", "[", "[1,]", "[] x", r#"{"a":[}"#, "[1}"] {
             assert_eq!(items(json, "", &["/b"]), Err(HttpFault::Malformed), "{json}");
@@ -370,11 +420,11 @@ mod tests {
 
     #[test]
     fn items_and_their_text_are_bounded() {
-        let many = format!("[{}0]", "1,".repeat(ITEMS + 5));
-        assert_eq!(items(&many, "", &[""]).unwrap().len(), ITEMS);
-        let members: Vec<_> = (0..ITEMS + 5).map(|number| format!("\"{number}\":1")).collect();
-        assert_eq!(items(&format!("{{{}}}", members.join(",")), "", &["/key"]).unwrap().len(), ITEMS);
-        let long = format!("[{}0]", format!("\"{}\",", "x".repeat(TEXT / 4)).repeat(10));
+        let many = format!("[{}0]", "1,".repeat(MAX_ITEMS + 5));
+        assert_eq!(items(&many, "", &[""]).unwrap().len(), MAX_ITEMS);
+        let members: Vec<_> = (0..MAX_ITEMS + 5).map(|number| format!("\"{number}\":1")).collect();
+        assert_eq!(items(&format!("{{{}}}", members.join(",")), "", &["/key"]).unwrap().len(), MAX_ITEMS);
+        let long = format!("[{}0]", format!("\"{}\",", "x".repeat(MAX_TEXT_BYTES / 4)).repeat(10));
         assert_eq!(items(&long, "", &[""]).unwrap().len(), 4);
         // Fields that are not requested do not count towards the limit.
         assert_eq!(items(&long, "", &["/a"]).unwrap().len(), 11);

@@ -2,29 +2,34 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use libris_core::{Error, Uri};
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HttpFault {
-    /// Not found.
+    /// No endpoint has this URI, or a value cannot occur in its URL.
     Missing,
-    /// Forbidden.
-    Denied,
-    /// The service rejects the credentials.
-    Credentials,
-    /// The service rejects the values of the variables.
+    /// The service answered with this error status.
+    Status(StatusCode),
+    /// The service limits the rate with this status, and with `Retry-After` if it sent one.
+    Busy(StatusCode, Option<Duration>),
+    /// A value would change the structure of the URL.
     Values,
     /// This required variable has no value.
     Lacking(String),
     /// The value of this variable contains a control character.
     Control(String),
-    /// The service limits the rate, with `Retry-After` if it sent one.
-    Busy(Option<Duration>),
-    /// The service failed or violates HTTP.
+    /// The value of a variable is not one of those that the API documents; the text says which are.
+    Choice(String),
+    /// The service violates HTTP, or the connection ended early.
     Failed,
+    /// The response has an unsupported content encoding.
+    Encoding,
     /// The connection failed.
     Unreachable,
+    /// TLS failed: the certificate is not trusted, for example.
+    Tls,
     /// Its address is not allowed.
     Refused,
     /// The time-out expired.
@@ -36,33 +41,74 @@ pub(super) enum HttpFault {
     /// There is no memory for the response.
     NoMemory,
     /// The media type of the response is not the expected one.
-    Kind { sent: String, meant: String },
+    Kind { sent: String, expected: String },
     /// The response is malformed JSON.
     Malformed,
+    /// The response has no list at this configured JSON pointer.
+    NoList { pointer: String, found: PointerTarget },
+}
+
+/// What a JSON pointer found instead of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PointerTarget {
+    Nothing,
+    Scalar,
 }
 
 impl HttpFault {
     /// Whether a stale response may be served meanwhile.
     pub(super) fn is_outage(&self) -> bool {
         match self {
-            Self::Busy(_) | Self::Failed | Self::Unreachable | Self::Slow(_) | Self::NoMemory => true,
+            Self::Status(status) => !matches!(status.as_u16(), 400 | 401 | 403 | 404 | 407 | 410 | 414 | 422),
+            Self::Busy(..) | Self::Failed | Self::Encoding | Self::Unreachable | Self::Tls => true,
+            Self::Slow(_) | Self::NoMemory => true,
             Self::Elsewhere | Self::Refused | Self::Kind { .. } | Self::Malformed => true,
-            Self::Missing | Self::Denied | Self::Credentials | Self::TooLarge { .. } => false,
-            Self::Values | Self::Lacking(_) | Self::Control(_) => false,
+            Self::Missing | Self::TooLarge { .. } | Self::NoList { .. } => false,
+            Self::Values | Self::Lacking(_) | Self::Control(_) | Self::Choice(_) => false,
         }
     }
 
-    /// The error for a caller who reads `uri`.
-    pub(super) fn of(self, uri: &Uri) -> Error {
+    /// Whether the service has no such resource.
+    pub(super) fn is_missing(&self) -> bool {
         match self {
+            Self::Missing => true,
+            Self::Status(status) => matches!(*status, StatusCode::NOT_FOUND | StatusCode::GONE),
+            _ => false,
+        }
+    }
+
+    /// Whether the resource cannot be read with these values, now or later.
+    pub(super) fn is_absence(&self) -> bool {
+        match self {
+            Self::Values | Self::Lacking(_) | Self::Control(_) | Self::Choice(_) => true,
+            Self::Status(status) if *status == StatusCode::FORBIDDEN || rejects_values(*status) => true,
+            fault => fault.is_missing(),
+        }
+    }
+
+    /// The error for a caller who reads `uri`. The hint says what to check if the service does not know the resource or
+    /// rejects its values.
+    pub(super) fn of(self, uri: &Uri, hint: &str) -> Error {
+        let service = || format!("the service behind `{uri}` {}", self.reason());
+        match &self {
             Self::Missing => Error::NotFound(uri.clone()),
-            Self::Denied => Error::Denied(uri.clone()),
+            Self::Status(_) if self.is_missing() => {
+                Error::missing(uri, format!("the service {}{hint}", self.reason()))
+            }
+            // Not found rather than unavailable: the other resources of the service can be read.
+            Self::Status(StatusCode::FORBIDDEN) => {
+                Error::missing(uri, format!("the service {}", self.reason()))
+            }
+            Self::Status(status) if rejects_values(*status) => Error::invalid(service() + hint),
             Self::Lacking(name) => Error::invalid(format!("`{uri}` lacks a value for `{name}`")),
             Self::Control(name) => Error::invalid(format!("`{name}` cannot hold a control character")),
-            Self::Values => Error::invalid(format!("the service behind `{uri}` {}", self.why())),
-            Self::TooLarge { size, limit } => Error::TooLarge { uri: uri.clone(), size, limit, hint: None },
+            Self::Choice(why) => Error::invalid(why.clone()),
+            Self::Values => Error::invalid(service()),
+            Self::TooLarge { size, limit } => {
+                Error::TooLarge { uri: uri.clone(), size: *size, limit: *limit, hint: None }
+            }
             Self::NoMemory => Error::NO_MEMORY,
-            _ => Error::Unavailable(format!("the service behind `{uri}` {}", self.why())),
+            _ => Error::Unavailable(service()),
         }
     }
 
@@ -70,31 +116,78 @@ impl HttpFault {
     pub(super) fn of_list(self, place: &str) -> Error {
         match self {
             Self::NoMemory => Error::NO_MEMORY,
-            _ => Error::Unavailable(format!("the service with the list for `{place}` {}", self.why())),
+            Self::NoList { .. } => Error::Unavailable(format!("the list for `{place}` {}", self.reason())),
+            _ => Error::Unavailable(format!("the service with the list for `{place}` {}", self.reason())),
         }
     }
 
-    fn why(&self) -> String {
+    /// Completes "the service …".
+    fn reason(&self) -> String {
         match self {
             Self::Missing => "has nothing there".into(),
-            Self::Denied | Self::Credentials => {
-                "rejects the credentials of this server; tell its administrator".into()
+            Self::Status(status) => format!("answered {}{}", named(*status), advice(*status)),
+            Self::Busy(status, Some(wait)) => {
+                format!("answered {}; try again in {}", named(*status), seconds(*wait))
             }
+            Self::Busy(status, None) => format!("answered {}; try again later", named(*status)),
             Self::Values | Self::Lacking(_) | Self::Control(_) => "rejects these values".into(),
-            Self::Busy(Some(wait)) => format!("asks to wait; try again in {}", seconds(*wait)),
-            Self::Busy(None) => "asks to wait; try again later".into(),
+            Self::Choice(why) => format!("rejects these values: {why}"),
             Self::Failed => "failed; try again later".into(),
+            Self::Encoding => "sent a content encoding that is not supported; tell the administrator of this server".into(),
             Self::Unreachable => "cannot be reached now; try again later".into(),
+            Self::Tls => {
+                "cannot be reached securely: check its certificate, and that its URL begins with the right `https://` or `http://`"
+                    .into()
+            }
             Self::Refused => {
                 "is at an address that is not allowed; tell the administrator of this server".into()
             }
             Self::Slow(limit) => format!("did not answer within {}; try again later", seconds(*limit)),
             Self::Elsewhere => "redirects to another origin, which is not followed".into(),
             Self::TooLarge { limit, .. } => format!("sent more than {limit} bytes"),
-            Self::Kind { sent, meant } => format!("sent `{sent}` where `{meant}` was expected"),
+            Self::Kind { sent, expected } => format!("sent `{sent}` where `{expected}` was expected"),
             Self::Malformed => "sent malformed JSON".into(),
             Self::NoMemory => format!("sends a large answer: {}", Error::NO_MEMORY),
+            Self::NoList { pointer, found } => {
+                let found = match (found, pointer.as_str()) {
+                    (_, "") => "the response is not an array or an object".to_owned(),
+                    (PointerTarget::Nothing, _) => format!("the response has nothing at the JSON pointer `{pointer}`"),
+                    (PointerTarget::Scalar, _) => format!(
+                        "what the response has at the JSON pointer `{pointer}` is not an array or an object"
+                    ),
+                };
+                format!("cannot be used: {found}; correct `items` in the configuration")
+            }
         }
+    }
+}
+
+/// Whether the status means that the service rejects the values of the request.
+fn rejects_values(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 400 | 414 | 422)
+}
+
+/// Whether the same request may succeed later.
+fn is_transient(status: StatusCode) -> bool {
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED || status == StatusCode::REQUEST_TIMEOUT
+}
+
+/// The status with its standard name. The text that the service sent is not used: it is untrusted.
+fn named(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}
+
+/// What to do about an error status.
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 | 407 => ": check the credentials that this server sends",
+        402 => ": check the plan of the account that this server uses",
+        403 => ": check the rights of the credentials that this server sends",
+        _ if is_transient(status) => "; try again later",
+        _ => "",
     }
 }
 

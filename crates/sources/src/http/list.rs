@@ -8,14 +8,14 @@ use libris_core::uri_template::Variables;
 use libris_core::{Completion, Resource, Template, Uri};
 use serde_json::Value;
 
-use super::answer::ApiResponse;
 use super::config::{Choice, ListConfig};
 use super::endpoint::ApiEndpoint;
 use super::extract::{self, ItemFields};
 use super::fault::HttpFault;
+use super::response::ApiResponse;
 
 /// How long later pages use the list of the first page.
-const PAGING: Duration = Duration::from_secs(30);
+const PAGING_TTL: Duration = Duration::from_secs(30);
 
 /// The location of a list.
 pub(super) enum ListSource {
@@ -25,9 +25,29 @@ pub(super) enum ListSource {
     From(libris_core::UriTemplate),
 }
 
+/// How the pages of a list are found.
+pub(super) struct ListPages {
+    /// A JSON pointer to the next URL or cursor; `None` for the `Link` header.
+    pub(super) next: Option<String>,
+    /// The query parameter for the cursor; `None` if `next` points to a URL.
+    pub(super) cursor: Option<String>,
+    pub(super) max_pages: usize,
+}
+
+impl ListPages {
+    /// Validates the configuration.
+    pub(super) fn new(next: Option<&str>, cursor: Option<&str>, max_pages: usize) -> Result<Self, String> {
+        if cursor.is_some() && next.is_none() {
+            return Err("its list has a `cursor` but no `next`, the JSON pointer to the cursor".into());
+        }
+        Ok(Self { next: next.map(str::to_owned), cursor: cursor.map(str::to_owned), max_pages })
+    }
+}
+
 /// The listed resources of a template.
 pub(super) struct Instances {
-    pub(super) place: ListSource,
+    pub(super) list_source: ListSource,
+    pub(super) pages: ListPages,
     listing: ListConfig,
     made: DerivedValue<ListedResources>,
 }
@@ -36,8 +56,8 @@ pub(super) struct Instances {
 pub(super) struct DerivedValue<T>(Mutex<Option<DerivedFrom<T>>>);
 
 struct DerivedFrom<T> {
-    /// The response, for comparison of identity. A weak reference does not prolong its lifetime.
-    answer: Weak<ApiResponse>,
+    /// The pages of the response, for comparison of identity. Weak references do not prolong their lifetime.
+    answers: Vec<Weak<ApiResponse>>,
     value: T,
     /// The time of the last use.
     at: Instant,
@@ -51,22 +71,27 @@ impl<T> Default for DerivedValue<T> {
 
 impl<T: Clone> DerivedValue<T> {
     /// The value of this response, if it is the last one.
-    pub(super) fn of(&self, answer: &Arc<ApiResponse>) -> Option<T> {
+    pub(super) fn of(&self, answers: &[Arc<ApiResponse>]) -> Option<T> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = last.as_mut().filter(|last| std::ptr::eq(last.answer.as_ptr(), Arc::as_ptr(answer)))?;
+        let is_same = |last: &DerivedFrom<T>| {
+            let known = last.answers.iter().map(Weak::as_ptr);
+            known.eq(answers.iter().map(Arc::as_ptr))
+        };
+        let last = last.as_mut().filter(|last| is_same(last))?;
         last.at = Instant::now();
         Some(last.value.clone())
     }
 
-    pub(super) fn set(&self, answer: &Arc<ApiResponse>, value: T) {
-        let last = DerivedFrom { answer: Arc::downgrade(answer), value, at: Instant::now() };
+    pub(super) fn set(&self, answers: &[Arc<ApiResponse>], value: T) {
+        let answers = answers.iter().map(Arc::downgrade).collect();
+        let last = DerivedFrom { answers, value, at: Instant::now() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
     /// The value, if it was used recently.
     fn recent(&self) -> Option<T> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|last| last.at.elapsed() < PAGING).map(|last| last.value.clone())
+        last.as_ref().filter(|last| last.at.elapsed() < PAGING_TTL).map(|last| last.value.clone())
     }
 }
 
@@ -81,13 +106,13 @@ pub(super) struct ListedResource {
 }
 
 impl Instances {
-    pub(super) fn new(place: ListSource, listing: ListConfig) -> Self {
-        Self { place, listing, made: DerivedValue::default() }
+    pub(super) fn new(list_source: ListSource, pages: ListPages, listing: ListConfig) -> Self {
+        Self { list_source, pages, listing, made: DerivedValue::default() }
     }
 
     /// The resources of this response, if it is the last one.
-    pub(super) fn made_of(&self, answer: &Arc<ApiResponse>) -> Option<ListedResources> {
-        self.made.of(answer)
+    pub(super) fn extract(&self, answers: &[Arc<ApiResponse>]) -> Option<ListedResources> {
+        self.made.of(answers)
     }
 
     /// The resources of the last response, if they were used recently. All callers share them.
@@ -98,11 +123,11 @@ impl Instances {
     /// Extracts the resources from a response.
     pub(super) fn make(
         &self,
-        answer: &Arc<ApiResponse>,
+        answers: &[Arc<ApiResponse>],
         template: &Template,
         endpoint: &ApiEndpoint,
     ) -> Result<ListedResources, HttpFault> {
-        if let Some(made) = self.made_of(answer) {
+        if let Some(made) = self.extract(answers) {
             return Ok(made);
         }
         let ListConfig { items, values, name, title, description, .. } = &self.listing;
@@ -111,10 +136,10 @@ impl Instances {
             .chain([name, title, description].into_iter().flatten())
             .map(String::as_str)
             .collect();
-        let items = extract::items(answer.text()?, items, &fields)?;
+        let items = extract::items_of_pages(answers, items, &fields)?;
         let instances = items.into_iter().filter_map(|item| self.instance(item, template, endpoint));
         let listed: ListedResources = Arc::new(instances.collect());
-        self.made.set(answer, listed.clone());
+        self.made.set(answers, listed.clone());
         Ok(listed)
     }
 
@@ -131,7 +156,7 @@ impl Instances {
         let values: Option<BTreeMap<String, String>> =
             values.keys().zip(fields.by_ref()).map(|(name, value)| Some((name.clone(), value?))).collect();
         let values = values?;
-        let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>())).ok()?;
+        let uri = Uri::parse(&template.uri.expand(&values.iter().collect::<Variables>()).ok()?).ok()?;
         // Values such as `..` would make a URI of another resource.
         endpoint.url(template.uri.matches(&uri)?).ok()?;
         let mut at = |pointer: &Option<String>| pointer.as_ref().and_then(|_| fields.next().flatten());
@@ -149,7 +174,7 @@ impl Instances {
     }
 
     /// Whether the list contains values of this variable.
-    pub(super) fn tells(&self, variable: &str) -> bool {
+    pub(super) fn has_values_of(&self, variable: &str) -> bool {
         self.listing.values.contains_key(variable)
     }
 }

@@ -12,16 +12,16 @@ use libris_core::{Budget, Client, Lease};
 use tokio::time::timeout;
 
 /// The memory for concurrent responses of all sources. One client may use three quarters of it.
-const ARRIVING: usize = 32 << 20;
+const RESPONSE_MEMORY_BYTES: usize = 32 << 20;
 
 /// Responses up to this size need no reservation.
-pub(super) const SMALL: usize = 64 << 10;
+pub(super) const UNRESERVED_BYTES: usize = 64 << 10;
 
 /// The time-out of the wait for memory. The connection is not read meanwhile, which applies backpressure to the
 /// service.
-const PATIENCE: Duration = Duration::from_secs(10);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(10);
 
-static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(ARRIVING));
+static RESPONSE_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(RESPONSE_MEMORY_BYTES));
 
 /// The body of a response, decompressed while it is received.
 pub(super) struct ReceivedBody {
@@ -104,12 +104,12 @@ impl ReceivedBody {
     /// some memory and wait for more would deadlock.
     async fn make_room(&mut self, cause: io::Error) -> Result<(), ReceiveError> {
         match cause.get_ref().and_then(|cause| cause.downcast_ref()) {
-            Some(Full::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
-            Some(Full::Reserved) if self.memory.is_none() => {}
+            Some(BufferFull::Limit(size)) => return Err(ReceiveError::TooLarge(*size)),
+            Some(BufferFull::Reserved) if self.memory.is_none() => {}
             _ => return Err(ReceiveError::Malformed(cause)),
         }
         let bytes = usize::try_from(self.length.unwrap_or(self.limit)).unwrap_or(usize::MAX);
-        let taken = timeout(PATIENCE, MEMORY.take(self.client, bytes)).await;
+        let taken = timeout(MEMORY_TIMEOUT, RESPONSE_MEMORY.take(self.client, bytes)).await;
         self.memory = Some(taken.ok().flatten().ok_or(ReceiveError::NoMemory)?);
         let buffer = match &mut self.decoder {
             Decoder::Plain(buffer) => buffer,
@@ -134,7 +134,7 @@ struct BoundedBuffer {
 
 impl BoundedBuffer {
     fn new(limit: u64) -> Self {
-        Self { data: Vec::new(), reserved: SMALL, limit }
+        Self { data: Vec::new(), reserved: UNRESERVED_BYTES, limit }
     }
 }
 
@@ -142,10 +142,10 @@ impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let size = self.data.len() + piece.len();
         if size as u64 > self.limit {
-            return Err(io::Error::other(Full::Limit(size as u64)));
+            return Err(io::Error::other(BufferFull::Limit(size as u64)));
         }
         if size > self.reserved {
-            return Err(io::Error::other(Full::Reserved));
+            return Err(io::Error::other(BufferFull::Reserved));
         }
         self.data.extend_from_slice(piece);
         Ok(piece.len())
@@ -158,14 +158,14 @@ impl Write for BoundedBuffer {
 
 /// Why a buffer refused data.
 #[derive(Debug)]
-enum Full {
+enum BufferFull {
     /// It would have this many bytes, which exceeds the limit.
     Limit(u64),
     /// More memory is needed first.
     Reserved,
 }
 
-impl std::fmt::Display for Full {
+impl std::fmt::Display for BufferFull {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Limit(size) => write!(f, "{size} bytes are too many"),
@@ -174,11 +174,11 @@ impl std::fmt::Display for Full {
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for BufferFull {}
 
 #[cfg(test)]
 mod tests {
-    use super::{MEMORY, ReceiveError, ReceivedBody, SMALL};
+    use super::{RESPONSE_MEMORY, ReceiveError, ReceivedBody, UNRESERVED_BYTES};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use futures_util::FutureExt as _;
@@ -194,7 +194,15 @@ mod tests {
     #[tokio::test]
     async fn data_is_whole_and_counted_however_it_arrives() {
         let client = Client::at([10, 0, 0, 1].into());
-        for size in [0, 1, SMALL - 1, SMALL, SMALL + 1, 3 * SMALL, 1 << 20] {
+        for size in [
+            0,
+            1,
+            UNRESERVED_BYTES - 1,
+            UNRESERVED_BYTES,
+            UNRESERVED_BYTES + 1,
+            3 * UNRESERVED_BYTES,
+            1 << 20,
+        ] {
             let data: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
             for step in [1_000, 100_000, 10_000_000] {
                 let limit = 1 << 20;
@@ -211,7 +219,7 @@ mod tests {
                     let Ok((whole, memory)) = received.finish().await else { panic!("{size} by {step}") };
                     assert!(whole == data, "{size} by {step}");
                     let counted = memory.as_ref().map_or(0, libris_core::Lease::amount);
-                    assert_eq!(counted, if size > SMALL { size } else { 0 });
+                    assert_eq!(counted, if size > UNRESERVED_BYTES { size } else { 0 });
                 }
             }
         }
@@ -220,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_waits_until_there_is_memory() {
         let client = Client::at([10, 0, 0, 2].into());
-        let all = MEMORY.try_take(client, usize::MAX).unwrap();
+        let all = RESPONSE_MEMORY.try_take(client, usize::MAX).unwrap();
         let sent = packed(&vec![b'x'; 4 << 20]);
         let mut received = ReceivedBody::gzip(8 << 20, client);
         let mut writing = Box::pin(received.write(&sent));

@@ -3,7 +3,7 @@
 //! Responses are cached by the rules of HTTP (RFC 9111), concurrent requests for one resource are one request
 //! (single-flight), and subscribed resources are polled. Addresses, time, size and concurrency are limited.
 
-mod answer;
+mod cache;
 mod client;
 mod config;
 mod definition;
@@ -11,27 +11,31 @@ mod endpoint;
 mod extract;
 mod fault;
 mod guard;
+mod link;
 mod list;
 mod memory;
 mod open;
 pub mod openapi;
+mod pages;
 mod parsing;
-mod store;
+mod response;
 mod watch;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_core::stream::BoxStream;
-use libris_core::uri_template::{Specificity, TemplateSet, Variables};
+use libris_core::uri_template::{Specificity, TemplateSet, VariableValue, Variables};
 use libris_core::{
-    Change, Client, Completion, Content, Contents, Context, Freshness, Page, Partial, Proof, Resource,
-    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    CacheScope, Change, Client, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness,
+    Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
+
+use serde_json::Value;
 
 pub use config::{
     Caching, Choice, ChoiceList, Choices, Config, EndpointConfig, Link, ListConfig, Method, RequestLimits,
@@ -39,27 +43,29 @@ pub use config::{
 };
 pub use guard::Network;
 
-use crate::meta;
-use answer::ApiResponse;
+use crate::{meta, suggest, wrong_uri};
+use cache::{FetchedResponse, HttpCache, RequiredFreshness};
 use endpoint::ApiEndpoint;
 use fault::HttpFault;
-use list::{DerivedValue, Instances, ListSource, ListedResources};
+use list::{DerivedValue, Instances, ListPages, ListSource, ListedResources};
 use parsing::ResponseParser;
-use store::{Hit, Store, Want};
+use response::ApiResponse;
 use watch::FollowedResources;
 
 /// An HTTP API as a source.
 pub struct Http {
-    inner: Arc<Inner>,
+    inner: Arc<HttpInner>,
 }
 
-struct Inner {
+struct HttpInner {
     /// The name of the source.
     name: String,
-    store: Arc<Store>,
+    cache: Arc<HttpCache>,
     parser: ResponseParser,
     poll: Duration,
-    scope: Scope,
+    scope: CacheScope,
+    /// The largest response, and about the largest list, in bytes.
+    max_size: u64,
     resources: BTreeMap<Uri, ApiResource>,
     templates: TemplateSet<ApiTemplate>,
     /// The templates whose resources are listed.
@@ -85,33 +91,34 @@ struct ApiTemplate {
 /// The completions of a variable.
 enum Completions {
     Fixed(Vec<Choice>),
-    Found(Arc<Lookup>),
+    Found(Arc<ListCompletions>),
 }
 
 /// Completions from a list in a response.
-struct Lookup {
-    place: ListSource,
+struct ListCompletions {
+    list_source: ListSource,
+    pages: ListPages,
     items: String,
     value: String,
     label: Option<String>,
     made: DerivedValue<Arc<[Choice]>>,
 }
 
-impl Lookup {
+impl ListCompletions {
     /// Extracts the values from a response.
-    fn choices(&self, answer: &Arc<ApiResponse>) -> Result<Arc<[Choice]>, HttpFault> {
-        if let Some(made) = self.made.of(answer) {
+    fn choices(&self, answers: &[Arc<ApiResponse>]) -> Result<Arc<[Choice]>, HttpFault> {
+        if let Some(made) = self.made.of(answers) {
             return Ok(made);
         }
         let fields: Vec<&str> = [&self.value].into_iter().chain(&self.label).map(String::as_str).collect();
-        let items = extract::items(answer.text()?, &self.items, &fields)?;
+        let items = extract::items_of_pages(answers, &self.items, &fields)?;
         let choices = items.into_iter().filter_map(|item| {
             let mut fields = item.into_iter();
             let (value, label) = (fields.next().flatten()?, fields.next().flatten().unwrap_or_default());
             Some(Choice::Labelled { value, label })
         });
         let choices: Arc<[Choice]> = choices.collect();
-        self.made.set(answer, choices.clone());
+        self.made.set(answers, choices.clone());
         Ok(choices)
     }
 }
@@ -141,12 +148,16 @@ impl Source for Http {
         self.inner.read(uri, context).await
     }
 
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        wrong_uri::hint(uri, self.inner.resources.keys(), self.inner.templates.iter().map(|(uri, _)| uri))
+    }
+
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         let templates = self.inner.templates.iter().map(|(_, filled)| filled.template.clone()).collect();
         Ok(Templates { templates, freshness: self.inner.freshness(Proof::always()), ..Templates::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
         self.inner.complete(asked, context.client()).await
     }
 
@@ -163,7 +174,7 @@ impl Source for Http {
     }
 }
 
-impl Inner {
+impl HttpInner {
     /// The freshness of a result that does not depend on one response of the API.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_scope(self.scope)
@@ -187,23 +198,39 @@ impl Inner {
         }
     }
 
-    async fn get(&self, uri: &Uri, want: Want, asker: Client) -> Result<Hit, HttpFault> {
+    async fn get(
+        &self,
+        uri: &Uri,
+        want: RequiredFreshness,
+        asker: Client,
+    ) -> Result<FetchedResponse, HttpFault> {
         let (endpoint, variables) = self.endpoint(uri).ok_or(HttpFault::Missing)?;
-        self.store.get(&endpoint, endpoint.url(variables)?, want, asker).await
+        self.cache.get(&endpoint, endpoint.url(variables)?, want, asker).await
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         if self.resources.get(uri).is_some_and(|held| held.endpoint.is_none()) {
             return Ok(link(uri).with_freshness(self.freshness(Proof::always())));
         }
-        let hit = self.get(uri, Want::Fresh, context.client()).await.map_err(|fault| fault.of(uri))?;
-        watch::served(&self.followed, uri, hit.answer.digest);
+        let hit = match self.get(uri, RequiredFreshness::Fresh, context.client()).await {
+            Ok(hit) => hit,
+            Err(HttpFault::Missing) => return Err(self.not_found(uri)),
+            Err(fault) => return Err(fault.of(uri, &self.value_hint(uri))),
+        };
+        watch::record_served(&self.followed, uri, hit.answer.digest);
         // Each caller gets its own copy.
         let size = hit.answer.body.len();
-        if size > memory::SMALL {
+        if size > memory::UNRESERVED_BYTES {
             context.reserve(size as u64)?;
         }
-        let meta = hit.stale.map(|known| meta::with(meta::STALE, known.as_secs()));
+        let mut meta = hit.stale.map(|known| meta::with(meta::STALE, known.as_secs()));
+        if let Some(next) = &hit.answer.next {
+            let (key, value) = match self.next_uri(uri, next) {
+                Some(next) => (meta::NEXT, Value::from(next.as_str())),
+                None => (meta::MORE, Value::from(true)),
+            };
+            meta.get_or_insert_default().insert(key.to_owned(), value);
+        }
         let content = Content {
             uri: uri.clone(),
             mime: Some(hit.answer.mime.clone()),
@@ -213,13 +240,66 @@ impl Inner {
         Ok(Contents::from(content).with_freshness(hit.freshness))
     }
 
+    /// The error for a URI without an endpoint, or with a value that its URL cannot contain.
+    fn not_found(&self, uri: &Uri) -> Error {
+        match self.endpoint(uri) {
+            Some((_, variables)) => {
+                // A list such as `{?tag*}` also matches parameters of other names, as a map.
+                let has_others = variables.iter().any(|(_, value)| matches!(value, VariableValue::Map(_)));
+                let templates: Vec<_> = self.templates.iter().map(|(uri, _)| uri).collect();
+                match wrong_uri::query_hint(uri, &[], &templates).filter(|_| has_others) {
+                    Some(hint) => Error::missing(uri, hint),
+                    None => Error::NotFound(uri.clone()),
+                }
+            }
+            None => wrong_uri::error(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri)),
+        }
+    }
+
+    /// What to check in a URI that the service does not know: known values that are similar, or the variables.
+    fn value_hint(&self, uri: &Uri) -> String {
+        let Some((template, filled, variables)) =
+            self.templates.closest(uri).filter(|_| !self.resources.contains_key(uri))
+        else {
+            return String::new();
+        };
+        let listed = filled.instances.as_ref().and_then(|instances| instances.recent());
+        for (name, value) in variables.iter() {
+            let VariableValue::Text(value) = value else { continue };
+            let fixed = match filled.choices.get(name) {
+                Some(Completions::Fixed(choices)) => &choices[..],
+                Some(Completions::Found(_)) | None => &[],
+            };
+            let listed = listed.iter().flat_map(|listed| listed.values());
+            let listed = listed.filter_map(|found| found.values.get(name).map(String::as_str));
+            let known: BTreeSet<&str> = fixed.iter().map(Choice::value).chain(listed).collect();
+            let meant = match known.contains(value.as_str()) {
+                true => String::new(),
+                false => suggest::did_you_mean(value, known),
+            };
+            if !meant.is_empty() {
+                return meant;
+            }
+        }
+        match &template.variables().filter(|name| variables.value(name).is_some()).collect::<Vec<_>>()[..] {
+            [] => String::new(),
+            [name] => format!("; check the value of `{name}`"),
+            names => format!("; check the values of {}", wrong_uri::all_of(names)),
+        }
+    }
+
     /// The indexes of the lists.
     fn lists(&self) -> std::ops::Range<usize> {
         0..self.listed.len()
     }
 
     /// The resources of a list.
-    async fn instances(&self, number: usize, want: Want, asker: Client) -> Result<ListedResources> {
+    async fn instances(
+        &self,
+        number: usize,
+        want: RequiredFreshness,
+        asker: Client,
+    ) -> Result<ListedResources> {
         let template = &self.listed[number];
         let filled = self.templates.get(template);
         let Some((filled, instances)) = filled.and_then(|filled| Some((filled, filled.instances.as_ref()?)))
@@ -227,14 +307,15 @@ impl Inner {
             return Ok(ListedResources::default());
         };
         let listed = async {
-            let answer = self.found(&instances.place, Variables::new(), want, asker).await?.answer;
-            if let Some(made) = instances.made_of(&answer) {
+            let located = self.located(&instances.list_source, Variables::new())?;
+            let answers = self.pages(located, &instances.pages, want, asker).await?;
+            if let Some(made) = instances.extract(&answers) {
                 return Ok(made);
             }
             let (instances, template, endpoint) =
                 (instances.clone(), filled.template.clone(), filled.endpoint.clone());
-            let make = move |answer: &Arc<ApiResponse>| instances.make(answer, &template, &endpoint);
-            self.parser.run(&answer, asker, make).await
+            let make = move |answers: &[Arc<ApiResponse>]| instances.make(answers, &template, &endpoint);
+            self.parser.run(&answers, asker, make).await
         };
         listed.await.map_err(|fault: HttpFault| fault.of_list(template.as_str()))
     }
@@ -242,27 +323,6 @@ impl Inner {
     /// The resources of a list, if it was used recently.
     fn recent(&self, number: usize) -> Option<ListedResources> {
         self.templates.get(&self.listed[number])?.instances.as_ref()?.recent()
-    }
-
-    /// The response that contains a list.
-    async fn found(
-        &self,
-        place: &ListSource,
-        variables: Variables,
-        want: Want,
-        asker: Client,
-    ) -> Result<Hit, HttpFault> {
-        match place {
-            ListSource::Endpoint(endpoint) => {
-                self.store.get(endpoint, endpoint.url(variables)?, want, asker).await
-            }
-            ListSource::From(from) => {
-                let uri = Uri::parse(&from.expand(&variables)).map_err(|_| HttpFault::Values)?;
-                // A value such as `..` would name another resource.
-                from.matches(&uri).ok_or(HttpFault::Values)?;
-                self.get(&uri, want, asker).await
-            }
-        }
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, asker: Client) -> Result<Page> {
@@ -273,7 +333,7 @@ impl Inner {
         for number in self.lists() {
             let listed = match after.and_then(|_| self.recent(number)) {
                 Some(recent) => recent,
-                None => self.instances(number, Want::Fresh, asker).await?,
+                None => self.instances(number, RequiredFreshness::Fresh, asker).await?,
             };
             resources
                 .extend(listed.range::<Uri, _>(from).take(most).map(|(_, found)| found.resource.clone()));
@@ -287,31 +347,35 @@ impl Inner {
         Ok(Page { resources, more, freshness, ..Page::default() })
     }
 
-    async fn complete(&self, asked: Partial<'_>, asker: Client) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, asker: Client) -> Result<Completion> {
         let Some(filled) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         match filled.choices.get(asked.variable) {
             Some(Completions::Fixed(choices)) => {
                 Ok(list::offer(choices.iter().cloned(), asked.typed, asked.limit))
             }
             Some(Completions::Found(lookup)) => {
-                let place = &lookup.place;
-                let Some(variables) = place.variables(asked) else { return Ok(Completion::default()) };
+                let list_source = &lookup.list_source;
+                let Some(variables) = list_source.variables(asked) else { return Ok(Completion::default()) };
                 let failed = |fault: HttpFault| fault.of_list(asked.template.as_str());
-                let hit = match self.found(place, variables, Want::Fresh, asker).await {
-                    // There may be no completions of the typed text.
-                    Err(HttpFault::Missing) => return Ok(Completion::default()),
-                    found => found.map_err(failed)?,
+                let answers = async {
+                    let located = self.located(list_source, variables)?;
+                    self.pages(located, &lookup.pages, RequiredFreshness::Fresh, asker).await
                 };
-                let choices = match lookup.made.of(&hit.answer) {
+                let answers = match answers.await {
+                    // There may be no completions of the typed text.
+                    Err(fault) if fault.is_missing() => return Ok(Completion::default()),
+                    answers => answers.map_err(failed)?,
+                };
+                let choices = match lookup.made.of(&answers) {
                     Some(made) => made,
                     None => {
                         let lookup = lookup.clone();
-                        let choices = move |answer: &Arc<ApiResponse>| lookup.choices(answer);
-                        self.parser.run(&hit.answer, asker, choices).await.map_err(failed)?
+                        let choices = move |answers: &[Arc<ApiResponse>]| lookup.choices(answers);
+                        self.parser.run(&answers, asker, choices).await.map_err(failed)?
                     }
                 };
                 // The service has already filtered by the typed text.
-                let typed = if place.searches() { "" } else { asked.typed };
+                let typed = if list_source.searches() { "" } else { asked.typed };
                 Ok(list::offer(choices.iter().cloned(), typed, asked.limit))
             }
             None => self.complete_from_list(filled, asked, asker).await,
@@ -322,13 +386,14 @@ impl Inner {
     async fn complete_from_list(
         &self,
         filled: &ApiTemplate,
-        asked: Partial<'_>,
+        asked: CompletionRequest<'_>,
         asker: Client,
     ) -> Result<Completion> {
         let number = self.listed.iter().position(|template| template == asked.template);
-        let tells = filled.instances.as_ref().is_some_and(|instances| instances.tells(asked.variable));
+        let tells =
+            filled.instances.as_ref().is_some_and(|instances| instances.has_values_of(asked.variable));
         let Some(number) = number.filter(|_| tells) else { return Ok(Completion::default()) };
-        let listed = self.instances(number, Want::Fresh, asker).await?;
+        let listed = self.instances(number, RequiredFreshness::Fresh, asker).await?;
         let fits = |values: &BTreeMap<String, String>| {
             asked.known.iter().all(|(name, known)| {
                 name == asked.variable || values.get(name).is_none_or(|value| value == known)
@@ -344,27 +409,27 @@ impl Inner {
 }
 
 /// The variable for the typed text.
-const TYPED: &str = "typed";
+const TYPED_VARIABLE: &str = "typed";
 
 impl ListSource {
     /// The variables for its URL; `None` if a required one is unknown.
-    fn variables(&self, asked: Partial<'_>) -> Option<Variables> {
+    fn variables(&self, asked: CompletionRequest<'_>) -> Option<Variables> {
         let mut variables: Variables = asked.known.iter().collect();
-        let lacks = match self {
+        let lacks_required = match self {
             Self::Endpoint(endpoint) => {
-                variables.insert(TYPED, asked.typed);
-                endpoint.lacks(&variables)
+                variables.insert(TYPED_VARIABLE, asked.typed);
+                endpoint.lacks_required(&variables)
             }
             Self::From(from) => {
                 from.variables().any(|name| variables.value(name).is_none() && !from.is_optional(name))
             }
         };
-        (!lacks).then_some(variables)
+        (!lacks_required).then_some(variables)
     }
 
     /// Whether the service filters by the typed text.
     fn searches(&self) -> bool {
-        matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED))
+        matches!(self, Self::Endpoint(endpoint) if endpoint.takes(TYPED_VARIABLE))
     }
 }
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use libris_core::uri_template::{TemplateSet, Variables};
 use libris_core::{Error, Resource, Result, Uri, UriTemplate};
 
+use super::cache::HttpCache;
 use super::client::ApiClient;
 use super::config::{Choices, Config, EndpointConfig, Link, Method};
 use super::endpoint::{ApiEndpoint, EndpointSpec};
 use super::guard::AddressGuard;
-use super::list::{DerivedValue, Instances, ListSource};
+use super::list::{DerivedValue, Instances, ListPages, ListSource};
 use super::parsing::ResponseParser;
-use super::store::Store;
-use super::{ApiResource, ApiTemplate, Completions, Inner, Lookup, TYPED};
+use super::{ApiResource, ApiTemplate, Completions, HttpInner, ListCompletions, TYPED_VARIABLE};
 use crate::segment;
 
 /// Validates a configuration and creates the source.
-pub(super) fn open(mut config: Config) -> Result<Inner> {
+pub(super) fn open(mut config: Config) -> Result<HttpInner> {
     let (resources, templates, links) = (
         std::mem::take(&mut config.resources),
         std::mem::take(&mut config.templates),
@@ -66,12 +66,13 @@ pub(super) fn open(mut config: Config) -> Result<Inner> {
         .map(Uri::as_str)
         .chain(filled.iter().map(|(template, _)| template.as_str()))
         .find_map(|uri| uri.split_once(':'));
-    let inner = Inner {
+    let inner = HttpInner {
         name: config.name.clone().or_else(|| Some(scheme?.0.to_owned())).unwrap_or_default(),
-        store: Arc::new(Store::new(client, config.cache.clone())),
+        cache: Arc::new(HttpCache::new(client, config.cache.clone())),
         parser: ResponseParser::default(),
         poll: config.poll,
         scope: config.cache.scope,
+        max_size: config.limits.max_size,
         resources: held,
         templates: TemplateSet::new(filled),
         listed,
@@ -118,7 +119,7 @@ fn sources_of_lists(templates: &[EndpointConfig<UriTemplate>]) -> HashSet<Uri> {
         .filter_map(|from| {
             let template = UriTemplate::parse(from).ok()?;
             let sample: Variables = template.variables().map(|name| (name, "x")).collect();
-            Uri::parse(&template.expand(&sample)).ok()
+            Uri::parse(&template.expand(&sample).ok()?).ok()
         })
         .collect()
 }
@@ -160,14 +161,15 @@ impl<'a> EndpointBuilder<'a> {
             return Err(format!("it has no variable `{unknown}`"));
         }
         self.endpoint(EndpointSpec {
-            url: &entry.url,
             method: entry.method,
             headers: &entry.headers,
             query: &entry.query,
             mime: entry.mime.as_deref(),
             required: &entry.required,
-            renamed: &entry.renamed,
+            allowed: Some(&entry.allowed),
+            renamed: Some(&entry.renamed),
             variables,
+            ..EndpointSpec::new(&entry.url)
         })
     }
 
@@ -187,14 +189,20 @@ impl<'a> EndpointBuilder<'a> {
             let offered = match choice {
                 Choices::Fixed(choices) => Completions::Fixed(choices.clone()),
                 Choices::Found(found) => {
-                    check_pointers([&found.items, &found.value].into_iter().chain(&found.label))?;
+                    let pointers = [&found.items, &found.value].into_iter().chain(&found.label);
+                    check_pointers(pointers.chain(&found.next))?;
                     let mut known = variables.clone();
-                    known.push(TYPED);
-                    let place = self.place(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
+                    known.push(TYPED_VARIABLE);
+                    let list_source =
+                        self.list_source(&entry, found.url.as_deref(), found.from.as_deref(), known)?;
+                    // The best results of a search are on its first page.
+                    let max_pages = if list_source.searches() { 1 } else { found.max_pages };
+                    let pages = ListPages::new(found.next.as_deref(), found.cursor.as_deref(), max_pages)?;
                     let (items, value, label) =
                         (found.items.clone(), found.value.clone(), found.label.clone());
-                    Completions::Found(Arc::new(Lookup {
-                        place,
+                    Completions::Found(Arc::new(ListCompletions {
+                        list_source,
+                        pages,
                         items,
                         value,
                         label,
@@ -207,7 +215,7 @@ impl<'a> EndpointBuilder<'a> {
         let instances = match &entry.list {
             None => None,
             Some(list) => {
-                let shown = list.name.iter().chain(&list.title).chain(&list.description);
+                let shown = list.name.iter().chain(&list.title).chain(&list.description).chain(&list.next);
                 check_pointers(list.values.values().chain([&list.items]).chain(shown))?;
                 if let Some(unknown) = list.values.keys().find(|name| !variables.contains(&name.as_str())) {
                     return Err(format!(
@@ -219,15 +227,17 @@ impl<'a> EndpointBuilder<'a> {
                 if let Some(lacking) = variables.iter().find(lacking) {
                     return Err(format!("its `list` has no `{lacking}` in `values`"));
                 }
-                let place = self.place(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
-                Some(Arc::new(Instances::new(place, list.clone())))
+                let list_source =
+                    self.list_source(&entry, list.url.as_deref(), list.from.as_deref(), Vec::new())?;
+                let pages = ListPages::new(list.next.as_deref(), list.cursor.as_deref(), list.max_pages)?;
+                Some(Arc::new(Instances::new(list_source, pages, list.clone())))
             }
         };
         Ok(ApiTemplate { template: entry.template(&entry.uri), endpoint, choices, instances })
     }
 
     /// The location of a list.
-    fn place<U>(
+    fn list_source<U>(
         &mut self,
         entry: &EndpointConfig<U>,
         url: Option<&str>,
@@ -236,16 +246,11 @@ impl<'a> EndpointBuilder<'a> {
     ) -> Result<ListSource, String> {
         match (url, from) {
             (Some(url), None) => {
-                let nothing = BTreeMap::new();
                 let endpoint = self.endpoint(EndpointSpec {
-                    url,
-                    method: Method::GET,
                     headers: &entry.headers,
-                    query: &nothing,
                     mime: Some("application/json"),
-                    required: &[],
-                    renamed: &BTreeMap::new(),
                     variables,
+                    ..EndpointSpec::new(url)
                 })?;
                 Ok(ListSource::Endpoint(endpoint))
             }

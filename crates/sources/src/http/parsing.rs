@@ -7,17 +7,17 @@ use std::time::Duration;
 use libris_core::{Budget, Client};
 use tokio::time::timeout;
 
-use super::answer::ApiResponse;
 use super::fault::HttpFault;
-use super::memory::SMALL;
+use super::memory::UNRESERVED_BYTES;
+use super::response::ApiResponse;
 
 /// The memory for concurrent parsing in all sources. One client may use three quarters of it.
-const PARSED: usize = 32 << 20;
+const PARSING_MEMORY_BYTES: usize = 32 << 20;
 
 /// The time-out of the wait for a permit and for memory.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PARSING_TIMEOUT: Duration = Duration::from_secs(30);
 
-static MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSED));
+static PARSING_MEMORY: LazyLock<Arc<Budget>> = LazyLock::new(|| Budget::new(PARSING_MEMORY_BYTES));
 
 /// Parses the large responses of one source.
 pub(super) struct ResponseParser {
@@ -31,28 +31,28 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// Runs work on a response. For a large one, it waits for a permit and for memory, both from the share of this
-    /// client.
+    /// Runs work on the pages of a response. For large ones, it waits for a permit and for memory, both from the share of
+    /// this client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        answer: &Arc<ApiResponse>,
+        answers: &[Arc<ApiResponse>],
         client: Client,
-        work: impl FnOnce(&Arc<ApiResponse>) -> Result<T, HttpFault> + Send + 'static,
+        work: impl FnOnce(&[Arc<ApiResponse>]) -> Result<T, HttpFault> + Send + 'static,
     ) -> Result<T, HttpFault> {
-        let size = answer.body.len();
-        if size <= SMALL {
-            return work(answer);
+        let size = answers.iter().map(|answer| answer.body.len()).sum();
+        if size <= UNRESERVED_BYTES {
+            return work(answers);
         }
         let admitted = async {
             let turn = self.turns.take(client, 1).await?;
-            Some((turn, MEMORY.take(client, size).await?))
+            Some((turn, PARSING_MEMORY.take(client, size).await?))
         };
-        let admitted = timeout(PATIENCE, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
-        let answer = Arc::clone(answer);
+        let admitted = timeout(PARSING_TIMEOUT, admitted).await.ok().flatten().ok_or(HttpFault::NoMemory)?;
+        let answers = answers.to_vec();
         blocking(move || {
             // Held until the work has ended, even if the caller is gone.
             let _admitted = admitted;
-            work(&answer)
+            work(&answers)
         })
         .await
     }
@@ -67,7 +67,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use super::{ApiResponse, Client, MEMORY, ResponseParser, SMALL};
+    use super::{ApiResponse, Client, PARSING_MEMORY, ResponseParser, UNRESERVED_BYTES};
     use futures_util::future::join_all;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -81,24 +81,24 @@ mod tests {
     async fn large_answers_are_worked_on_elsewhere() {
         let here = thread::current().id();
         let there = async |size: usize| {
-            let work = |_: &Arc<ApiResponse>| Ok(thread::current().id());
-            ResponseParser::default().run(&answer(size), Client::default(), work).await.unwrap()
+            let work = |_: &[Arc<ApiResponse>]| Ok(thread::current().id());
+            ResponseParser::default().run(&[answer(size)], Client::default(), work).await.unwrap()
         };
-        assert_eq!(there(SMALL).await, here);
-        assert_ne!(there(SMALL + 1).await, here);
+        assert_eq!(there(UNRESERVED_BYTES).await, here);
+        assert_ne!(there(UNRESERVED_BYTES + 1).await, here);
     }
 
     #[tokio::test]
     async fn large_answers_are_worked_on_one_at_a_time_with_memory() {
         let parser = ResponseParser::default();
-        let (answer, working) = (answer(1 << 20), Arc::new(AtomicUsize::new(0)));
+        let (answers, working) = ([answer(1 << 20)], Arc::new(AtomicUsize::new(0)));
         let run = || {
             let working = working.clone();
-            parser.run(&answer, Client::default(), move |answer| {
+            parser.run(&answers, Client::default(), move |answers| {
                 let others = working.fetch_add(1, Ordering::SeqCst);
                 thread::yield_now();
                 working.fetch_sub(1, Ordering::SeqCst);
-                Ok((others, MEMORY.used() >= answer.body.len()))
+                Ok((others, PARSING_MEMORY.used() >= answers[0].body.len()))
             })
         };
         let outcomes = join_all((0..20).map(|_| run())).await;

@@ -16,17 +16,16 @@ use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Client, Uri};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Inner;
-use super::fault::HttpFault;
+use super::HttpInner;
+use super::cache::RequiredFreshness;
 use super::list::ListedResources;
-use super::store::Want;
 use crate::followed::FollowedWatch;
 
 /// The concurrent requests of a round.
-const AT_ONCE: usize = 4;
+const CONCURRENT_REQUESTS: usize = 4;
 
 /// The time-out of the first requests, which a new watch waits for.
-const WAIT: Duration = Duration::from_secs(5);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The subscribed resources, each with its state at the last poll.
 pub(super) type FollowedResources = crate::followed::Followed<PolledState>;
@@ -44,7 +43,7 @@ pub(super) enum PolledState {
 
 /// Records the digest of a response that a caller received. A later difference is a change for that caller, even if
 /// the resource was not polled yet.
-pub(super) fn served(followed: &FollowedResources, uri: &Uri, digest: u64) {
+pub(super) fn record_served(followed: &FollowedResources, uri: &Uri, digest: u64) {
     followed.with(uri, |seen| {
         if *seen == PolledState::Unknown {
             *seen = PolledState::There(digest);
@@ -68,55 +67,54 @@ fn update(followed: &FollowedResources, uri: &Uri, now: Option<PolledState>) -> 
 }
 
 /// Follows a resource while there is a watch.
-pub(super) fn follow(inner: &Inner, uri: &Uri) {
+pub(super) fn follow(inner: &HttpInner, uri: &Uri) {
     let Some((endpoint, variables)) = inner.endpoint(uri) else { return };
     // Callers have seen the cached response, so a difference from it is a change.
-    let kept = endpoint.url(variables).ok().and_then(|url| inner.store.kept(&endpoint, &url));
+    let kept = endpoint.url(variables).ok().and_then(|url| inner.cache.stored(&endpoint, &url));
     let seen = kept.map_or(PolledState::Unknown, |answer| PolledState::There(answer.digest));
     inner.followed.add(uri, seen, |_, _| {});
 }
 
 /// Polls a resource; `None` if its state cannot be determined now.
-async fn look(inner: &Arc<Inner>, uri: &Uri, want: Want) -> Option<PolledState> {
+async fn poll_resource(inner: &Arc<HttpInner>, uri: &Uri, want: RequiredFreshness) -> Option<PolledState> {
     match inner.get(uri, want, Client::default()).await {
         Ok(hit) => Some(PolledState::There(hit.answer.digest)),
-        Err(HttpFault::Missing | HttpFault::Denied | HttpFault::Values) => Some(PolledState::Missing),
-        Err(HttpFault::Lacking(_) | HttpFault::Control(_)) => Some(PolledState::Missing),
-        Err(_) => None,
+        Err(fault) => fault.is_absence().then_some(PolledState::Missing),
     }
 }
 
 /// Changes from now on.
-pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
+pub(super) async fn changes(inner: Arc<HttpInner>) -> BoxStream<'static, Change> {
     let mut watch = ApiWatch::new(inner.clone());
-    let lists = stream::iter(
-        inner.lists().map(|number| timeout(WAIT, inner.instances(number, Want::Fresh, Client::default()))),
-    );
-    let lists = lists.buffered(AT_ONCE).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
+    let lists = stream::iter(inner.lists().map(|number| {
+        timeout(FIRST_REQUEST_TIMEOUT, inner.instances(number, RequiredFreshness::Fresh, Client::default()))
+    }));
+    let lists =
+        lists.buffered(CONCURRENT_REQUESTS).map(|list| list.ok().and_then(Result::ok).unwrap_or_default());
     watch.lists = lists.collect().await;
     let rounds = stream::unfold(watch, async |mut watch| Some((watch.next().await, watch)));
     let watching = inner.followed.watch();
     let beside = stream::unfold((inner, watching), async |(inner, mut watching)| {
         watching.added().await;
-        Some((stream::iter(look_at_followed(&inner, PolledSubset::New).await), (inner, watching)))
+        Some((stream::iter(poll_followed(&inner, PolledSubset::New).await), (inner, watching)))
     });
     stream::select(rounds, beside.flatten()).boxed()
 }
 
 /// Polls followed resources and returns the changes.
-async fn look_at_followed(inner: &Arc<Inner>, which: PolledSubset) -> Vec<Change> {
+async fn poll_followed(inner: &Arc<HttpInner>, which: PolledSubset) -> Vec<Change> {
     let followed: Vec<Uri> = inner.followed.collect(|(uri, seen)| {
         (which == PolledSubset::All || *seen == PolledState::Unknown).then(|| uri.clone())
     });
     let looks = followed.into_iter().map(|uri| async move {
-        let now = look(inner, &uri, Want::Now).await;
+        let now = poll_resource(inner, &uri, RequiredFreshness::Now).await;
         update(&inner.followed, &uri, now).then_some(Change::Updated(uri))
     });
-    stream::iter(looks).buffer_unordered(AT_ONCE).filter_map(ready).collect().await
+    stream::iter(looks).buffer_unordered(CONCURRENT_REQUESTS).filter_map(ready).collect().await
 }
 
 struct ApiWatch {
-    inner: Arc<Inner>,
+    inner: Arc<HttpInner>,
     watching: FollowedWatch<PolledState>,
     /// The contents of each list at the last poll.
     lists: Vec<ListedResources>,
@@ -127,7 +125,7 @@ struct ApiWatch {
 }
 
 impl ApiWatch {
-    fn new(inner: Arc<Inner>) -> Self {
+    fn new(inner: Arc<HttpInner>) -> Self {
         let due = Instant::now() + jittered(inner.poll);
         let watching = inner.followed.watch();
         Self { inner, watching, lists: Vec::new(), due, changes: VecDeque::new() }
@@ -139,8 +137,8 @@ impl ApiWatch {
                 return change;
             }
             sleep_until(self.due).await;
-            self.look_at_lists().await;
-            self.changes.extend(look_at_followed(&self.inner, PolledSubset::All).await);
+            self.poll_lists().await;
+            self.changes.extend(poll_followed(&self.inner, PolledSubset::All).await);
             if self.watching.overflowed() {
                 self.changes.push_back(Change::Lost);
             }
@@ -148,10 +146,13 @@ impl ApiWatch {
         }
     }
 
-    async fn look_at_lists(&mut self) {
+    async fn poll_lists(&mut self) {
         for number in 0..self.lists.len() {
             // A list that is unavailable counts as unchanged.
-            let Ok(now) = self.inner.instances(number, Want::Now, Client::default()).await else { continue };
+            let Ok(now) = self.inner.instances(number, RequiredFreshness::Now, Client::default()).await
+            else {
+                continue;
+            };
             let before = std::mem::replace(&mut self.lists[number], now.clone());
             if Arc::ptr_eq(&before, &now) {
                 continue;

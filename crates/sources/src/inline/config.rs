@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use libris_core::{Scope, Uri, UriTemplate};
+use libris_core::{CacheScope, Uri, UriTemplate};
 use serde::Deserialize;
 
 use crate::descriptive::with_descriptive_keys;
@@ -28,10 +28,10 @@ use crate::descriptive::with_descriptive_keys;
 pub struct Config {
     /// The resources.
     #[serde(rename = "resource")]
-    pub resources: Vec<Entry<Uri>>,
+    pub resources: Vec<InlineEntry<Uri>>,
     /// The templates.
     #[serde(rename = "template")]
-    pub templates: Vec<Entry<UriTemplate>>,
+    pub templates: Vec<InlineEntry<UriTemplate>>,
     /// The largest `file` that is read, in bytes. At most 1 GiB.
     #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_size: u64,
@@ -39,7 +39,7 @@ pub struct Config {
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
-    pub scope: Scope,
+    pub scope: CacheScope,
 }
 
 impl Default for Config {
@@ -49,7 +49,7 @@ impl Default for Config {
             templates: Vec::new(),
             max_size: 8 * 1024 * 1024,
             ttl: Duration::ZERO,
-            scope: Scope::Private,
+            scope: CacheScope::Private,
         }
     }
 }
@@ -58,7 +58,7 @@ with_descriptive_keys! {
     /// A resource or template. Exactly one of `text`, `base64` and `file` is required.
     #[derive(Clone, Debug, PartialEq, Deserialize)]
     #[serde(deny_unknown_fields)]
-    pub struct Entry<U> {
+    pub struct InlineEntry<U> {
         /// A URI such as `config://app/settings`, or a template such as `greeting://{name}`.
         pub uri: U,
         /// The media type. Default: detected from `file` or `base64`; `text/plain` for `text`.
@@ -79,7 +79,7 @@ with_descriptive_keys! {
     }
 }
 
-impl<U> Entry<U> {
+impl<U> InlineEntry<U> {
     /// An entry without content.
     pub fn new(uri: U) -> Self {
         Self {

@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use jiff::Timestamp;
-use libris_core::{Body, Error, Result};
+use libris_core::{ContentBody, Error, Result};
 
-use super::Entry;
+use super::InlineEntry;
 use crate::media;
 
 /// The content of an inline resource.
@@ -22,7 +22,7 @@ pub(super) enum InlineData {
 }
 
 /// The metadata of a content.
-pub(super) struct DataFacts {
+pub(super) struct DataMetadata {
     pub(super) mime: String,
     pub(super) size: Option<u64>,
     pub(super) modified: Option<Timestamp>,
@@ -30,7 +30,7 @@ pub(super) struct DataFacts {
 
 impl InlineData {
     /// The content of an entry. The caller adds the URI to an error.
-    pub(super) fn of<U>(entry: &Entry<U>, folder: &Path) -> Result<Self, String> {
+    pub(super) fn of<U>(entry: &InlineEntry<U>, folder: &Path) -> Result<Self, String> {
         match (&entry.text, &entry.base64, &entry.file) {
             (Some(text), None, None) => Ok(Self::Text(text.clone())),
             (None, Some(base64), None) => {
@@ -60,19 +60,19 @@ impl InlineData {
     }
 
     /// The metadata; `said` is the configured media type.
-    pub(super) fn facts(&self, said: Option<&str>) -> DataFacts {
+    pub(super) fn facts(&self, said: Option<&str>) -> DataMetadata {
         let mime = |found: &str| said.unwrap_or(found).to_owned();
         match self {
             Self::Text(text) => {
-                DataFacts { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
+                DataMetadata { mime: mime("text/plain"), size: Some(text.len() as u64), modified: None }
             }
             Self::Bytes(bytes) => {
                 let found = media::by_content("", bytes);
-                DataFacts { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
+                DataMetadata { mime: mime(found), size: Some(bytes.len() as u64), modified: None }
             }
             Self::File(path) => {
                 let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file);
-                DataFacts {
+                DataMetadata {
                     mime: said.map_or_else(|| mime_of_file(path).to_owned(), str::to_owned),
                     size: metadata.as_ref().map(Metadata::len),
                     modified: metadata
@@ -83,10 +83,10 @@ impl InlineData {
     }
 
     /// The content. `Ok(Err(size))` means that it exceeds the limit.
-    pub(super) fn body(&self, mime: &str, limit: u64) -> io::Result<Result<Body, u64>> {
+    pub(super) fn body(&self, mime: &str, limit: u64) -> io::Result<Result<ContentBody, u64>> {
         let path = match self {
-            Self::Text(text) => return Ok(Ok(Body::Text(text.clone()))),
-            Self::Bytes(bytes) => return Ok(Ok(Body::Bytes(bytes.clone()))),
+            Self::Text(text) => return Ok(Ok(ContentBody::Text(text.clone()))),
+            Self::Bytes(bytes) => return Ok(Ok(ContentBody::Bytes(bytes.clone()))),
             Self::File(path) => path,
         };
         let (file, size) = open(path)?;
@@ -106,7 +106,8 @@ fn mime_of_file(path: &Path) -> &'static str {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     media::by_name(&name).unwrap_or_else(|| {
         let mut head = Vec::new();
-        let read = open(path).and_then(|(file, _)| file.take(media::HEAD as u64).read_to_end(&mut head));
+        let read =
+            open(path).and_then(|(file, _)| file.take(media::HEAD_BYTES as u64).read_to_end(&mut head));
         if read.is_ok() { media::by_content(&name, &head) } else { "application/octet-stream" }
     })
 }

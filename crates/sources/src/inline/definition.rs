@@ -1,31 +1,24 @@
 //! All inline resources of a configuration file as one source.
 
+use std::path::Path;
+
 use libris_core::Result;
 
 use super::{Config, Inline};
-use crate::registry::{ConfigFile, Definition, Opened, Section};
-
-#[derive(Clone, Debug, PartialEq)]
-struct InlineDefinition {
-    config: Config,
-    file: ConfigFile,
-}
+use crate::registry::{CombinedSection, ConfigFile, Definition, OpenedSource, Section};
 
 impl Section for Config {
     fn definitions(self, file: &ConfigFile) -> Vec<Box<dyn Definition>> {
-        match self.resources.is_empty() && self.templates.is_empty() {
-            true => Vec::new(),
-            false => vec![Box::new(InlineDefinition { config: self, file: file.clone() })],
-        }
+        self.combined_definition(file)
     }
 }
 
-impl Definition for InlineDefinition {
-    fn label(&self) -> String {
-        self.file.path.display().to_string()
+impl CombinedSection for Config {
+    fn has_no_entries(&self) -> bool {
+        self.resources.is_empty() && self.templates.is_empty()
     }
 
-    fn open(&self) -> Result<Opened> {
-        Ok(Opened::new(Inline::new(self.config.clone(), self.file.folder())?))
+    fn open(&self, folder: &Path) -> Result<OpenedSource> {
+        Ok(OpenedSource::new(Inline::new(self.clone(), folder)?))
     }
 }

@@ -1,6 +1,6 @@
 //! Substitutes template variables in a text.
 
-use libris_core::uri_template::{Value, Variables};
+use libris_core::uri_template::{VariableValue, Variables};
 
 /// How substituted values are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,11 +92,11 @@ fn pieces(text: &str) -> impl Iterator<Item = TextPiece<'_>> {
     })
 }
 
-fn plain(value: &Value) -> String {
+fn plain(value: &VariableValue) -> String {
     match value {
-        Value::Text(text) => text.clone(),
-        Value::List(list) => list.join(","),
-        Value::Map(map) => {
+        VariableValue::Text(text) => text.clone(),
+        VariableValue::List(list) => list.join(","),
+        VariableValue::Map(map) => {
             map.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
         }
     }

@@ -8,6 +8,7 @@ mod watch;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,32 +18,34 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet, Variables};
 use libris_core::{
-    Body, Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Resource,
-    Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    CacheScope, Change, Completion, CompletionRequest, Content, ContentBody, Contents, Context, Error,
+    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
-pub use config::{Config, Entry};
+pub use config::{Config, InlineEntry};
 
 use data::{InlineData, wrong};
 use fill::ValueEscape;
 
+use crate::wrong_uri;
+
 /// Inline resources as a source.
 pub struct Inline {
-    inner: Arc<Inner>,
+    inner: Arc<InlineInner>,
 }
 
-struct Inner {
+struct InlineInner {
     resources: BTreeMap<Uri, InlineResource<Uri>>,
     templates: TemplateSet<InlineResource<UriTemplate>>,
     /// Whether no content is in a file, which could change.
     fixed: bool,
     max_size: u64,
     ttl: Duration,
-    scope: Scope,
+    scope: CacheScope,
 }
 
 struct InlineResource<U> {
-    entry: Entry<U>,
+    entry: InlineEntry<U>,
     data: InlineData,
 }
 
@@ -76,14 +79,21 @@ impl Inline {
             && templates.iter().all(|(_, held)| held.data.is_fixed());
         let templates = TemplateSet::new(templates);
         Ok(Self {
-            inner: Arc::new(Inner { resources, templates, fixed, max_size: config.max_size, ttl, scope }),
+            inner: Arc::new(InlineInner {
+                resources,
+                templates,
+                fixed,
+                max_size: config.max_size,
+                ttl,
+                scope,
+            }),
         })
     }
 
     /// Runs work that may read files on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&InlineInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         if self.inner.fixed {
             return work(&self.inner);
@@ -119,11 +129,16 @@ impl Source for Inline {
         self.blocking(move |inner| inner.read(&uri)).await
     }
 
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        let InlineInner { resources, templates, .. } = &*self.inner;
+        wrong_uri::hint(uri, resources.keys(), templates.iter().map(|(uri, _)| uri))
+    }
+
     async fn templates(&self, _context: &Context) -> Result<Templates> {
         self.blocking(|inner| Ok(inner.templates())).await
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let values =
             self.inner.templates.get(asked.template).and_then(|held| held.entry.complete.get(asked.variable));
         Ok(values.map(|values| Completion::of(values, asked.typed, asked.limit)).unwrap_or_default())
@@ -134,7 +149,7 @@ impl Source for Inline {
     }
 }
 
-impl Inner {
+impl InlineInner {
     /// The freshness of a response; the content of a file may change.
     fn freshness(&self, fixed: bool) -> Freshness {
         Freshness::proven(fixed.then(Proof::always)).with_ttl(self.ttl).with_scope(self.scope)
@@ -165,8 +180,9 @@ impl Inner {
                 (content(mime, body), held.data.is_fixed())
             }
             None => {
-                let (_, held, variables) =
-                    self.templates.closest(uri).ok_or_else(|| Error::NotFound(uri.clone()))?;
+                let (_, held, variables) = self.templates.closest(uri).ok_or_else(|| {
+                    wrong_uri::error(uri, self.resources.keys(), self.templates.iter().map(|(uri, _)| uri))
+                })?;
                 let (mime, body) = held.filled(uri, &variables, self.max_size)?;
                 (content(mime, body), held.data.is_fixed())
             }
@@ -176,21 +192,31 @@ impl Inner {
 }
 
 impl<U> InlineResource<U> {
-    fn new(entry: Entry<U>, uri: &str, folder: &Path) -> Result<Self> {
+    fn new(entry: InlineEntry<U>, uri: &str, folder: &Path) -> Result<Self> {
         let data = InlineData::of(&entry, folder)
             .and_then(|data| entry.check_descriptive_keys().map(|()| data))
             .map_err(|why| wrong(uri, why))?;
         Ok(Self { entry, data })
     }
 
-    fn read(&self, uri: &Uri, limit: u64) -> Result<(String, Body)> {
+    fn read(&self, uri: &Uri, limit: u64) -> Result<(String, ContentBody)> {
         let mime = self.data.facts(self.entry.mime.as_deref()).mime;
         match self.data.body(&mime, limit) {
             Ok(Ok(body)) => Ok((mime, body)),
             Ok(Err(size)) => Err(Error::TooLarge { uri: uri.clone(), size, limit, hint: None }),
             Err(cause) => {
                 tracing::warn!(%uri, %cause, "could not read the file of an inline resource");
-                Err(Error::Unavailable(format!("the file of `{uri}` cannot be read now")))
+                let why = match cause.kind() {
+                    ErrorKind::NotFound => "does not exist any more; tell the administrator of this server",
+                    ErrorKind::PermissionDenied => {
+                        "cannot be read by this server; its administrator can change the rights of the file"
+                    }
+                    ErrorKind::InvalidInput => {
+                        "is not a regular file any more; tell the administrator of this server"
+                    }
+                    _ => "cannot be read now; try again later",
+                };
+                Err(Error::Unavailable(format!("the file of `{uri}` {why}")))
             }
         }
     }
@@ -206,12 +232,12 @@ impl InlineResource<Uri> {
 }
 
 impl InlineResource<UriTemplate> {
-    fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, Body)> {
+    fn filled(&self, uri: &Uri, variables: &Variables, limit: u64) -> Result<(String, ContentBody)> {
         let (mime, body) = self.read(uri, limit)?;
         let body = match body {
-            Body::Text(text) => {
+            ContentBody::Text(text) => {
                 let names: Vec<_> = self.entry.uri.variables().collect();
-                Body::Text(fill::fill(&text, &names, variables, ValueEscape::of(&mime)))
+                ContentBody::Text(fill::fill(&text, &names, variables, ValueEscape::of(&mime)))
             }
             bytes => bytes,
         };

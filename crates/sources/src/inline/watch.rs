@@ -12,10 +12,10 @@ use futures_util::stream::{self, StreamExt as _};
 use libris_core::{Change, Error, Result, Uri};
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::Inner;
+use super::InlineInner;
 use super::data::InlineData;
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A file with the content of an inline resource or template.
 struct WatchedFile {
@@ -34,12 +34,12 @@ fn stamp(path: &Path) -> FileStamp {
 }
 
 /// The stream of changes; `None` if there are no files.
-pub(super) async fn changes(inner: Arc<Inner>) -> Result<Option<BoxStream<'static, Change>>> {
-    let files = look(move || inner.files()).await?;
+pub(super) async fn changes(inner: Arc<InlineInner>) -> Result<Option<BoxStream<'static, Change>>> {
+    let files = run_blocking(move || inner.files()).await?;
     if files.is_empty() {
         return Ok(None);
     }
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = FilesWatch { files, ticks, changes: VecDeque::new() };
     Ok(Some(stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()))
@@ -60,7 +60,7 @@ impl FilesWatch {
             }
             self.ticks.tick().await;
             let mut files = std::mem::take(&mut self.files);
-            let looked = look(move || {
+            let looked = run_blocking(move || {
                 let mut changes = VecDeque::new();
                 for file in &mut files {
                     let stamp = stamp(&file.path);
@@ -84,7 +84,7 @@ impl WatchedFile {
     }
 }
 
-impl Inner {
+impl InlineInner {
     fn files(&self) -> Vec<WatchedFile> {
         let resources = self.resources.iter().map(|(uri, held)| (Some(uri.clone()), &held.data));
         let templates = self.templates.iter().map(|(_, held)| (None, &held.data));
@@ -99,7 +99,7 @@ impl Inner {
 }
 
 /// Runs work on a blocking thread.
-async fn look<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|cause| Error::failed("poll the files of inline resources", cause))

@@ -9,7 +9,7 @@ mod name;
 mod text;
 
 use bytes::Bytes;
-use libris_core::Body;
+use libris_core::ContentBody;
 
 #[cfg(any(feature = "files", feature = "git", feature = "http", feature = "inline"))]
 pub(crate) use name::by_name;
@@ -19,11 +19,11 @@ pub(crate) use text::CodeUnits;
 /// The size of the head of a file from which [`by_content`] determines the type.
 ///
 /// Listings and reads use exactly this many bytes, so that they agree.
-pub(crate) const HEAD: usize = 8 * 1024;
+pub(crate) const HEAD_BYTES: usize = 8 * 1024;
 
 /// The media type of data whose name does not determine it.
 pub(crate) fn by_content(file_name: &str, head: &[u8]) -> &'static str {
-    let head = &head[..head.len().min(HEAD)];
+    let head = &head[..head.len().min(HEAD_BYTES)];
     // Text is checked first: `infer` takes a sentence that begins with `BM` for a bitmap. A PDF can consist of ASCII
     // only.
     if text::looks_like_text(head) && !head.starts_with(b"%PDF-") {
@@ -39,28 +39,28 @@ fn markup(head: &[u8]) -> Option<&'static str> {
 }
 
 /// The data of a file with the media type `mime`, decoded if it is text.
-pub(crate) fn body(data: Vec<u8>, mime: &str) -> Body {
+pub(crate) fn body(data: Vec<u8>, mime: &str) -> ContentBody {
     let decoded = match content_class(mime) {
         ContentClass::Text => text::decode(data, text::LegacyEncoding::Guess),
         ContentClass::Ambiguous => text::decode(data, text::LegacyEncoding::Refuse),
         ContentClass::Binary => Err(data),
     };
     match decoded {
-        Ok(text) => Body::Text(text),
-        Err(data) => Body::Bytes(Bytes::from(data)),
+        Ok(text) => ContentBody::Text(text),
+        Err(data) => ContentBody::Bytes(Bytes::from(data)),
     }
 }
 
 /// Data that must be preserved byte for byte: as text only if it is valid UTF-8 without NUL.
 #[cfg(any(feature = "command", feature = "files", feature = "git"))]
-pub(crate) fn exact(data: Vec<u8>, mime: &str) -> Body {
+pub(crate) fn exact(data: Vec<u8>, mime: &str) -> ContentBody {
     if content_class(mime) == ContentClass::Binary {
-        return Body::Bytes(Bytes::from(data));
+        return ContentBody::Bytes(Bytes::from(data));
     }
     match String::from_utf8(data) {
-        Ok(text) if text::has_no_nul(&text) => Body::Text(text),
-        Ok(text) => Body::Bytes(Bytes::from(text)),
-        Err(error) => Body::Bytes(Bytes::from(error.into_bytes())),
+        Ok(text) if text::has_no_nul(&text) => ContentBody::Text(text),
+        Ok(text) => ContentBody::Bytes(Bytes::from(text)),
+        Err(error) => ContentBody::Bytes(Bytes::from(error.into_bytes())),
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn lines(head: &[u8], lines: Vec<u8>) -> Option<String> {
 /// Whether a file of this media type that begins with `head` can be read by lines.
 #[cfg(any(feature = "files", feature = "git"))]
 pub(crate) fn has_lines(mime: &str, head: &[u8]) -> bool {
-    content_class(mime) != ContentClass::Binary && text::looks_like_text(&head[..head.len().min(HEAD)])
+    content_class(mime) != ContentClass::Binary && text::looks_like_text(&head[..head.len().min(HEAD_BYTES)])
 }
 
 /// Whether data of a media type is text.
@@ -108,7 +108,7 @@ pub(crate) fn content_class(mime: &str) -> ContentClass {
 #[cfg(test)]
 mod tests {
     use super::{ContentClass, body, by_content, content_class};
-    use libris_core::Body;
+    use libris_core::ContentBody;
 
     #[test]
     fn content_decides_if_the_name_does_not() {
@@ -134,8 +134,8 @@ mod tests {
     fn images_are_bytes_even_if_they_are_ascii() {
         assert_eq!(content_class("image/svg+xml"), ContentClass::Text);
         assert_eq!(content_class("application/x-tex"), ContentClass::Ambiguous);
-        assert_eq!(body(b"abc".to_vec(), "image/png"), Body::Bytes("abc".into()));
-        assert_eq!(body(b"abc".to_vec(), "application/x-tex"), Body::Text("abc".into()));
-        assert_eq!(body(b"a\0c".to_vec(), "text/plain"), Body::Bytes("a\0c".into()));
+        assert_eq!(body(b"abc".to_vec(), "image/png"), ContentBody::Bytes("abc".into()));
+        assert_eq!(body(b"abc".to_vec(), "application/x-tex"), ContentBody::Text("abc".into()));
+        assert_eq!(body(b"a\0c".to_vec(), "text/plain"), ContentBody::Bytes("a\0c".into()));
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn decode(data: Vec<u8>, legacy: LegacyEncoding) -> Result<String, Ve
 }
 
 /// How much of a text is sampled to detect its encoding, in bytes.
-const SAMPLE: usize = 256 * 1024;
+const SAMPLE_BYTES: usize = 256 * 1024;
 
 /// Decodes a part of a text, given the beginning of the whole; `None` if it is not text.
 #[cfg(any(feature = "files", feature = "git"))]
@@ -92,7 +92,7 @@ fn decode_guessed(before: &[u8], data: &[u8]) -> Option<String> {
     }
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(before, false);
-    let sample = &data[..data.len().min(SAMPLE)];
+    let sample = &data[..data.len().min(SAMPLE_BYTES)];
     detector.feed(sample, sample.len() == data.len());
     decode_strictly(detector.guess(None, Utf8Detection::Deny), data)
 }

@@ -25,20 +25,22 @@ const VERSION: &str = "2026-03-11";
 
 /// The first and the longest delay of the exponential back-off, for responses without
 /// `Retry-After`.
-const WAIT: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(16);
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(16);
 
 /// The longest `Retry-After` that is respected, in seconds.
-const QUIETEST: u64 = 3_600;
+const MAX_RETRY_AFTER_SECONDS: u64 = 3_600;
 
 /// The most requests of one read.
-const REQUESTS: u64 = 2_000;
+const MAX_READ_REQUESTS: u64 = 2_000;
 
 /// Why a request failed.
 #[derive(Debug)]
 pub(super) enum NotionFault {
     /// The object does not exist or is not shared with the integration.
     Missing,
+    /// The integration lacks a capability.
+    Forbidden,
     /// The response exceeds the size limit.
     TooLarge {
         size: u64,
@@ -51,7 +53,14 @@ impl NotionFault {
     /// The error of reading `uri`.
     pub(super) fn at(self, uri: &Uri) -> Error {
         match self {
-            Self::Missing => Error::NotFound(uri.clone()),
+            Self::Missing => Error::missing(
+                uri,
+                "Notion has no such page or database, or it is not shared with the connection of this server",
+            ),
+            Self::Forbidden => Error::missing(
+                uri,
+                "Notion answered 403 Forbidden: check that the connection of this server may read content",
+            ),
             Self::TooLarge { size, limit } => Error::TooLarge { uri: uri.clone(), size, limit, hint: None },
             Self::Other(error) => error,
         }
@@ -72,7 +81,7 @@ impl RequestBudget {
 
     fn request(&self) -> Result<(), NotionFault> {
         match self.requests.fetch_add(1, Ordering::Relaxed) {
-            0..REQUESTS => Ok(()),
+            0..MAX_READ_REQUESTS => Ok(()),
             _ => Err(NotionFault::Other(Error::Unavailable("this takes too many requests to Notion".into()))),
         }
     }
@@ -93,16 +102,16 @@ pub(super) struct NotionClient {
     headers: HeaderMap,
     timeout: Duration,
     turns: Semaphore,
-    /// The end of the current `Retry-After` period.
-    quiet: Mutex<Option<Instant>>,
-    patience: Duration,
+    /// The end of the current `Retry-After` period, with the status that began it.
+    retry_not_before: Mutex<Option<(Instant, StatusCode)>>,
+    time_limit: Duration,
 }
 
 /// The outcome of one attempt.
-enum Attempt {
+enum RequestAttempt {
     Value(Value),
-    /// Retry, after `Retry-After` if there is one; with the reason.
-    Again(Option<Duration>, String),
+    /// Retry, after `Retry-After` if there is one; with the status, if there was a response, and the reason.
+    Again(Option<Duration>, Option<StatusCode>, String),
 }
 
 impl NotionClient {
@@ -128,8 +137,8 @@ impl NotionClient {
             headers,
             timeout: config.timeout,
             turns: Semaphore::new(config.concurrent),
-            quiet: Mutex::default(),
-            patience: config.patience,
+            retry_not_before: Mutex::default(),
+            time_limit: config.patience,
         })
     }
 
@@ -153,42 +162,47 @@ impl NotionClient {
         body: Option<Value>,
         budget: &RequestBudget,
     ) -> Result<Value, NotionFault> {
-        let mut wait = WAIT;
+        let mut wait = FIRST_BACKOFF;
         let mut deadline = None;
         loop {
             budget.request()?;
-            let (after, why) = {
+            let (after, status, why) = {
                 let _turn = self.turns.acquire().await;
                 // The deadline excludes the wait for the permit.
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
-                self.hush(deadline).await?;
-                match self.once(method.clone(), path, body.as_ref(), budget).await? {
-                    Attempt::Value(value) => return Ok(value),
-                    Attempt::Again(after, why) => (after, why),
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.time_limit);
+                self.wait_retry_after(deadline).await?;
+                match self.send_once(method.clone(), path, body.as_ref(), budget).await? {
+                    RequestAttempt::Value(value) => return Ok(value),
+                    RequestAttempt::Again(after, status, why) => (after, status, why),
                 }
             };
             let until = Instant::now() + after.unwrap_or(wait);
-            if after.is_some() {
+            if after.is_some()
+                && let Some(status) = status
+            {
                 // Other requests would be rejected too.
-                let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-                *quiet = (*quiet).max(Some(until));
+                let mut retry_not_before =
+                    self.retry_not_before.lock().unwrap_or_else(PoisonError::into_inner);
+                *retry_not_before = (*retry_not_before).max(Some((until, status)));
             }
             tracing::debug!(path, why, wait = ?until - Instant::now(), "retrying a request to Notion");
             if deadline.is_some_and(|deadline| until > deadline) {
                 tracing::warn!(path, why, "Notion does not answer");
-                return Err(busy());
+                return Err(busy(status, after));
             }
             sleep_until(until).await;
-            wait = (wait * 2).min(LONGEST);
+            wait = (wait * 2).min(MAX_BACKOFF);
         }
     }
 
     /// Waits for the end of the `Retry-After` period.
-    async fn hush(&self, deadline: Instant) -> Result<(), NotionFault> {
-        let quiet = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
-        match quiet {
-            Some(until) if until > deadline => Err(busy()),
-            Some(until) => {
+    async fn wait_retry_after(&self, deadline: Instant) -> Result<(), NotionFault> {
+        let retry_not_before = *self.retry_not_before.lock().unwrap_or_else(PoisonError::into_inner);
+        match retry_not_before {
+            Some((until, status)) if until > deadline => {
+                Err(busy(Some(status), Some(until.saturating_duration_since(Instant::now()))))
+            }
+            Some((until, _)) => {
                 sleep_until(until).await;
                 Ok(())
             }
@@ -196,13 +210,13 @@ impl NotionClient {
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
         budget: &RequestBudget,
-    ) -> Result<Attempt, NotionFault> {
+    ) -> Result<RequestAttempt, NotionFault> {
         let data = body.map(Value::to_string).unwrap_or_default();
         let mut request = Request::new(Full::from(data));
         *request.method_mut() = method;
@@ -212,7 +226,7 @@ impl NotionClient {
             .map_err(|cause: http::uri::InvalidUri| failed("name what is asked of Notion", cause))?;
         match timeout(self.timeout, self.send(request, budget)).await {
             Ok(answer) => answer,
-            Err(_) => Ok(Attempt::Again(None, "it took too long".into())),
+            Err(_) => Ok(RequestAttempt::Again(None, None, "it took too long".into())),
         }
     }
 
@@ -220,15 +234,15 @@ impl NotionClient {
         &self,
         request: Request<Full<Bytes>>,
         budget: &RequestBudget,
-    ) -> Result<Attempt, NotionFault> {
+    ) -> Result<RequestAttempt, NotionFault> {
         let method = request.method().clone();
         let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
+            Err(cause) => return Ok(RequestAttempt::Again(None, None, chain(&cause))),
         };
         let status = response.status();
         let after = response.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
-        let after = after.map(|after: u64| after.min(QUIETEST));
+        let after = after.map(|after: u64| after.min(MAX_RETRY_AFTER_SECONDS));
         let mut body = response.into_body();
         let mut data = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -239,14 +253,15 @@ impl NotionClient {
                 }
                 // Trailers are ignored.
                 Ok(Err(_)) => {}
-                Err(cause) => return Ok(Attempt::Again(None, chain(&cause))),
+                Err(cause) => return Ok(RequestAttempt::Again(None, None, chain(&cause))),
             }
         }
-        let again =
-            |after: Option<u64>| Ok(Attempt::Again(after.map(Duration::from_secs), status.to_string()));
+        let again = |after: Option<u64>| {
+            Ok(RequestAttempt::Again(after.map(Duration::from_secs), Some(status), status.to_string()))
+        };
         match status.as_u16() {
             200 => serde_json::from_slice(&data)
-                .map(Attempt::Value)
+                .map(RequestAttempt::Value)
                 .map_err(|cause| failed("understand what Notion says", cause)),
             404 => Err(NotionFault::Missing),
             // 529 is Notion's code for overload.
@@ -270,8 +285,21 @@ fn base(url: &str) -> Result<String> {
     }
 }
 
-fn busy() -> NotionFault {
-    NotionFault::Other(Error::Unavailable("Notion does not answer now: try again later".into()))
+/// The error after the last retry.
+fn busy(status: Option<StatusCode>, wait: Option<Duration>) -> NotionFault {
+    let when = match wait.map(|wait| wait.as_millis().div_ceil(1000)) {
+        None => "later".to_owned(),
+        Some(0 | 1) => "in 1 second".to_owned(),
+        Some(seconds) => format!("in {seconds} seconds"),
+    };
+    NotionFault::Other(Error::Unavailable(match status {
+        // The name of a status without a standard name is `<unknown status code>`.
+        Some(status) if status.canonical_reason().is_some() => {
+            format!("Notion answered {status}; try again {when}")
+        }
+        Some(status) => format!("Notion answered {}; try again {when}", status.as_u16()),
+        None => "Notion does not answer now; try again later".to_owned(),
+    }))
 }
 
 fn failed(doing: &'static str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> NotionFault {
@@ -292,12 +320,12 @@ fn refused(method: &Method, status: StatusCode, data: &[u8]) -> NotionFault {
         401 => {
             tracing::error!("Notion rejects the token");
             NotionFault::Other(Error::Unavailable(
-                "Notion rejects the token of this server; tell its administrator".into(),
+                "Notion answered 401 Unauthorized: check the token of this server".into(),
             ))
         }
         403 => {
             tracing::warn!(%code, "the Notion token lacks a capability");
-            NotionFault::Missing
+            NotionFault::Forbidden
         }
         _ => failed("ask Notion", format!("{status}: {code}")),
     }

@@ -3,9 +3,9 @@
 use libris_core::Result;
 
 use super::{Config, Notion};
-use crate::registry::{ConfigFile, Declared, Definition, Opened};
+use crate::registry::{ConfigFile, Definition, OpenedSource, SourceConfig};
 
-impl Declared for Config {
+impl SourceConfig for Config {
     fn definition(self, _file: &ConfigFile) -> Box<dyn Definition> {
         Box::new(self)
     }
@@ -16,7 +16,7 @@ impl Definition for Config {
         "Notion".to_owned()
     }
 
-    fn open(&self) -> Result<Opened> {
-        Ok(Opened::new(Notion::new(self.clone())?))
+    fn open(&self) -> Result<OpenedSource> {
+        Ok(OpenedSource::new(Notion::new(self.clone())?))
     }
 }

@@ -11,7 +11,7 @@ use super::client::{NotionClient, NotionFault, RequestBudget};
 use super::{id, property, text, tree};
 
 /// The most listed objects.
-const MOST: usize = 10_000;
+const MAX_OBJECTS: usize = 10_000;
 
 /// A page or a database.
 #[derive(Clone, Debug)]
@@ -68,11 +68,11 @@ impl NotionObject {
 
     /// Whether it has the same icon as `before`.
     pub(super) fn looks_like(&self, before: &Self) -> bool {
-        self.picture() == before.picture()
+        self.icon_text() == before.icon_text()
     }
 
     /// The identity of the icon.
-    fn picture(&self) -> Option<&str> {
+    fn icon_text(&self) -> Option<&str> {
         let src = &self.icon.as_ref()?.src;
         if self.signed { src.split('?').next() } else { Some(src) }
     }
@@ -121,11 +121,11 @@ fn icon(icon: &Value) -> Option<Icon> {
     let kind = icon["type"].as_str()?;
     let src = match kind {
         "emoji" => {
-            let picture = format!(
+            let icon_text = format!(
                 "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 48'><text y='40' font-size='40'>{}</text></svg>",
                 icon["emoji"].as_str().filter(|emoji| !emoji.contains(['<', '&']))?
             );
-            let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&picture, NON_ALPHANUMERIC));
+            let src = format!("data:image/svg+xml,{}", utf8_percent_encode(&icon_text, NON_ALPHANUMERIC));
             return Some(Icon {
                 src,
                 mime: Some("image/svg+xml".into()),
@@ -162,8 +162,8 @@ pub(super) async fn search(
             all.entry(found.key()).or_insert(found);
         }
         cursor = tree::next(&page).map(str::to_owned);
-        if all.len() >= MOST && cursor.is_some() {
-            tracing::warn!("the workspace has more than {MOST} pages; the others are not listed");
+        if all.len() >= MAX_OBJECTS && cursor.is_some() {
+            tracing::warn!("the workspace has more than {MAX_OBJECTS} pages; the others are not listed");
             return Ok(all);
         }
         if cursor.is_none() {

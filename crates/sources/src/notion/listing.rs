@@ -8,16 +8,16 @@ use libris_core::{Completion, Error, Flights, Resource, Result, Uri};
 use tokio::time::timeout;
 
 use super::found::{self, NotionObject, ObjectKind, ObjectMap};
-use super::{INFO, Inner};
+use super::{INFO_URI, NotionInner};
 
 /// The most bytes of the responses of a search.
-pub(super) const SEARCHED: u64 = 256 << 20;
+pub(super) const MAX_SEARCH_BYTES: u64 = 256 << 20;
 
 /// How long a caller waits for a new search before it gets the stale listing.
-const WAIT: Duration = Duration::from_secs(2);
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the stale listing is then used without waiting.
-const PAUSE: Duration = Duration::from_secs(10);
+const STALE_PAUSE: Duration = Duration::from_secs(10);
 
 /// The objects and resources of a workspace.
 pub(super) struct WorkspaceListing {
@@ -51,7 +51,7 @@ impl Listings {
     }
 }
 
-impl Inner {
+impl NotionInner {
     /// The cached listing if it is fresh, a new one, or the stale one if Notion is slow.
     pub(super) async fn listing(self: &Arc<Self>) -> Result<Arc<WorkspaceListing>> {
         if let Some(listing) = self.listings.fresh() {
@@ -62,7 +62,7 @@ impl Inner {
             self.listings.searches.join(&(), || self.listings.fresh().map(Ok), || self.clone().search());
         let Some(before) = before else { return search.await.map_err(|error| Error::from_shared(&error)) };
         // In a task of its own, so that it continues for later callers.
-        let error = match timeout(WAIT, tokio::spawn(search)).await {
+        let error = match timeout(SEARCH_TIMEOUT, tokio::spawn(search)).await {
             Ok(Ok(Ok(listing))) => return Ok(listing),
             Ok(Ok(Err(error))) => Some(error),
             Ok(Err(_)) | Err(_) => None,
@@ -70,15 +70,21 @@ impl Inner {
         // A stale listing is better than an error, which would affect the whole list.
         tracing::warn!(?error, "could not search Notion; the list is that of before");
         if let Some(last) = &mut *self.listings.last() {
-            last.until = last.until.max(Instant::now() + PAUSE);
+            last.until = last.until.max(Instant::now() + STALE_PAUSE);
         }
         Ok(before)
     }
 
     async fn search(self: Arc<Self>) -> ListingOutcome {
-        let info = Uri::parse(INFO).map_err(Arc::new)?;
-        let found = found::search(&self.client, None, SEARCHED).await;
-        found.map(|all| self.found(all)).map_err(|fault| Arc::new(fault.at(&info)))
+        let info = Uri::parse(INFO_URI).map_err(Arc::new)?;
+        let found = found::search(&self.client, None, MAX_SEARCH_BYTES).await;
+        found.map(|all| self.found(all)).map_err(|fault| {
+            Arc::new(match fault.at(&info) {
+                // It concerns the whole list.
+                Error::Missing { hint, .. } => Error::Unavailable(hint),
+                error => error,
+            })
+        })
     }
 
     /// Replaces the listing with the objects of a search.
@@ -97,7 +103,7 @@ impl Inner {
 
 impl WorkspaceListing {
     fn new(all: ObjectMap) -> Self {
-        let info = Uri::parse(INFO).ok().map(|uri| Resource {
+        let info = Uri::parse(INFO_URI).ok().map(|uri| Resource {
             title: Some("Notion workspace".into()),
             description: Some("Whose workspace this is, and what it is called.".into()),
             mime: Some("application/json".into()),

@@ -1,5 +1,6 @@
 //! A Notion workspace as resources: pages as Markdown, databases as JSON.
 
+mod abandoned_reads;
 mod client;
 mod config;
 mod definition;
@@ -11,7 +12,6 @@ mod property;
 mod read;
 mod text;
 mod tree;
-mod unattended;
 mod watch;
 
 #[cfg(test)]
@@ -27,33 +27,35 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Completion, Content, Contents, Context, Error, Freshness, Page, Partial, Proof, Result, Source,
-    Template, Templates, Uri, UriTemplate,
+    Change, Completion, CompletionRequest, Content, Contents, Context, Error, Freshness, Page, Proof, Result,
+    Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use config::Config;
 
+use abandoned_reads::AbandonedReads;
 use client::NotionClient;
 use found::ObjectKind;
 use listing::Listings;
 use read::NotionUri;
-use unattended::SharedReads;
+
+use crate::wrong_uri;
 
 /// The resource that always exists.
-const INFO: &str = "notion://workspace/info";
+const INFO_URI: &str = "notion://workspace/info";
 
 /// A Notion workspace as a source.
 pub struct Notion {
-    inner: Arc<Inner>,
+    inner: Arc<NotionInner>,
     templates: TemplateSet<TemplateKind>,
     info: Uri,
 }
 
-struct Inner {
+struct NotionInner {
     client: NotionClient,
     config: Config,
     listings: Listings,
-    reads: SharedReads,
+    reads: AbandonedReads,
     /// Generation counters of edits, by the id of the object.
     edits: Mutex<HashMap<String, u64>>,
 }
@@ -119,18 +121,18 @@ impl Notion {
         let templates = TEMPLATES.iter().map(|(text, form, ..)| Ok((UriTemplate::parse(text)?, *form)));
         let templates = TemplateSet::new(templates.collect::<Result<Vec<_>>>()?);
         let client = NotionClient::new(&config, token)?;
-        let inner = Inner {
+        let inner = NotionInner {
             client,
             config,
             listings: Listings::default(),
-            reads: SharedReads::default(),
+            reads: AbandonedReads::default(),
             edits: Mutex::default(),
         };
-        Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO)? })
+        Ok(Self { inner: Arc::new(inner), templates, info: Uri::parse(INFO_URI)? })
     }
 
     /// Parses a URI; `None` if it is not of this source.
-    fn asked(&self, uri: &Uri) -> Result<Option<NotionUri>> {
+    fn parse_uri(&self, uri: &Uri) -> Result<Option<NotionUri>> {
         if *uri == self.info {
             return Ok(Some(NotionUri::Info));
         }
@@ -149,6 +151,19 @@ impl Notion {
                 id("databaseId").map(|id| NotionUri::Rows { id, after: place.unwrap_or_default() })
             }
         })
+    }
+}
+
+impl Notion {
+    /// The error for a URI that matches no template, or whose ID is invalid.
+    fn not_found(&self, uri: &Uri) -> Error {
+        match self.templates.closest(uri) {
+            Some(_) => Error::missing(
+                uri,
+                "an ID of Notion has 32 hexadecimal digits; take the URI from the list, or complete the ID from a title",
+            ),
+            None => wrong_uri::error(uri, [&self.info], self.templates.iter().map(|(template, _)| template)),
+        }
     }
 }
 
@@ -174,7 +189,7 @@ impl Source for Notion {
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        let asked = self.asked(uri)?.ok_or_else(|| Error::NotFound(uri.clone()))?;
+        let asked = self.parse_uri(uri)?.ok_or_else(|| self.not_found(uri))?;
         let ttl = self.inner.config.cache;
         if ttl.is_zero() {
             let content = asked.read(&self.inner, uri).await.map_err(|fault| fault.at(uri))?;
@@ -182,12 +197,16 @@ impl Source for Notion {
             return Ok(content.into());
         }
         let id = asked.id().to_owned();
-        let seen = self.inner.edits_of(&id);
+        let seen = self.inner.edit_count(&id);
         let (when, content) = self.inner.read((uri.clone(), seen), asked).await?;
         reserve(context, &content)?;
         let ttl = ttl.saturating_sub(when.elapsed());
         let proof = self.inner.proof(&id, seen, ttl);
         Ok(Contents::from(content).with_freshness(Freshness::proven(proof).with_ttl(ttl)))
+    }
+
+    fn hint(&self, uri: &Uri) -> Option<String> {
+        wrong_uri::hint(uri, [&self.info], self.templates.iter().map(|(template, _)| template))
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
@@ -206,7 +225,7 @@ impl Source for Notion {
         })
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let Some(form) = self.templates.get(asked.template) else { return Ok(Completion::default()) };
         let kind = match (form, asked.variable) {
             (TemplateKind::Page, "format") => {
@@ -224,7 +243,7 @@ impl Source for Notion {
     }
 
     fn subject(&self, uri: &Uri) -> Uri {
-        let asked = self.asked(uri).ok().flatten();
+        let asked = self.parse_uri(uri).ok().flatten();
         asked.and_then(|asked| asked.subject()).unwrap_or_else(|| uri.clone())
     }
 
@@ -242,13 +261,13 @@ impl Source for Notion {
 /// memory before that.
 fn reserve(context: &Context, content: &Content) -> Result<()> {
     /// Contents up to this size need no reservation.
-    const SMALL: usize = 64 << 10;
+    const UNRESERVED_BYTES: usize = 64 << 10;
     let size = content.body.len();
-    if size > SMALL { context.reserve(size as u64) } else { Ok(()) }
+    if size > UNRESERVED_BYTES { context.reserve(size as u64) } else { Ok(()) }
 }
 
-impl Inner {
-    fn edits_of(&self, id: &str) -> u64 {
+impl NotionInner {
+    fn edit_count(&self, id: &str) -> u64 {
         self.edits.lock().unwrap_or_else(PoisonError::into_inner).get(id).copied().unwrap_or_default()
     }
 
@@ -260,6 +279,6 @@ impl Inner {
     /// A proof that holds for a time, unless an edit is detected.
     fn proof(self: &Arc<Self>, id: &str, seen: u64, time: Duration) -> Proof {
         let (inner, id, until) = (self.clone(), id.to_owned(), Instant::now() + time);
-        Proof::new(move || Instant::now() < until && inner.edits_of(&id) == seen)
+        Proof::new(move || Instant::now() < until && inner.edit_count(&id) == seen)
     }
 }

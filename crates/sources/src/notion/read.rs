@@ -4,10 +4,11 @@ use libris_core::{Content, Error, Result, Uri};
 use serde_json::{Value, json};
 
 use super::client::{NotionClient, NotionFault, RequestBudget};
-use super::{Inner, id, markdown, property, text, tree};
+use super::{NotionInner, id, markdown, property, text, tree};
+use crate::meta;
 
 /// The number of rows per page.
-const ROWS: usize = 500;
+const ROWS_PER_PAGE: usize = 500;
 
 /// A parsed URI.
 pub(super) enum NotionUri {
@@ -58,7 +59,7 @@ impl NotionUri {
         Uri::parse(&text).ok()
     }
 
-    pub(super) async fn read(&self, inner: &Inner, uri: &Uri) -> Result<Content, NotionFault> {
+    pub(super) async fn read(&self, inner: &NotionInner, uri: &Uri) -> Result<Content, NotionFault> {
         let budget = RequestBudget::new(inner.config.max_size);
         let client = &inner.client;
         let value = match self {
@@ -76,12 +77,13 @@ impl NotionUri {
                     return Err(NotionFault::Missing);
                 }
                 if !json {
-                    return Ok(Content::text(uri.clone(), "text/markdown", whole(&page, &blocks)));
+                    return Ok(Content::text(uri.clone(), "text/markdown", render_page(&page, &blocks)));
                 }
                 json!({ "page": page, "blocks": blocks })
             }
         };
-        Ok(Content::text(uri.clone(), "application/json", value.to_string()))
+        let meta = value["next"].as_str().map(|next| meta::with(meta::NEXT, next));
+        Ok(Content { meta, ..Content::text(uri.clone(), "application/json", value.to_string()) })
     }
 }
 
@@ -90,7 +92,7 @@ fn info(me: &Value) -> Value {
 }
 
 /// Renders a page: its title, its other properties, its blocks.
-fn whole(page: &Value, blocks: &[Value]) -> String {
+fn render_page(page: &Value, blocks: &[Value]) -> String {
     let title = property::title(page).replace('\n', " ");
     let title = if title.is_empty() { "Untitled".to_owned() } else { text::escape(&title) };
     let parts = [format!("# {title}"), property::lines(page), markdown::blocks(blocks)];
@@ -143,7 +145,7 @@ async fn rows(
     let mut rows = Vec::new();
     let mut place = RowCursor { table: after.table, cursor: after.cursor.clone() };
     while let Some(table) = tables.get(place.table) {
-        if rows.len() >= ROWS {
+        if rows.len() >= ROWS_PER_PAGE {
             return Ok(json!({ "rows": rows, "next": place.uri(id) }));
         }
         let mut question = json!({ "page_size": 100 });

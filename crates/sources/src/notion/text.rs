@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::id;
 
 /// Characters that would end the target of a link.
-const ODD: &AsciiSet = &CONTROLS.add(b' ').add(b'<').add(b'>').add(b'\\');
+const LINK_TARGET_ESCAPES: &AsciiSet = &CONTROLS.add(b' ').add(b'<').add(b'>').add(b'\\');
 
 /// Renders rich text for the inside of a paragraph.
 pub(super) fn markdown(rich: &Value) -> String {
@@ -99,7 +99,7 @@ pub(super) fn link(text: &str, target: &str) -> String {
     if !is_safe(target) {
         return text.to_owned();
     }
-    let target = utf8_percent_encode(target, ODD).to_string();
+    let target = utf8_percent_encode(target, LINK_TARGET_ESCAPES).to_string();
     match target.contains(['(', ')']) {
         true => format!("[{text}](<{target}>)"),
         false => format!("[{text}]({target})"),

@@ -9,7 +9,7 @@ use super::id;
 use super::markdown::CHILDREN;
 
 /// The most nested levels of blocks.
-const DEEPEST: usize = 32;
+const MAX_BLOCK_DEPTH: usize = 32;
 
 /// The child blocks of a block, with their descendants.
 pub(super) fn fetch<'a>(
@@ -32,11 +32,11 @@ async fn complete(
     depth: usize,
     budget: &RequestBudget,
 ) -> Result<Value, NotionFault> {
-    let Some(id) = below(&block).filter(|_| depth < DEEPEST) else { return Ok(block) };
+    let Some(id) = below(&block).filter(|_| depth < MAX_BLOCK_DEPTH) else { return Ok(block) };
     match fetch(client, id, depth + 1, budget).await {
         Ok(children) => block[CHILDREN] = children.into(),
         // It was deleted meanwhile, or is a copy of an unshared block.
-        Err(NotionFault::Missing) => {}
+        Err(NotionFault::Missing | NotionFault::Forbidden) => {}
         Err(fault) => return Err(fault),
     }
     Ok(block)

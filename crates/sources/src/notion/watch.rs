@@ -12,21 +12,21 @@ use jiff::{SignedDuration, Timestamp};
 use libris_core::{Change, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::Inner;
+use super::NotionInner;
 use super::found::{self, NotionObject, ObjectMap};
-use super::listing::SEARCHED;
+use super::listing::MAX_SEARCH_BYTES;
 use super::text;
 
 /// Notion rounds edit times to minutes: a second edit in the same minute is not visible.
-const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const EDIT_TIME_GRANULARITY: SignedDuration = SignedDuration::from_mins(1);
 
 /// The end of the minute of an edit.
-fn over(edited: Timestamp) -> Timestamp {
-    edited.checked_add(MINUTE).unwrap_or(Timestamp::MAX)
+fn end_of_minute(edited: Timestamp) -> Timestamp {
+    edited.checked_add(EDIT_TIME_GRANULARITY).unwrap_or(Timestamp::MAX)
 }
 
 struct NotionWatch {
-    inner: Arc<Inner>,
+    inner: Arc<NotionInner>,
     ticks: Interval,
     opened: Timestamp,
     known: Option<ObjectMap>,
@@ -38,7 +38,7 @@ struct NotionWatch {
 }
 
 /// Changes from now on.
-pub(super) fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
+pub(super) fn changes(inner: Arc<NotionInner>) -> BoxStream<'static, Change> {
     let mut ticks = tokio::time::interval(inner.config.poll);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = NotionWatch {
@@ -60,17 +60,17 @@ impl NotionWatch {
                 return change;
             }
             self.ticks.tick().await;
-            self.look().await;
+            self.poll().await;
         }
     }
 
-    async fn look(&mut self) {
+    async fn poll(&mut self) {
         let often = self.inner.config.cache.max(self.inner.config.poll);
         let whole = self.searched.is_none_or(|when| when.elapsed() >= often);
         let newest = || self.known.iter().flat_map(ObjectMap::values).filter_map(|found| found.edited).max();
         let since = if whole { None } else { newest() };
         let now = Timestamp::now();
-        let found = match found::search(&self.inner.client, since, SEARCHED).await {
+        let found = match found::search(&self.inner.client, since, MAX_SEARCH_BYTES).await {
             Ok(found) => found,
             // The next poll finds the missed edits.
             Err(fault) => return tracing::warn!(?fault, "could not poll Notion for edits"),
@@ -80,25 +80,26 @@ impl NotionWatch {
         }
         let mut known = self.known.take().unwrap_or_else(|| {
             // A client may have read it before an edit since the watch began.
-            let old = |found: &&NotionObject| found.edited.is_none_or(|edited| over(edited) < self.opened);
+            let old =
+                |found: &&NotionObject| found.edited.is_none_or(|edited| end_of_minute(edited) < self.opened);
             found.values().filter(old).map(|found| (found.key(), found.clone())).collect()
         });
         if whole {
             let gone: Vec<_> = known.keys().filter(|key| !found.contains_key(*key)).cloned().collect();
             for found in gone.iter().filter_map(|key| known.remove(key)) {
-                self.tell(&found, Change::Removed);
+                self.report_change(&found, Change::Removed);
             }
         }
         let settled: Vec<_> = self
             .young
             .iter()
-            .filter(|(_, edited)| over(**edited) <= now)
+            .filter(|(_, edited)| end_of_minute(**edited) <= now)
             .map(|(key, _)| key.clone())
             .collect();
         for key in settled {
             self.young.remove(&key);
             if let Some(found) = known.get(&key).cloned() {
-                self.tell(&found, Change::Updated);
+                self.report_change(&found, Change::Updated);
             }
         }
         for (key, found) in found {
@@ -111,12 +112,12 @@ impl NotionWatch {
                     continue;
                 }
                 Some(_) => {
-                    self.tell(&found, Change::Updated);
+                    self.report_change(&found, Change::Updated);
                     self.describe(&found);
                 }
-                None => self.tell(&found, Change::Added),
+                None => self.report_change(&found, Change::Added),
             }
-            if over(edited) > now {
+            if end_of_minute(edited) > now {
                 self.young.insert(key, edited);
             }
         }
@@ -132,7 +133,7 @@ impl NotionWatch {
     }
 
     /// Reports a change of an object, and of the table that it is a row of.
-    fn tell(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
+    fn report_change(&mut self, found: &NotionObject, change: fn(Uri) -> Change) {
         self.inner.edited(&found.id);
         self.changes.extend(found.uris().into_iter().map(change));
         if let Some(database) = &found.database {

@@ -53,7 +53,7 @@ fn dialect(scheme: &str) -> Option<Dialect> {
 }
 
 /// The address of a database, with its secrets.
-pub(super) enum Address {
+pub(super) enum DatabaseAddress {
     #[cfg(feature = "sqlite")]
     Sqlite(std::path::PathBuf),
     #[cfg(feature = "postgres")]
@@ -62,7 +62,7 @@ pub(super) enum Address {
     Mysql(Box<sqlx::mysql::MySqlConnectOptions>),
 }
 
-impl Address {
+impl DatabaseAddress {
     /// The address in a configuration; relative paths start from `folder`.
     pub(super) fn of(config: &Config, folder: &Path) -> Result<(Self, String)> {
         let url = match (&config.url, &config.url_env) {
@@ -87,32 +87,38 @@ fn secret(name: &str) -> Result<String> {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(url: &str, password: bool, folder: &Path) -> Result<(Address, String)> {
+fn sqlite(url: &str, password: bool, folder: &Path) -> Result<(DatabaseAddress, String)> {
     let path = url.strip_prefix("sqlite:").unwrap_or(url);
     let path = folder.join(path.strip_prefix("//").unwrap_or(path));
     if password {
         return Err(Error::invalid("SQLite has no passwords"));
     }
+    if path.is_dir() {
+        let shown = path.display();
+        return Err(Error::invalid(format!(
+            "`{shown}` is a folder; hint: name the file of the database in it"
+        )));
+    }
     if !path.is_file() {
         let shown = path.display();
-        return Err(Error::invalid(format!("there is no file `{shown}`")));
+        return Err(Error::invalid(format!("there is no file `{shown}`; hint: check the path")));
     }
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok((Address::Sqlite(path), name))
+    Ok((DatabaseAddress::Sqlite(path), name))
 }
 
 #[cfg(feature = "postgres")]
-fn postgres(url: &str, password: Option<String>) -> Result<(Address, String)> {
+fn postgres(url: &str, password: Option<String>) -> Result<(DatabaseAddress, String)> {
     let mut options: sqlx::postgres::PgConnectOptions = url.parse().map_err(|_| malformed())?;
     if let Some(password) = password {
         options = options.password(&password);
     }
     let name = options.get_database().unwrap_or(options.get_username()).to_owned();
-    Ok((Address::Postgres(Box::new(options)), name))
+    Ok((DatabaseAddress::Postgres(Box::new(options)), name))
 }
 
 #[cfg(feature = "mysql")]
-fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(Address, String)> {
+fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(DatabaseAddress, String)> {
     let rest = url.split_once(':').map_or("", |(_, rest)| rest);
     let mut options: sqlx::mysql::MySqlConnectOptions =
         format!("mysql:{rest}").parse().map_err(|_| malformed())?;
@@ -125,7 +131,7 @@ fn mysql(url: &str, password: Option<String>, needs_database: bool) -> Result<(A
         ));
     }
     let name = options.get_database().unwrap_or("mysql").to_owned();
-    Ok((Address::Mysql(Box::new(options)), name))
+    Ok((DatabaseAddress::Mysql(Box::new(options)), name))
 }
 
 // The malformed part may be the password, so the URL is not shown.
@@ -135,17 +141,17 @@ fn malformed() -> Error {
 }
 
 #[cfg(not(feature = "sqlite"))]
-fn sqlite(_: &str, _: bool, _: &Path) -> Result<(Address, String)> {
+fn sqlite(_: &str, _: bool, _: &Path) -> Result<(DatabaseAddress, String)> {
     Err(Error::invalid("this program was built without SQLite"))
 }
 
 #[cfg(not(feature = "postgres"))]
-fn postgres(_: &str, _: Option<String>) -> Result<(Address, String)> {
+fn postgres(_: &str, _: Option<String>) -> Result<(DatabaseAddress, String)> {
     Err(Error::invalid("this program was built without PostgreSQL"))
 }
 
 #[cfg(not(feature = "mysql"))]
-fn mysql(_: &str, _: Option<String>, _: bool) -> Result<(Address, String)> {
+fn mysql(_: &str, _: Option<String>, _: bool) -> Result<(DatabaseAddress, String)> {
     Err(Error::invalid("this program was built without MySQL"))
 }
 

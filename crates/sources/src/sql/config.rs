@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use libris_core::{Audience, Error, Result, Scope, UriTemplate};
+use libris_core::{Audience, CacheScope, Error, Result, UriTemplate};
 use serde::Deserialize;
 
 use super::address::Url;
@@ -11,7 +11,7 @@ use super::output::RowFormat;
 use super::value::ValueType;
 
 /// The most connections of one source. PostgreSQL allows 100 for all clients by default.
-const CONNECTIONS: u64 = 256;
+const MAX_CONNECTIONS: u64 = 256;
 
 /// The most rows of one read.
 const MAX_ROWS: u64 = 1_000_000;
@@ -20,10 +20,10 @@ const MAX_ROWS: u64 = 1_000_000;
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The shortest and the longest time-out.
-const TIMEOUT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
+const TIMEOUT_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(60 * 60));
 
 /// The shortest and the longest polling interval.
-const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
+const POLL_RANGE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
 
 /// A database whose schemas and rows are resources.
 ///
@@ -59,6 +59,7 @@ pub struct Config {
     /// The most rows in a response, up to 1,000,000.
     pub max_rows: u64,
     /// The most bytes in a response, up to 256 MiB.
+    #[serde(deserialize_with = "crate::settings::content_bytes")]
     pub max_bytes: u64,
     /// The time-out of a statement, as in `"10s"`: from `1ms` to `1h`.
     #[serde(deserialize_with = "crate::settings::duration")]
@@ -78,7 +79,7 @@ pub struct Config {
     #[serde(deserialize_with = "crate::settings::duration")]
     pub ttl: Duration,
     /// Who may share a cached response: `"private"` or `"public"`.
-    pub scope: Scope,
+    pub scope: CacheScope,
     /// Configured queries, which are resources.
     #[serde(rename = "query")]
     pub queries: Vec<QueryConfig>,
@@ -96,7 +97,7 @@ impl Config {
             Err(Error::invalid(format!("`{key}` must be from {from} to {to}, not `{given}`")))
         };
         let numbers = [
-            ("connections", self.connections as u64, CONNECTIONS),
+            ("connections", self.connections as u64, MAX_CONNECTIONS),
             ("max_rows", self.max_rows, MAX_ROWS),
             ("max_bytes", self.max_bytes, MAX_BYTES),
         ];
@@ -105,7 +106,7 @@ impl Config {
                 return wrong(key, "1", &most.to_string(), &given.to_string());
             }
         }
-        let durations = [("timeout", Some(self.timeout), TIMEOUT), ("poll", self.poll, POLL)];
+        let durations = [("timeout", Some(self.timeout), TIMEOUT_RANGE), ("poll", self.poll, POLL_RANGE)];
         for (key, given, (from, to)) in durations {
             if let Some(given) = given.filter(|given| !(from..=to).contains(given)) {
                 let text = |duration| humantime::format_duration(duration).to_string();
@@ -144,7 +145,7 @@ impl Default for Config {
             channel: "libris".to_owned(),
             format: RowFormat::Json,
             ttl: Duration::ZERO,
-            scope: Scope::Private,
+            scope: CacheScope::Private,
             queries: Vec::new(),
         }
     }

@@ -44,7 +44,7 @@ impl Dialect {
     }
 
     /// The placeholder of the value with this number, from 1.
-    pub(super) fn place(self, number: usize) -> String {
+    pub(super) fn placeholder(self, number: usize) -> String {
         match self {
             // Values are bound as text and cast in the statement.
             Self::Postgres => format!("${number}::text"),
@@ -54,24 +54,24 @@ impl Dialect {
 
     /// A placeholder for a value that is compared with a column.
     pub(super) fn compared(self, number: usize, column: &Column) -> String {
-        let place = self.place(number);
+        let placeholder = self.placeholder(number);
         match (self, column.kind) {
-            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
-            (Self::Postgres, _) => format!("CAST({place} AS {})", column.cast),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({placeholder}, 'base64')"),
+            (Self::Postgres, _) => format!("CAST({placeholder} AS {})", column.cast),
             // A comparison as text would round numbers and would not order dates.
             (Self::Mysql, ValueType::Decimal | ValueType::Date | ValueType::Time | ValueType::Timestamp) => {
-                format!("CAST({place} AS {})", column.cast)
+                format!("CAST({placeholder} AS {})", column.cast)
             }
-            (Self::Mysql | Self::Sqlite, _) => place,
+            (Self::Mysql | Self::Sqlite, _) => placeholder,
         }
     }
 
     /// A placeholder for a parameter of a configured query.
     pub(super) fn parameter(self, number: usize, kind: ValueType) -> String {
-        let place = self.place(number);
-        let cast = |name: &str| format!("CAST({place} AS {name})");
+        let placeholder = self.placeholder(number);
+        let cast = |name: &str| format!("CAST({placeholder} AS {name})");
         match (self, kind) {
-            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({place}, 'base64')"),
+            (Self::Postgres, ValueType::Bytes) => format!("pg_catalog.decode({placeholder}, 'base64')"),
             (Self::Postgres, ValueType::Integer) => cast("bigint"),
             (Self::Postgres, ValueType::Number) => cast("double precision"),
             (Self::Postgres, ValueType::Decimal) => cast("numeric"),
@@ -87,7 +87,7 @@ impl Dialect {
             (Self::Mysql, ValueType::Time) => cast("TIME(6)"),
             (Self::Mysql, ValueType::Timestamp) => cast("DATETIME(6)"),
             (Self::Sqlite, ValueType::Decimal) => cast("NUMERIC"),
-            (Self::Mysql | Self::Sqlite, _) => place,
+            (Self::Mysql | Self::Sqlite, _) => placeholder,
         }
     }
 
@@ -125,7 +125,7 @@ impl Dialect {
 
 /// The number of values that share a size column. They are read only if their total size is within the limit, and
 /// each evaluates that total, so its cost grows with their number.
-const SHARING: usize = 8;
+const VALUES_PER_SIZE_COLUMN: usize = 8;
 
 /// The select list for values, given as expressions and whether they may be large. Values whose total size exceeds
 /// `most` bytes are null, and the size columns at the end contain the total sizes. The database determines the size
@@ -133,7 +133,7 @@ const SHARING: usize = 8;
 pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
     let large: Vec<_> = values.iter().filter(|(_, large)| *large).map(|(value, _)| value).collect();
     let sizes: Vec<_> = large
-        .chunks(SHARING)
+        .chunks(VALUES_PER_SIZE_COLUMN)
         .map(|chunk| {
             let sizes = chunk.iter().map(|value| format!("coalesce(octet_length({value}), 0)"));
             sizes.collect::<Vec<_>>().join(" + ")
@@ -146,7 +146,10 @@ pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
             false => value.clone(),
             true => {
                 count += 1;
-                format!("CASE WHEN {} <= {most} THEN {value} END", sizes[(count - 1) / SHARING])
+                format!(
+                    "CASE WHEN {} <= {most} THEN {value} END",
+                    sizes[(count - 1) / VALUES_PER_SIZE_COLUMN]
+                )
             }
         })
         .collect();
@@ -155,7 +158,7 @@ pub(super) fn bounded(values: &[(String, bool)], most: u64) -> (String, usize) {
 }
 
 /// A value for PostgreSQL to select: an expression, its value type and the name of its database type.
-pub(super) struct Selected {
+pub(super) struct SelectedColumn {
     pub(super) value: String,
     pub(super) kind: ValueType,
     pub(super) base: String,
@@ -173,11 +176,11 @@ fn postgres_grows(kind: ValueType) -> bool {
 /// text, since PostgreSQL can convert every type, also those of extensions. If the total size of the large values of
 /// a row exceeds `most` bytes, they are null, and the last column contains the size. Also returns the number of size
 /// columns, 0 or 1.
-pub(super) fn postgres_bounded(values: &[Selected], rest: &str, most: u64) -> (String, usize) {
+pub(super) fn postgres_bounded(values: &[SelectedColumn], rest: &str, most: u64) -> (String, usize) {
     let mut inner = Vec::new();
     let mut sizes = Vec::new();
     let mut outer = Vec::new();
-    for (at, Selected { value, kind, base }) in values.iter().enumerate() {
+    for (at, SelectedColumn { value, kind, base }) in values.iter().enumerate() {
         inner.push(match kind {
             ValueType::Bytes => format!("{value} AS c{at}"),
             ValueType::Json if !matches!(&**base, "json" | "jsonb") => {

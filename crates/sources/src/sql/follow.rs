@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use libris_core::{Client, Uri};
 
 /// The followed resources.
-pub(super) type FollowedRows = crate::followed::Followed<Known>;
+pub(super) type FollowedRows = crate::followed::Followed<FollowedRow>;
 
 /// The state of a followed resource.
-pub(super) struct Known {
+pub(super) struct FollowedRow {
     /// The digest of its contents at the last poll, if it has been polled.
     pub(super) digest: Option<u64>,
     /// The client whose share of the polling time a poll counts against.
@@ -16,12 +16,12 @@ pub(super) struct Known {
 }
 
 /// Followed resources, each with the digest of its contents at the last poll.
-pub(super) type Digests = Vec<(Uri, Option<u64>)>;
+pub(super) type RowDigests = Vec<(Uri, Option<u64>)>;
 
 /// The followed resources by client, in the order of their URIs.
-pub(super) fn by_client(followed: &FollowedRows) -> BTreeMap<Client, Digests> {
+pub(super) fn by_client(followed: &FollowedRows) -> BTreeMap<Client, RowDigests> {
     let all: Vec<_> = followed.collect(|(uri, known)| Some((known.client, (uri.clone(), known.digest))));
-    let mut clients = BTreeMap::<_, Digests>::new();
+    let mut clients = BTreeMap::<_, RowDigests>::new();
     for (client, digest) in all {
         clients.entry(client).or_default().push(digest);
     }

@@ -8,13 +8,15 @@ use libris_core::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::catalog::TableName;
+use super::schema::counted;
 
 /// The characters that are percent-encoded in a segment: all that could be URI syntax.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
+const SEGMENT_ESCAPES: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 
 /// Encodes a text as one segment of a path.
 pub(super) fn segment(text: &str) -> String {
-    utf8_percent_encode(text, ENCODED).to_string()
+    utf8_percent_encode(text, SEGMENT_ESCAPES).to_string()
 }
 
 fn quoted(text: &str) -> String {
@@ -56,23 +58,25 @@ pub(super) fn write(parts: &[String]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
-/// Parses the `count` values of a key.
-pub(super) fn read(variable: &str, key: &str, count: usize) -> Result<Vec<String>> {
-    if count == 1 && !key.starts_with('"') {
+/// Parses a key with a value for each of these columns.
+pub(super) fn read(variable: &str, key: &str, columns: &[&str]) -> Result<Vec<String>> {
+    if columns.len() == 1 && !key.starts_with('"') {
         return Ok(vec![key.to_owned()]);
     }
     match split(key, ',') {
-        Some(parts) if parts.len() == count => Ok(parts),
+        Some(parts) if parts.len() == columns.len() => Ok(parts),
         Some(parts) => Err(Error::invalid(format!(
-            "`{variable}` has {} values, but the key has {count} columns: write them with commas between",
-            parts.len()
+            "`{variable}` has {}, but the key has {}: write a value for each of {}, separated by commas",
+            counted(parts.len() as u64, "value"),
+            counted(columns.len() as u64, "column"),
+            columns.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         ))),
         None => Err(Error::invalid(format!("`{variable}` has a double quote that does not end"))),
     }
 }
 
 /// Splits a text into parts, which may be in double quotes; `None` if a quote is not closed.
-fn split(text: &str, between: char) -> Option<Vec<String>> {
+pub(super) fn split(text: &str, between: char) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut rest = text;
     loop {
@@ -114,12 +118,16 @@ mod tests {
 
     #[test]
     fn keys_are_read() {
-        assert_eq!(read("key", "a,b", 1).unwrap(), ["a,b"]);
-        assert_eq!(read("key", "1,2", 2).unwrap(), ["1", "2"]);
-        assert_eq!(read("key", "\"a,b\",\"\"\"\"", 2).unwrap(), ["a,b", "\""]);
-        assert_eq!(read("key", "\"..\"", 1).unwrap(), [".."]);
-        for (key, count) in [("1", 2), ("1,2,3", 2), ("\"a", 1), ("\"a\"b", 1), ("\"a,b", 2)] {
-            assert!(read("key", key, count).is_err(), "{key}");
+        let (one, two) = (["a"], ["a", "b"]);
+        assert_eq!(read("key", "a,b", &one).unwrap(), ["a,b"]);
+        assert_eq!(read("key", "1,2", &two).unwrap(), ["1", "2"]);
+        assert_eq!(read("key", "\"a,b\",\"\"\"\"", &two).unwrap(), ["a,b", "\""]);
+        assert_eq!(read("key", "\"..\"", &one).unwrap(), [".."]);
+        for key in ["1", "1,2,3", "\"a,b"] {
+            assert!(read("key", key, &two).is_err(), "{key}");
+        }
+        for key in ["\"a", "\"a\"b"] {
+            assert!(read("key", key, &one).is_err(), "{key}");
         }
     }
 
@@ -137,7 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(parts in prop::collection::vec(".{0,8}|[a\",.]{0,6}", 1..4)) {
-            prop_assert_eq!(read("key", &write(&parts), parts.len()).unwrap(), parts);
+            prop_assert_eq!(read("key", &write(&parts), &vec!["c"; parts.len()]).unwrap(), parts);
         }
 
         #[test]

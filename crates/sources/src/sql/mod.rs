@@ -13,6 +13,8 @@ mod config;
 mod definition;
 mod dialect;
 mod driver;
+mod faults;
+mod filter;
 mod follow;
 mod key;
 mod lexer;
@@ -22,13 +24,16 @@ mod read;
 mod rows;
 mod schema;
 mod single_flight;
+mod stored;
 mod triggers;
 mod value;
+mod verify;
 mod watch;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,52 +41,54 @@ use async_trait::async_trait;
 use futures_core::stream::BoxStream;
 use libris_core::uri_template::{Specificity, TemplateSet};
 use libris_core::{
-    Change, Client, Completion, Contents, Context, DIRECTORY, Error, Freshness, Page, Partial, Proof,
-    Resource, Result, Source, Template, Templates, Uri, UriTemplate,
+    Change, Client, Completion, CompletionRequest, Contents, Context, DIRECTORY, Error, Freshness, Page,
+    Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
 pub use address::Url;
 pub use config::{Config, QueryConfig};
-pub use definition::Database;
+pub use definition::DatabaseDefinition;
 pub use output::RowFormat;
 pub use value::ValueType;
 
-use address::Address;
-use catalog::{Summary, TableInfo, TableName};
+use address::DatabaseAddress;
+use catalog::{TableInfo, TableName, TableSummary};
 use dialect::Dialect;
-use driver::{Driver, DriverError, REQUEST, Settings, Statement};
+use driver::{Driver, DriverSettings, REQUEST_CONTEXT, Statement};
 use follow::FollowedRows;
 use single_flight::SingleFlight;
 
 /// How long the description of a table is cached.
-const KNOWN: Duration = Duration::from_secs(2);
+const TABLE_CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// A database as a source.
 pub struct Sql {
-    inner: Arc<Inner>,
+    inner: Arc<SqlInner>,
 }
 
-struct Inner {
+struct SqlInner {
     config: Config,
     name: String,
     /// The root of its URIs.
     root: Uri,
     driver: Arc<dyn Driver>,
-    places: TemplateSet<UriKind>,
+    uri_kinds: TemplateSet<UriKind>,
     queries: Vec<query::CheckedQuery>,
     /// The cached descriptions of tables.
     known: Mutex<HashMap<TableName, (Instant, Arc<TableInfo>)>>,
     /// The default schema, which is omitted in URIs.
     default: OnceLock<String>,
     followed: Arc<FollowedRows>,
-    loads: Loads,
+    loads: CatalogLoads,
+    /// Whether the configured queries were verified since the start.
+    verified: AtomicBool,
 }
 
 /// Catalog queries in progress (single-flight).
 #[derive(Default)]
-struct Loads {
+struct CatalogLoads {
     default: SingleFlight<(), String>,
-    summaries: SingleFlight<(), Arc<Vec<Summary>>>,
+    summaries: SingleFlight<(), Arc<Vec<TableSummary>>>,
     tables: SingleFlight<(), Arc<Vec<TableInfo>>>,
     table: SingleFlight<TableName, Option<Arc<TableInfo>>>,
 }
@@ -103,20 +110,22 @@ enum UriKind {
     Row,
     /// A configured query.
     Query(usize),
+    /// Anything else below the root: an error that suggests what to read instead.
+    Unknown,
 }
 
 impl Sql {
     /// Validates the configuration; a relative path of a SQLite file starts from `folder`. The database is not
     /// connected to until it is needed, so it may be unavailable.
     pub fn open(config: Config, folder: &Path) -> Result<Self> {
-        let (address, found) = Address::of(&config, folder)?;
+        let (address, found) = DatabaseAddress::of(&config, folder)?;
         let name = config.name.clone().unwrap_or(found);
         if name.is_empty() {
             return Err(Error::invalid("the database has no `name`"));
         }
         config.check()?;
         let Config { connections, timeout, max_bytes, .. } = config;
-        let settings = Settings { connections, timeout, max_bytes };
+        let settings = DriverSettings { connections, timeout, max_bytes };
         let driver = driver::open(&address, settings);
         let dialect = driver.dialect();
         let root = Uri::parse(&format!("{}://{}/", dialect.scheme(), key::segment(&name)))?;
@@ -125,34 +134,36 @@ impl Sql {
             .iter()
             .map(|query| query::CheckedQuery::new(query.clone(), dialect, config.format))
             .collect::<Result<Vec<_>>>()?;
-        let mut places = vec![
+        let mut uri_kinds = vec![
             (format!("{root}"), UriKind::Folder),
             (format!("{root}schema{{?format}}"), UriKind::Schema),
             (format!("{root}{{table}}/"), UriKind::TableFolder),
             (format!("{root}{{table}}/schema{{?format}}"), UriKind::TableSchema),
-            (format!("{root}{{table}}/rows{{?limit,after,format}}"), UriKind::Rows),
+            (format!("{root}{{table}}/rows{{?limit,after,format,filter*}}"), UriKind::Rows),
             (format!("{root}{{table}}/rows/{{key}}{{?format}}"), UriKind::Row),
+            (format!("{root}{{+rest}}"), UriKind::Unknown),
         ]
         .into_iter()
-        .map(|(text, place)| Ok((UriTemplate::parse(&text)?, place)))
+        .map(|(text, uri_kind)| Ok((UriTemplate::parse(&text)?, uri_kind)))
         .collect::<Result<Vec<_>>>()?;
         for (at, query) in queries.iter().enumerate() {
-            if places.iter().any(|(template, _)| *template == query.template) {
+            if uri_kinds.iter().any(|(template, _)| *template == query.template) {
                 return Err(Error::invalid(format!("the query `{}` is declared twice", query.template)));
             }
-            places.push((query.template.clone(), UriKind::Query(at)));
+            uri_kinds.push((query.template.clone(), UriKind::Query(at)));
         }
-        let inner = Inner {
+        let inner = SqlInner {
             config,
             name,
             root,
             driver,
-            places: TemplateSet::new(places),
+            uri_kinds: TemplateSet::new(uri_kinds),
             queries,
             known: Mutex::default(),
             default: OnceLock::new(),
             followed: Arc::default(),
-            loads: Loads::default(),
+            loads: CatalogLoads::default(),
+            verified: AtomicBool::new(false),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -175,8 +186,8 @@ impl Sql {
 #[async_trait]
 impl Source for Sql {
     fn covers(&self, uri: &Uri) -> Option<Specificity> {
-        let (template, place, _) = self.inner.places.closest(uri)?;
-        let exact = match place {
+        let (template, uri_kind, _) = self.inner.uri_kinds.closest(uri)?;
+        let exact = match uri_kind {
             UriKind::Query(at) => self.inner.queries[*at].fixed.as_ref() == Some(uri),
             _ => false,
         };
@@ -188,17 +199,19 @@ impl Source for Sql {
     }
 
     async fn list(&self, after: Option<&Uri>, limit: usize, context: &Context) -> Result<Page> {
-        let all = REQUEST.scope(context.clone(), self.inner.resources()).await?;
+        let all = REQUEST_CONTEXT.scope(context.clone(), self.inner.resources()).await?;
+        self.inner.verify_once();
         let page = page(all, after, limit);
         Ok(Page { freshness: self.inner.freshness(None), ..page })
     }
 
     async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
-        REQUEST.scope(context.clone(), self.inner.read(uri, context)).await
+        REQUEST_CONTEXT.scope(context.clone(), self.inner.read(uri, context)).await
     }
 
     async fn templates(&self, _context: &Context) -> Result<Templates> {
-        let templates = self.inner.places.iter().filter_map(|(uri, place)| self.inner.template(uri, *place));
+        let templates =
+            self.inner.uri_kinds.iter().filter_map(|(uri, uri_kind)| self.inner.template(uri, *uri_kind));
         Ok(Templates {
             templates: templates.collect(),
             freshness: self.inner.freshness(Proof::always()),
@@ -206,8 +219,8 @@ impl Source for Sql {
         })
     }
 
-    async fn complete(&self, asked: Partial<'_>, context: &Context) -> Result<Completion> {
-        REQUEST.scope(context.clone(), self.inner.complete(asked)).await
+    async fn complete(&self, asked: CompletionRequest<'_>, context: &Context) -> Result<Completion> {
+        REQUEST_CONTEXT.scope(context.clone(), self.inner.complete(asked)).await
     }
 
     async fn children(
@@ -217,7 +230,7 @@ impl Source for Sql {
         limit: usize,
         context: &Context,
     ) -> Result<Page> {
-        let all = REQUEST.scope(context.clone(), self.inner.resources()).await?;
+        let all = REQUEST_CONTEXT.scope(context.clone(), self.inner.resources()).await?;
         let folder = all.iter().find(|resource| resource.uri == *uri);
         match folder.map(|folder| folder.mime.as_deref() == Some(DIRECTORY)) {
             None => return Err(Error::NotFound(uri.clone())),
@@ -248,6 +261,10 @@ impl Source for Sql {
         self.inner.config.connections
     }
 
+    async fn verify(&self) -> Result<()> {
+        self.inner.verify().await
+    }
+
     async fn watch(&self) -> Result<Option<BoxStream<'static, Change>>> {
         Ok(Some(watch::changes(Arc::clone(&self.inner)).await))
     }
@@ -260,32 +277,10 @@ fn page(all: Vec<Resource>, after: Option<&Uri>, limit: usize) -> Page {
     Page { resources, more: rest.next().is_some(), ..Page::default() }
 }
 
-impl Inner {
+impl SqlInner {
     /// The freshness of a response with this proof.
     fn freshness(&self, proof: impl Into<Option<Proof>>) -> Freshness {
         Freshness::proven(proof).with_ttl(self.config.ttl).with_scope(self.config.scope)
-    }
-
-    /// The error for a caller.
-    fn error(&self, problem: DriverError) -> Error {
-        let name = &self.name;
-        match problem {
-            DriverError::Away(why) => Error::Unavailable(format!(
-                "the database `{name}` cannot be reached now: {why}; try again later"
-            )),
-            DriverError::Slow => Error::Unavailable(format!(
-                "the database `{name}` did not answer within {}; ask for less, or try again later",
-                humantime::format_duration(self.config.timeout)
-            )),
-            DriverError::Value => Error::invalid("the database rejects a value: check its type"),
-            DriverError::Catalog(limit) => Error::Unavailable(format!(
-                "what the database `{name}` says about its tables is larger than {limit} bytes; hint: let its \
-                 user see fewer of them"
-            )),
-            DriverError::Missing(cause) | DriverError::Failed(cause) => {
-                Error::failed("ask the database", cause)
-            }
-        }
     }
 
     async fn default_schema(&self) -> Result<&str> {
@@ -310,13 +305,15 @@ impl Inner {
     fn shows(&self, name: &TableName, default: &str) -> bool {
         let Config { schemas, tables, .. } = &self.config;
         let full = format!("{}.{}", name.schema, name.table);
-        let fits =
-            |pattern: &String| fits(pattern, &full) || (name.schema == default && fits(pattern, &name.table));
+        let matches_pattern = |pattern: &String| {
+            matches_pattern(pattern, &full)
+                || (name.schema == default && matches_pattern(pattern, &name.table))
+        };
         (schemas.is_empty() || schemas.contains(&name.schema))
-            && (tables.is_empty() || tables.iter().any(fits))
+            && (tables.is_empty() || tables.iter().any(matches_pattern))
     }
 
-    async fn summaries(&self) -> Result<Arc<Vec<Summary>>> {
+    async fn summaries(&self) -> Result<Arc<Vec<TableSummary>>> {
         let default = self.default_schema().await?;
         let load = async {
             let mut found = catalog::summaries(&*self.driver, &self.config.schemas).await?;
@@ -359,7 +356,7 @@ impl Inner {
         let known = key::name(label, default).and_then(|name| {
             let known = self.known();
             let (since, table) = known.get(&name)?;
-            (since.elapsed() < KNOWN).then(|| Arc::clone(table))
+            (since.elapsed() < TABLE_CACHE_TTL).then(|| Arc::clone(table))
         });
         match known {
             Some(table) => Ok(Some(table)),
@@ -368,11 +365,11 @@ impl Inner {
     }
 
     fn remember(&self, name: TableName, table: TableInfo) -> Arc<TableInfo> {
-        /// The capacity of the cache of descriptions; more tables are rarely read within `KNOWN`.
-        const MOST: usize = 1000;
+        /// The capacity of the cache of descriptions; more tables are rarely read within `TABLE_CACHE_TTL`.
+        const TABLE_CACHE_CAPACITY: usize = 1000;
         let table = Arc::new(table);
         let mut known = self.known();
-        if known.len() >= MOST {
+        if known.len() >= TABLE_CACHE_CAPACITY {
             known.clear();
         }
         known.insert(name, (Instant::now(), Arc::clone(&table)));
@@ -425,16 +422,18 @@ impl Inner {
         Ok(all)
     }
 
-    fn template(&self, uri: &UriTemplate, place: UriKind) -> Option<Template> {
-        let (name, about, how) = match place {
-            UriKind::Folder | UriKind::Schema | UriKind::TableFolder => return None,
+    fn template(&self, uri: &UriTemplate, uri_kind: UriKind) -> Option<Template> {
+        let (name, about, how) = match uri_kind {
+            UriKind::Folder | UriKind::Schema | UriKind::TableFolder | UriKind::Unknown => return None,
             UriKind::Query(at) => return Some(self.queries[at].template()),
             UriKind::TableSchema => {
-                ("schema", "The columns, keys and indexes of a table in the database", "")
+                ("schema", "The columns, keys, indexes and checks of a table in the database", "")
             }
-            UriKind::Rows => {
-                ("rows", "Rows of a table in the database", ", one page at a time, ordered by key")
-            }
+            UriKind::Rows => (
+                "rows",
+                "Rows of a table in the database",
+                ", one page at a time, ordered by key; `COLUMN=VALUE` selects rows by an indexed column",
+            ),
             UriKind::Row => ("row", "One row of a table in the database", ", selected by its key"),
         };
         let shown = self.config.title.as_deref().unwrap_or(&self.name);
@@ -446,7 +445,7 @@ impl Inner {
 }
 
 /// Whether a name matches a pattern in which `*` matches any text.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else { return false };
@@ -462,7 +461,7 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::fits;
+    use super::matches_pattern;
 
     #[test]
     fn patterns_fit() {
@@ -477,7 +476,7 @@ mod tests {
             ("a*a", "a", false),
         ];
         for (pattern, name, expected) in cases {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -6,8 +6,8 @@ use libris_core::{Context, Error, Result as Outcome, Uri};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::driver::Sink;
-use super::value::{Cell, encode};
+use super::driver::RowSink;
+use super::value::{SqlValue, encode};
 
 /// The format of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -24,7 +24,7 @@ pub enum RowFormat {
 
 impl RowFormat {
     /// The names of all.
-    pub(super) const NAMES: [&'static str; 3] = ["json", "csv", "markdown"];
+    pub(super) const FORMAT_NAMES: [&'static str; 3] = ["json", "csv", "markdown"];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
@@ -52,7 +52,7 @@ pub(super) enum RowShape {
 }
 
 /// Output up to this size needs no memory reservation.
-const SMALL: usize = 64 << 10;
+const UNRESERVED_BYTES: usize = 64 << 10;
 
 /// A sink that writes rows in a format.
 pub(super) struct RowWriter {
@@ -62,7 +62,7 @@ pub(super) struct RowWriter {
     max_bytes: u64,
     /// The unique names of the columns.
     names: Vec<String>,
-    /// The number of hidden values at the end of each row, which are its key.
+    /// The number of hidden values at the end of each row, which make its key.
     hidden: usize,
     text: String,
     /// The context that memory is reserved in, and the reserved bytes.
@@ -75,8 +75,8 @@ pub(super) struct RowWriter {
     pub(super) more: bool,
     /// The minimum size of an output that exceeds the limit.
     pub(super) large: Option<u64>,
-    /// The key of the last row.
-    pub(super) last: Vec<Option<String>>,
+    /// The values that make the key of the last row.
+    pub(super) last: Vec<SqlValue>,
 }
 
 impl RowWriter {
@@ -90,7 +90,7 @@ impl RowWriter {
             hidden: 0,
             text: String::new(),
             context: Context::default(),
-            reserved: SMALL,
+            reserved: UNRESERVED_BYTES,
             refused: None,
             rows: 0,
             more: false,
@@ -104,7 +104,7 @@ impl RowWriter {
         Self { context: context.clone(), ..self }
     }
 
-    /// Sets the names of the columns; each row has `hidden` more values, which are its key.
+    /// Sets the names of the columns; each row has `hidden` more values, which make its key.
     pub(super) fn named(mut self, names: Vec<String>, hidden: usize) -> Self {
         self.hidden = hidden;
         self.name(names);
@@ -135,7 +135,7 @@ impl RowWriter {
 
     /// Appends a row. If the output would exceed its limit, removes the incomplete row; the error is the minimum
     /// size.
-    fn write(&mut self, row: Vec<Cell>) -> Result<(), u64> {
+    fn write(&mut self, row: Vec<SqlValue>) -> Result<(), u64> {
         let before = self.text.len();
         let (begin, between, end) = match self.format {
             RowFormat::Json if self.shape == RowShape::One => ("{", ",", "}"),
@@ -178,8 +178,8 @@ impl RowWriter {
         if needed > self.reserved {
             let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
             let capacity = needed.max(self.reserved.saturating_mul(2).min(most));
-            // The first `SMALL` bytes are reserved together with the first growth beyond them.
-            let counted = if self.reserved == SMALL { 0 } else { self.reserved };
+            // The first `UNRESERVED_BYTES` bytes are reserved together with the first growth beyond them.
+            let counted = if self.reserved == UNRESERVED_BYTES { 0 } else { self.reserved };
             self.context.reserve((capacity - counted) as u64)?;
             self.reserved = capacity;
             self.text.reserve_exact(capacity - self.text.len());
@@ -220,14 +220,14 @@ impl RowWriter {
     }
 }
 
-impl Sink for RowWriter {
+impl RowSink for RowWriter {
     fn columns(&mut self, names: Vec<String>) {
         if self.names.is_empty() {
             self.name(names);
         }
     }
 
-    fn row(&mut self, mut row: Vec<Cell>) -> ControlFlow<()> {
+    fn row(&mut self, mut row: Vec<SqlValue>) -> ControlFlow<()> {
         if self.rows == self.max_rows {
             // Statements request one row more than the limit, to detect whether there are more.
             self.more = true;
@@ -235,7 +235,7 @@ impl Sink for RowWriter {
         }
         let key = row.split_off(row.len().saturating_sub(self.hidden));
         // A lower bound: separators and escapes are not included.
-        if let Err(refused) = self.make_room(row.iter().map(Cell::size).sum()) {
+        if let Err(refused) = self.make_room(row.iter().map(SqlValue::size).sum()) {
             self.refused = Some(refused);
             self.text = String::new();
             return ControlFlow::Break(());
@@ -244,7 +244,7 @@ impl Sink for RowWriter {
             self.overflow(size);
             return ControlFlow::Break(());
         }
-        self.last = key.into_iter().map(Cell::into_text).collect();
+        self.last = key;
         self.rows += 1;
         ControlFlow::Continue(())
     }
@@ -268,23 +268,23 @@ fn quote(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
-fn json(cell: Cell) -> String {
+fn json(cell: SqlValue) -> String {
     match cell {
-        Cell::Null => "null".to_owned(),
-        Cell::Boolean(value) => value.to_string(),
-        Cell::Integer(value) => value.to_string(),
-        Cell::Unsigned(value) => value.to_string(),
-        Cell::Number(value) => serde_json::Value::from(value).to_string(),
-        Cell::Text(text) => quote(&text),
-        Cell::Bytes(bytes) => quote(&encode(&bytes)),
-        Cell::Json(text) => match serde_json::from_str::<&RawValue>(&text) {
+        SqlValue::Null => "null".to_owned(),
+        SqlValue::Boolean(value) => value.to_string(),
+        SqlValue::Integer(value) => value.to_string(),
+        SqlValue::Unsigned(value) => value.to_string(),
+        SqlValue::Number(value) => serde_json::Value::from(value).to_string(),
+        SqlValue::Text(text) => quote(&text),
+        SqlValue::Bytes(bytes) => quote(&encode(&bytes)),
+        SqlValue::Json(text) => match serde_json::from_str::<&RawValue>(&text) {
             Ok(raw) => raw.get().to_owned(),
             Err(_) => quote(&text),
         },
     }
 }
 
-fn plain(cell: Cell) -> String {
+fn plain(cell: SqlValue) -> String {
     match cell.into_text() {
         None => String::new(),
         // Unquoted, an empty string would be parsed as null.
@@ -316,24 +316,28 @@ pub(super) fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use libris_core::{Context, Memory};
+    use libris_core::{ContentMemory, Context};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::{RowFormat, RowShape, RowWriter};
-    use crate::sql::driver::Sink as _;
-    use crate::sql::value::Cell;
+    use crate::sql::driver::RowSink as _;
+    use crate::sql::value::SqlValue;
 
     fn written(format: RowFormat, shape: RowShape) -> String {
         let mut writer = RowWriter::new(format, shape, 10, 10_000);
         writer.columns(vec!["id".into(), "a|b".into(), "id".into()]);
         let _ = writer.row(vec![
-            Cell::Integer(1),
-            Cell::Text("x,\"y\"\nz".into()),
-            Cell::Json("{\"k\":[1]}".into()),
+            SqlValue::Integer(1),
+            SqlValue::Text("x,\"y\"\nz".into()),
+            SqlValue::Json("{\"k\":[1]}".into()),
         ]);
         if shape == RowShape::Many {
-            let _ = writer.row(vec![Cell::Null, Cell::Text(String::new()), Cell::Bytes(vec![0, 255])]);
+            let _ = writer.row(vec![
+                SqlValue::Null,
+                SqlValue::Text(String::new()),
+                SqlValue::Bytes(vec![0, 255]),
+            ]);
         }
         writer.finish(None)
     }
@@ -361,11 +365,11 @@ mod tests {
     #[test]
     fn limits_hold() {
         let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 2, 100).named(vec!["a".into()], 1);
-        let row = |text: &str| vec![Cell::Text(text.into()), Cell::Integer(7)];
+        let row = |text: &str| vec![SqlValue::Text(text.into()), SqlValue::Integer(7)];
         assert!(writer.row(row("1")).is_continue());
         assert!(writer.row(row("2")).is_continue());
         assert!(writer.row(row("3")).is_continue(), "it is the last, and only tells that there is more");
-        assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![Some("7".into())]));
+        assert_eq!((writer.rows, writer.more, writer.last.clone()), (2, true, vec![SqlValue::Integer(7)]));
 
         let mut writer = RowWriter::new(RowFormat::Json, RowShape::Many, 9, 100).named(vec!["a".into()], 1);
         assert!(writer.row(row(&"x".repeat(60))).is_continue());
@@ -380,7 +384,7 @@ mod tests {
     /// A memory budget of this many bytes.
     struct TestMemory(AtomicUsize);
 
-    impl Memory for TestMemory {
+    impl ContentMemory for TestMemory {
         fn reserve(&self, bytes: usize) -> bool {
             let left = self.0.load(Ordering::Relaxed).checked_sub(bytes);
             left.is_some_and(|left| {
@@ -400,7 +404,7 @@ mod tests {
             let memory = Arc::new(TestMemory(AtomicUsize::new(most)));
             let context = Context::default().with_memory(memory.clone());
             let mut writer = RowWriter::new(RowFormat::Csv, RowShape::Many, 100, 10_000_000).within(&context);
-            let row = || vec![Cell::Text("x".repeat(10_000))];
+            let row = || vec![SqlValue::Text("x".repeat(10_000))];
             let written = (0..100).take_while(|_| writer.row(row()).is_continue()).count();
             let reserved = most - memory.0.load(Ordering::Relaxed);
             assert!(written >= rows && written < rows + 2, "{written} rows in {most} bytes");

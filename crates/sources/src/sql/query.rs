@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::uri_template::{Value, Variables};
+use libris_core::uri_template::{VariableValue, Variables};
 use libris_core::{Annotations, Error, Resource, Result, Template, Uri, UriTemplate};
 
 use super::config;
 use super::dialect::Dialect;
-use super::driver::{Bounds, Statement};
+use super::driver::{QueryLimits, Statement};
 use super::lexer::{SqlPiece, SqlPieces, pieces};
 use super::output::{RowFormat, RowShape};
-use super::rows::unfit;
-use super::value::{Bind, ValueType, parse};
+use super::rows::wrong_type;
+use super::value::{BindValue, ValueType, parse};
 
 /// The parameter of a completion query for the typed text.
-const TYPED: &str = "typed";
+const TYPED_PARAMETER: &str = "typed";
 
 /// A validated configured query.
 pub(super) struct CheckedQuery {
@@ -50,7 +50,7 @@ impl CheckedQuery {
         for (variable, sql) in &config.complete {
             let pieces =
                 pieces(sql, dialect).map_err(|why| wrong(format!("to complete `{variable}`, {why}")))?;
-            check(&pieces, TYPED).map_err(wrong)?;
+            check(&pieces, TYPED_PARAMETER).map_err(wrong)?;
             completions.insert(variable.clone(), pieces);
         }
         let named = config.parameters.keys().chain(config.complete.keys());
@@ -69,6 +69,16 @@ impl CheckedQuery {
         Ok(Self { config, template, fixed, format, pieces: sql, completions })
     }
 
+    /// The configured URI.
+    pub(super) fn uri(&self) -> &UriTemplate {
+        &self.config.uri
+    }
+
+    /// The variables with a completion query.
+    pub(super) fn completed(&self) -> impl Iterator<Item = &str> {
+        self.completions.keys().map(String::as_str)
+    }
+
     pub(super) fn shape(&self) -> RowShape {
         if self.config.one { RowShape::One } else { RowShape::Many }
     }
@@ -78,13 +88,13 @@ impl CheckedQuery {
         &self,
         dialect: Dialect,
         variables: &Variables,
-        bounds: Bounds,
+        bounds: QueryLimits,
     ) -> Result<Statement> {
         let value = |name: &str| match variables.value(name) {
-            None => Ok(Bind::Null),
-            Some(Value::Text(text)) => self.value(name, text),
-            Some(Value::List(list)) => self.value(name, &list.join(",")),
-            Some(Value::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
+            None => Ok(BindValue::Null),
+            Some(VariableValue::Text(text)) => self.value(name, text),
+            Some(VariableValue::List(list)) => self.value(name, &list.join(",")),
+            Some(VariableValue::Map(_)) => Err(Error::invalid(format!("`{name}` must be one value"))),
         };
         self.fill(&self.pieces, dialect, bounds, value)
     }
@@ -96,21 +106,21 @@ impl CheckedQuery {
         variable: &str,
         typed: &str,
         known: &BTreeMap<String, String>,
-        bounds: Bounds,
+        bounds: QueryLimits,
     ) -> Option<Result<Statement>> {
         let pieces = self.completions.get(variable)?;
         let value = |name: &str| match known.get(name) {
-            _ if name == TYPED => {
-                parse(ValueType::Text, typed).map_err(|wanted| unfit(variable, wanted, typed))
+            _ if name == TYPED_PARAMETER => {
+                parse(ValueType::Text, typed).map_err(|wanted| wrong_type(variable, wanted, typed))
             }
             Some(text) => self.value(name, text),
-            None => Ok(Bind::Null),
+            None => Ok(BindValue::Null),
         };
         Some(self.fill(pieces, dialect, bounds, value))
     }
 
-    fn value(&self, name: &str, text: &str) -> Result<Bind> {
-        parse(self.kind(name), text).map_err(|wanted| unfit(name, wanted, text))
+    fn value(&self, name: &str, text: &str) -> Result<BindValue> {
+        parse(self.kind(name), text).map_err(|wanted| wrong_type(name, wanted, text))
     }
 
     fn kind(&self, name: &str) -> ValueType {
@@ -121,8 +131,8 @@ impl CheckedQuery {
         &self,
         pieces: &SqlPieces,
         dialect: Dialect,
-        bounds: Bounds,
-        value: impl Fn(&str) -> Result<Bind>,
+        bounds: QueryLimits,
+        value: impl Fn(&str) -> Result<BindValue>,
     ) -> Result<Statement> {
         let mut sql = String::new();
         let mut binds = Vec::new();
@@ -135,7 +145,7 @@ impl CheckedQuery {
                 }
             }
         }
-        let bounds = Bounds { ordered: pieces.ordered, ..bounds };
+        let bounds = QueryLimits { ordered: pieces.ordered, ..bounds };
         Ok(Statement { foreign: Some(bounds), ..Statement::new(sql, binds) })
     }
 

@@ -4,41 +4,45 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Completion, Content, Contents, Context, Error, Meta, Partial, Result, Uri};
+use libris_core::{Completion, CompletionRequest, Content, Contents, Context, Error, Meta, Result, Uri};
 
 use super::catalog::{TableInfo, TableName};
-use super::driver::{self, Bounds, DriverError, Statement};
+use super::dialect::Dialect;
+use super::driver::{self, DriverError, QueryLimits, Statement};
+use super::faults::rejected;
+use super::filter;
 use super::output::{RowFormat, RowShape, RowWriter};
-use super::rows::{Rows, matching, written};
+use super::rows::{RowStatements, matching};
 use super::schema::SchemaDocument;
-use super::value::Cell;
-use super::{Inner, UriKind, key};
+use super::value::SqlValue;
+use super::{SqlInner, UriKind, key};
 use crate::meta;
 
 /// The default number of rows per page.
-const PAGE: u64 = 100;
+const DEFAULT_PAGE_ROWS: u64 = 100;
 
 /// The hint for rows that are too large.
-const FEWER: &str = "ask for fewer columns with a configured query";
+const SMALLER_PAGE_HINT: &str = "ask for fewer columns with a configured query";
 
 /// The hint for a schema that is too large.
-const TABLES: &str = "read it as Markdown, or the schemas of single tables";
+const SINGLE_TABLE_HINT: &str = "read it as Markdown, or the schemas of single tables";
 
-impl Inner {
+impl SqlInner {
     pub(super) async fn read(&self, uri: &Uri, context: &Context) -> Result<Contents> {
         let nothing = || Error::NotFound(uri.clone());
-        let (_, place, variables) = self.places.closest(uri).ok_or_else(nothing)?;
-        let content = match place {
-            UriKind::Folder => self.database(&self.root.below("schema")?, &Variables::new()).await?,
-            UriKind::Schema => self.database(uri, &variables).await?,
+        let (_, uri_kind, variables) = self.uri_kinds.closest(uri).ok_or_else(nothing)?;
+        let content = match uri_kind {
+            UriKind::Unknown => return Err(self.no_such_resource(uri).await),
+            UriKind::Folder => self.database(&self.root.below("schema")?, &Variables::new(), context).await?,
+            UriKind::Schema => self.database(uri, &variables, context).await?,
             UriKind::Query(at) => self.query(uri, *at, &variables, context).await?,
             UriKind::TableFolder | UriKind::TableSchema | UriKind::Rows | UriKind::Row => {
                 let label = variables.text("table").ok_or_else(nothing)?;
-                match self.of_table(uri, *place, label, &variables, Trust::Known, context).await {
+                match self.of_table(uri, *uri_kind, label, &variables, SchemaCache::Use, context).await {
                     // The table has changed since its description was cached.
                     Err(RowsFailure::Missing) => {
                         self.known().clear();
-                        self.of_table(uri, *place, label, &variables, Trust::Nothing, context).await
+                        self.of_table(uri, *uri_kind, label, &variables, SchemaCache::Bypass, context).await
                     }
                     other => other,
                 }
@@ -54,37 +58,37 @@ impl Inner {
     async fn of_table(
         &self,
         uri: &Uri,
-        place: UriKind,
+        uri_kind: UriKind,
         label: &str,
         variables: &Variables,
-        trust: Trust,
+        trust: SchemaCache,
         context: &Context,
     ) -> Result<Vec<Content>, RowsFailure> {
         // Schemas are never cached.
-        let found = match (trust, place) {
-            (Trust::Known, UriKind::Rows | UriKind::Row) => self.known_table(label).await?,
+        let found = match (trust, uri_kind) {
+            (SchemaCache::Use, UriKind::Rows | UriKind::Row) => self.known_table(label).await?,
             _ => self.table(label).await?,
         };
-        let table = found.ok_or_else(|| Error::NotFound(uri.clone()))?;
-        match place {
-            UriKind::TableSchema => Ok(vec![self.table_schema(uri, &table, variables).await?]),
-            UriKind::Rows => Ok(vec![self.page(uri, &table, variables, context).await?]),
-            UriKind::Row => Ok(vec![self.row(uri, &table, variables, context).await?]),
+        let Some(table) = found else { return Err(self.no_table(uri, label).await.into()) };
+        match uri_kind {
+            UriKind::TableSchema => Ok(vec![self.table_schema(uri, &table, variables, context).await?]),
+            UriKind::Rows => Ok(vec![self.page(uri, label, &table, variables, context).await?]),
+            UriKind::Row => Ok(vec![self.row(uri, label, &table, variables, context).await?]),
             _ => {
                 let none = Variables::new();
-                let schema = self.table_schema(&uri.below("schema")?, &table, &none).await?;
-                let rows = self.page(&uri.below("rows")?, &table, &none, context).await?;
+                let schema = self.table_schema(&uri.below("schema")?, &table, &none, context).await?;
+                let rows = self.page(&uri.below("rows")?, label, &table, &none, context).await?;
                 Ok(vec![schema, rows])
             }
         }
     }
 
-    async fn database(&self, uri: &Uri, variables: &Variables) -> Result<Vec<Content>> {
+    async fn database(&self, uri: &Uri, variables: &Variables, context: &Context) -> Result<Vec<Content>> {
         let format = schema_format(variables)?;
         let tables = self.tables().await?;
         let default = self.default_schema().await?;
         let most = self.config.max_bytes;
-        let text = self.document(default, |document| match format {
+        let text = self.document(default, context, |document| match format {
             RowFormat::Json => document.database_json(&tables, most),
             _ => Ok(document.database(&tables, most)),
         });
@@ -92,15 +96,21 @@ impl Inner {
             Ok(text) if text.len() as u64 <= most => {
                 Ok(vec![Content::text(uri.clone(), format.mime(), text)])
             }
-            Ok(text) => Err(self.too_large(uri, text.len() as u64, TABLES)),
-            Err(size) => Err(self.too_large(uri, size, TABLES)),
+            Ok(text) => Err(self.too_large(uri, text.len() as u64, SINGLE_TABLE_HINT)),
+            Err(size) => Err(self.too_large(uri, size, SINGLE_TABLE_HINT)),
         }
     }
 
-    async fn table_schema(&self, uri: &Uri, table: &TableInfo, variables: &Variables) -> Result<Content> {
+    async fn table_schema(
+        &self,
+        uri: &Uri,
+        table: &TableInfo,
+        variables: &Variables,
+        context: &Context,
+    ) -> Result<Content> {
         let format = schema_format(variables)?;
         let default = self.default_schema().await?;
-        let text = self.document(default, |document| match format {
+        let text = self.document(default, context, |document| match format {
             RowFormat::Json => format!("{:#}", document.table_json(table)),
             _ => document.table(table),
         });
@@ -110,7 +120,12 @@ impl Inner {
         Ok(Content::text(uri.clone(), format.mime(), text))
     }
 
-    fn document<T>(&self, default: &str, write: impl FnOnce(&SchemaDocument<'_>) -> T) -> T {
+    fn document<T>(
+        &self,
+        default: &str,
+        context: &Context,
+        write: impl FnOnce(&SchemaDocument<'_>) -> T,
+    ) -> T {
         write(&SchemaDocument {
             name: self.config.title.as_deref().unwrap_or(&self.name),
             description: self.config.description.as_deref(),
@@ -121,6 +136,9 @@ impl Inner {
             },
             label: &|name: &TableName| key::label(name, default),
             folder: &|name: &TableName| self.folder(name, default),
+            definitions: self.config.tables.is_empty()
+                && self.config.schemas.is_empty()
+                && context.sees_everything(),
             shown: &|name: &TableName| self.shows(name, default),
         })
     }
@@ -128,30 +146,33 @@ impl Inner {
     fn format(&self, variables: &Variables, default: RowFormat) -> Result<RowFormat> {
         match variables.text("format").filter(|format| !format.is_empty()) {
             None => Ok(default),
-            Some(name) => RowFormat::parse(name).ok_or_else(|| unknown_format(name, &RowFormat::NAMES)),
+            Some(name) => {
+                RowFormat::parse(name).ok_or_else(|| unknown_format(name, &RowFormat::FORMAT_NAMES))
+            }
         }
     }
 
-    fn rows<'a>(&self, table: &'a TableInfo) -> Rows<'a> {
-        Rows { dialect: self.driver.dialect(), table, most: self.config.max_bytes }
+    fn rows<'a>(&self, table: &'a TableInfo) -> RowStatements<'a> {
+        RowStatements { dialect: self.driver.dialect(), table, most: self.config.max_bytes }
     }
 
     async fn row(
         &self,
         uri: &Uri,
+        label: &str,
         table: &TableInfo,
         variables: &Variables,
         context: &Context,
     ) -> Result<Content, RowsFailure> {
         let format = self.format(variables, self.config.format)?;
         let text = variables.text("key").unwrap_or_default();
-        keyed(table)?;
-        let key = key::read("key", text, table.key.len())?;
-        let statement = self.rows(table).one(&key)?;
-        let writer = self.writer(format, RowShape::One, 1, table).within(context);
-        let writer = self.run(uri, &statement, writer).await?;
+        keyed(label, table)?;
+        let rows = self.rows(table);
+        let statement = rows.by_key(rows.key("key", text)?);
+        let writer = self.writer(format, RowShape::One, 1, &rows).within(context);
+        let writer = self.run(uri, &statement, writer, || rejected(&table.key)).await?;
         if writer.rows == 0 {
-            return Err(Error::NotFound(uri.clone()).into());
+            return Err(self.no_row(uri, label, table, text).into());
         }
         Ok(Content::text(uri.clone(), format.mime(), writer.finish(None)))
     }
@@ -159,16 +180,18 @@ impl Inner {
     async fn page(
         &self,
         uri: &Uri,
+        label: &str,
         table: &TableInfo,
         variables: &Variables,
         context: &Context,
     ) -> Result<Content, RowsFailure> {
         let format = self.format(variables, self.config.format)?;
+        let rows = self.rows(table);
         let limit = match variables.text("limit").filter(|limit| !limit.is_empty()) {
-            None => PAGE.min(self.config.max_rows),
+            None => DEFAULT_PAGE_ROWS.min(self.config.max_rows),
             Some(limit) => match limit.parse() {
                 Ok(0) | Err(_) => {
-                    return Err(super::rows::unfit("limit", "a whole number from 1 on", limit).into());
+                    return Err(super::rows::wrong_type("limit", "a whole number from 1 on", limit).into());
                 }
                 Ok(limit) => self.config.max_rows.min(limit),
             },
@@ -176,14 +199,16 @@ impl Inner {
         let after = match variables.text("after").filter(|after| !after.is_empty()) {
             None => None,
             Some(after) => {
-                keyed(table)?;
-                Some(key::read("after", after, table.key.len())?)
+                keyed(label, table)?;
+                Some(rows.key("after", after)?)
             }
         };
-        let statement = self.rows(table).page(after.as_deref(), limit)?;
-        let writer = self.writer(format, RowShape::Many, limit, table).within(context);
-        let writer = self.run(uri, &statement, writer).await?;
-        let next = match writer.more.then(|| written(&writer.last)).flatten() {
+        let filters = filter::parse(&rows, label, &filter::given(variables))?;
+        let columns: Vec<_> = table.key.iter().chain(filters.iter().map(|filter| filter.column)).collect();
+        let statement = rows.page(filters, after, limit);
+        let writer = self.writer(format, RowShape::Many, limit, &rows).within(context);
+        let writer = self.run(uri, &statement, writer, || rejected(columns)).await?;
+        let next = match writer.more.then(|| rows.key_text(&writer.last)).flatten() {
             None => None,
             Some(last) => Some(self.next(uri, &last, variables)?),
         };
@@ -195,7 +220,11 @@ impl Inner {
 
     /// The page after the row with this key.
     fn next(&self, uri: &Uri, last: &str, variables: &Variables) -> Result<Uri> {
-        let mut next = format!("{}?after={}", uri.without_query(), key::segment(last));
+        let mut next = format!("{}?", uri.without_query());
+        for (name, value) in filter::given(variables) {
+            next.push_str(&format!("{}={}&", key::segment(&name), key::segment(&value)));
+        }
+        next.push_str(&format!("after={}", key::segment(last)));
         for name in ["limit", "format"] {
             if let Some(value) = variables.text(name).filter(|value| !value.is_empty()) {
                 next.push_str(&format!("&{name}={}", key::segment(value)));
@@ -214,16 +243,17 @@ impl Inner {
         let query = &self.queries[at];
         let format = self.format(variables, query.format)?;
         let rows = if query.shape() == RowShape::One { 1 } else { self.config.max_rows };
-        let bounds = Bounds { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
+        let bounds = QueryLimits { rows: rows + 1, bytes: self.config.max_bytes, ordered: false };
         let statement = query.statement(self.driver.dialect(), variables, bounds)?;
         let writer = RowWriter::new(format, query.shape(), rows, self.config.max_bytes).within(context);
-        let writer = match self.run(uri, &statement, writer).await {
+        let wrong_value = || Error::invalid("the database rejects the value of a variable: check its type");
+        let writer = match self.run(uri, &statement, writer, wrong_value).await {
             Ok(writer) => writer,
             Err(RowsFailure::Error(error)) => return Err(error),
             Err(RowsFailure::Missing) => {
                 return Err(Error::failed(
-                    "ask the database",
-                    "a table or column of the query does not exist",
+                    "run the query, because the database has no such table or column: run `libris check`",
+                    "the log has the error of the database",
                 ));
             }
         };
@@ -235,9 +265,9 @@ impl Inner {
         Ok(vec![Content { meta, ..Content::text(uri.clone(), format.mime(), text) }])
     }
 
-    fn writer(&self, format: RowFormat, shape: RowShape, limit: u64, table: &TableInfo) -> RowWriter {
-        let names = table.columns.iter().map(|column| column.name.clone()).collect();
-        RowWriter::new(format, shape, limit, self.config.max_bytes).named(names, table.key.len())
+    fn writer(&self, format: RowFormat, shape: RowShape, limit: u64, rows: &RowStatements<'_>) -> RowWriter {
+        let names = rows.table.columns.iter().map(|column| column.name.clone()).collect();
+        RowWriter::new(format, shape, limit, self.config.max_bytes).named(names, rows.key_values())
     }
 
     async fn run(
@@ -245,6 +275,7 @@ impl Inner {
         uri: &Uri,
         statement: &Statement,
         writer: RowWriter,
+        wrong_value: impl FnOnce() -> Error,
     ) -> Result<RowWriter, RowsFailure> {
         let mut writer = match driver::run(&*self.driver, statement, writer).await {
             Ok(writer) => writer,
@@ -252,13 +283,14 @@ impl Inner {
                 tracing::warn!(%uri, %cause, "a table or column is not there");
                 return Err(RowsFailure::Missing);
             }
+            Err(DriverError::WrongType) => return Err(wrong_value().into()),
             Err(problem) => return Err(self.error(problem).into()),
         };
         if let Some(refused) = writer.refused.take() {
             return Err(refused.into());
         }
         match writer.large {
-            Some(size) => Err(self.too_large(uri, size, FEWER).into()),
+            Some(size) => Err(self.too_large(uri, size, SMALLER_PAGE_HINT).into()),
             None => Ok(writer),
         }
     }
@@ -267,19 +299,22 @@ impl Inner {
         Error::TooLarge { uri: uri.clone(), size, limit: self.config.max_bytes, hint: Some(hint.to_owned()) }
     }
 
-    pub(super) async fn complete(&self, asked: Partial<'_>) -> Result<Completion> {
-        let Some(place) = self.places.get(asked.template).copied() else { return Ok(Completion::default()) };
-        if asked.variable == "format" && !matches!(place, UriKind::Query(at) if self.completes(at, "format"))
+    pub(super) async fn complete(&self, asked: CompletionRequest<'_>) -> Result<Completion> {
+        let Some(uri_kind) = self.uri_kinds.get(asked.template).copied() else {
+            return Ok(Completion::default());
+        };
+        if asked.variable == "format"
+            && !matches!(uri_kind, UriKind::Query(at) if self.completes(at, "format"))
         {
-            let names = match place {
+            let names = match uri_kind {
                 UriKind::TableSchema | UriKind::Schema => &["markdown", "json"][..],
-                _ => &RowFormat::NAMES,
+                _ => &RowFormat::FORMAT_NAMES,
             };
             return Ok(Completion::of(names.iter().copied(), asked.typed, asked.limit));
         }
-        match (place, asked.variable) {
+        match (uri_kind, asked.variable) {
             (UriKind::Query(at), _) => self.complete_query(at, asked).await,
-            (_, "table") => self.complete_table(place, asked).await,
+            (_, "table") => self.complete_table(uri_kind, asked).await,
             (UriKind::Row, "key") | (UriKind::Rows, "after") => {
                 let Some(label) = asked.known.get("table") else { return Ok(Completion::default()) };
                 match self.known_table(label).await? {
@@ -292,28 +327,30 @@ impl Inner {
     }
 
     fn completes(&self, at: usize, variable: &str) -> bool {
-        let bounds = Bounds { rows: 1, bytes: 1, ordered: false };
+        let bounds = QueryLimits { rows: 1, bytes: 1, ordered: false };
         let none = std::collections::BTreeMap::new();
         self.queries[at].completion(self.driver.dialect(), variable, "", &none, bounds).is_some()
     }
 
-    async fn complete_table(&self, place: UriKind, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_table(&self, uri_kind: UriKind, asked: CompletionRequest<'_>) -> Result<Completion> {
         let default = self.default_schema().await?;
         let summaries = self.summaries().await?;
         // Views have no keys.
-        let named = summaries.iter().filter(|summary| place != UriKind::Row || !summary.view);
+        let named = summaries.iter().filter(|summary| uri_kind != UriKind::Row || !summary.view);
         Ok(Completion::of(named.map(|summary| key::label(&summary.name, default)), asked.typed, asked.limit))
     }
 
-    async fn complete_key(&self, table: &Arc<TableInfo>, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_key(&self, table: &Arc<TableInfo>, asked: CompletionRequest<'_>) -> Result<Completion> {
         if table.key.is_empty() {
             return Ok(Completion::default());
         }
+        let rows = self.rows(table);
         let mut keys = CompletionSink::new(self.config.max_bytes, asked.limit);
-        for statement in self.rows(table).keys(asked.typed, asked.limit) {
+        keys.table = Some((rows.dialect, Arc::clone(table)));
+        for statement in rows.keys(asked.typed, asked.limit) {
             keys = match driver::run(&*self.driver, &statement, keys.clone()).await {
                 Ok(more) => more,
-                Err(DriverError::Value) => keys,
+                Err(DriverError::WrongType) => keys,
                 Err(problem) => return Err(self.error(problem)),
             };
             if keys.cut || keys.values.len() > asked.limit {
@@ -324,16 +361,15 @@ impl Inner {
         Ok(matching(keys.values, asked, keys.cut))
     }
 
-    async fn complete_query(&self, at: usize, asked: Partial<'_>) -> Result<Completion> {
+    async fn complete_query(&self, at: usize, asked: CompletionRequest<'_>) -> Result<Completion> {
         // One more row shows whether there are more.
         let rows = asked.limit as u64 * 10 + 1;
-        let bounds = Bounds { rows, bytes: self.config.max_bytes, ordered: false };
+        let bounds = QueryLimits { rows, bytes: self.config.max_bytes, ordered: false };
         let dialect = self.driver.dialect();
         let statement =
             self.queries[at].completion(dialect, asked.variable, asked.typed, asked.known, bounds);
         let Some(statement) = statement else { return Ok(Completion::default()) };
-        let offered =
-            CompletionSink { first: true, ..CompletionSink::new(self.config.max_bytes, asked.limit) };
+        let offered = CompletionSink::new(self.config.max_bytes, asked.limit);
         let offered = driver::run(&*self.driver, &statement?, offered).await;
         let offered = offered.map_err(|problem| self.error(problem))?;
         Ok(matching(offered.values, asked, offered.cut))
@@ -344,8 +380,8 @@ impl Inner {
 #[derive(Clone)]
 struct CompletionSink {
     values: Vec<String>,
-    /// Whether only the first value of each row counts, rather than all as a key.
-    first: bool,
+    /// The table whose keys the rows are. Otherwise the first value of each row counts.
+    table: Option<(Dialect, Arc<TableInfo>)>,
     budget: u64,
     /// The most values to collect.
     most: usize,
@@ -355,17 +391,19 @@ struct CompletionSink {
 
 impl CompletionSink {
     fn new(budget: u64, limit: usize) -> Self {
-        Self { values: Vec::new(), first: false, budget, most: limit.saturating_mul(10), cut: false }
+        Self { values: Vec::new(), table: None, budget, most: limit.saturating_mul(10), cut: false }
     }
 }
 
-impl driver::Sink for CompletionSink {
+impl driver::RowSink for CompletionSink {
     fn columns(&mut self, _names: Vec<String>) {}
 
-    fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
-        let value = match self.first {
-            true => row.into_iter().next().and_then(Cell::into_text),
-            false => written(&row.into_iter().map(Cell::into_text).collect::<Vec<_>>()),
+    fn row(&mut self, row: Vec<SqlValue>) -> ControlFlow<()> {
+        let value = match &self.table {
+            None => row.into_iter().next().and_then(SqlValue::into_text),
+            Some((dialect, table)) => {
+                RowStatements { dialect: *dialect, table, most: self.budget }.key_text(&row)
+            }
         };
         let size = value.as_ref().map_or(0, String::len) as u64;
         if size > self.budget || self.values.len() >= self.most {
@@ -384,9 +422,9 @@ impl driver::Sink for CompletionSink {
 
 /// Whether a cached description of a table may be used.
 #[derive(Clone, Copy)]
-enum Trust {
-    Known,
-    Nothing,
+enum SchemaCache {
+    Use,
+    Bypass,
 }
 
 /// Why rows could not be read.
@@ -406,9 +444,11 @@ fn more() -> Meta {
     meta::with(meta::MORE, true)
 }
 
-fn keyed(table: &TableInfo) -> Result<()> {
+fn keyed(label: &str, table: &TableInfo) -> Result<()> {
     match table.key.is_empty() {
-        true => Err(Error::invalid("this table or view has no key: read its first rows")),
+        true => Err(Error::invalid(format!(
+            "`{label}` has no key to find a row by: read its first rows, or configure a query"
+        ))),
         false => Ok(()),
     }
 }
@@ -423,5 +463,5 @@ fn schema_format(variables: &Variables) -> Result<RowFormat> {
 
 fn unknown_format(name: &str, known: &[&str]) -> Error {
     let known: Vec<_> = known.iter().map(|name| format!("`{name}`")).collect();
-    super::rows::unfit("format", &format!("one of {}", known.join(", ")), name)
+    super::rows::wrong_type("format", &format!("one of {}", known.join(", ")), name)
 }

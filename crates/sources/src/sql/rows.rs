@@ -3,57 +3,131 @@
 //! Keyset pagination: each page begins after the last key of the previous one, which an index finds without reading
 //! the rows before it.
 
-use libris_core::{Completion, Error, Partial, Result};
+use libris_core::{Completion, CompletionRequest, Error, Result};
 
 use super::catalog::{Column, TableInfo};
-use super::dialect::{Dialect, Selected, bounded, postgres_bounded};
-use super::driver::{Sizes, Statement};
+use super::dialect::{Dialect, SelectedColumn, bounded, postgres_bounded};
+use super::driver::{SizeColumns, Statement};
 use super::key;
-use super::value::{Bind, ValueType, parse};
+use super::stored;
+use super::value::{BindValue, SqlValue, ValueType, parse};
 
 /// The number of keys that are scanned for a typed prefix if no index can be used.
-const LOOKED_AT: usize = 1000;
+const MAX_SCANNED_KEYS: usize = 1000;
 
 /// Builds statements for one table.
-pub(super) struct Rows<'a> {
+pub(super) struct RowStatements<'a> {
     pub(super) dialect: Dialect,
     pub(super) table: &'a TableInfo,
     /// The most bytes of one row.
     pub(super) most: u64,
 }
 
-/// A condition on the key.
-#[derive(Default)]
-struct Condition {
-    text: String,
-    binds: Vec<Bind>,
+/// The key of a row, parsed.
+pub(super) struct RowKey {
+    values: Vec<BindValue>,
+    /// The `rowid` of a row whose key contains nulls, which only SQLite allows.
+    row_id: Option<i64>,
 }
 
-impl Rows<'_> {
-    /// The row with this key.
-    pub(super) fn one(&self, key: &[String]) -> Result<Statement> {
-        let mut condition = Condition::default();
-        for (column, text) in self.table.key.iter().zip(key) {
-            condition.and(self.compared(
-                column,
-                "=",
-                self.value("key", column, text)?,
-                condition.binds.len(),
-            ));
+/// An equality filter.
+pub(super) struct Filter<'a> {
+    pub(super) column: &'a Column,
+    pub(super) value: BindValue,
+}
+
+/// A condition on columns.
+#[derive(Clone, Default)]
+struct Condition {
+    text: String,
+    binds: Vec<BindValue>,
+}
+
+impl RowStatements<'_> {
+    /// Parses a key; the error names the variable of the URI that it is from.
+    pub(super) fn key(&self, variable: &str, text: &str) -> Result<RowKey> {
+        let columns = &self.table.key;
+        if let Some((parts, row_id)) = self.null_key(text) {
+            let value = |(column, text): (&Column, &String)| match &**text {
+                stored::NULL => Ok(BindValue::Null),
+                text => self.value(variable, column, text),
+            };
+            let values = columns.iter().zip(&parts).map(value).collect::<Result<_>>()?;
+            return Ok(RowKey { values, row_id: Some(row_id) });
         }
-        Ok(self.select(&self.table.columns, condition, 2))
+        let names: Vec<_> = columns.iter().map(|column| &*column.name).collect();
+        let parts = key::read(variable, text, &names)?;
+        let values = columns.iter().zip(&parts).map(|(column, text)| self.value(variable, column, text));
+        Ok(RowKey { values: values.collect::<Result<_>>()?, row_id: None })
     }
 
-    /// The rows after the one with this key, or from the beginning.
-    pub(super) fn page(&self, after: Option<&[String]>, limit: u64) -> Result<Statement> {
+    /// The parts and the `rowid` of a key that contains nulls.
+    fn null_key(&self, text: &str) -> Option<(Vec<String>, i64)> {
+        self.table.tie_breaker.as_ref()?;
+        let mut parts = key::split(text, ',')?;
+        let row_id = parts.pop()?.parse().ok()?;
+        let is_null_key =
+            parts.len() == self.table.key.len() && parts.iter().any(|part| part == stored::NULL);
+        is_null_key.then_some((parts, row_id))
+    }
+
+    /// The text of a key, from the values that each row has after its columns; `None` if the row has no key.
+    pub(super) fn key_text(&self, values: &[SqlValue]) -> Option<String> {
+        if self.table.key.is_empty() {
+            return None;
+        }
+        if self.dialect != Dialect::Sqlite {
+            let parts = values.iter().map(SqlValue::text).collect::<Option<Vec<_>>>()?;
+            return Some(key::write(&parts));
+        }
+        let stored: Vec<_> =
+            values.chunks_exact(2).map(|pair| stored::stored(&pair[0], &pair[1])).collect::<Option<_>>()?;
+        let has_null = stored.contains(&BindValue::Null);
+        let is_reserved = |text: &str| match has_null {
+            true => text == stored::NULL,
+            false => self.null_key(text).is_some(),
+        };
+        let columns = self.table.key.iter();
+        let mut parts: Vec<_> =
+            columns.zip(&stored).map(|(column, value)| stored::write(column, value, is_reserved)).collect();
+        if has_null {
+            self.table.tie_breaker.as_ref()?;
+            parts.push(values.last()?.text()?);
+        }
+        Some(key::write(&parts))
+    }
+
+    /// The number of values after the columns of each row, from which [`key_text`](Self::key_text) makes its key.
+    pub(super) fn key_values(&self) -> usize {
+        match self.dialect {
+            Dialect::Sqlite => self.table.key.len() * 2 + usize::from(self.table.tie_breaker.is_some()),
+            Dialect::Postgres | Dialect::Mysql => self.table.key.len(),
+        }
+    }
+
+    /// The row with this key.
+    pub(super) fn by_key(&self, key: RowKey) -> Statement {
         let mut condition = Condition::default();
+        for (column, value) in self.table.key.iter().zip(key.values) {
+            condition.and(self.is_equal(column, value, condition.binds.len()));
+        }
+        if let (Some(row_id), Some(column)) = (key.row_id, &self.table.tie_breaker) {
+            condition.and(self.compared(column, "=", BindValue::Integer(row_id), condition.binds.len()));
+        }
+        self.select(&self.table.columns, condition, 2)
+    }
+
+    /// The rows after the one with this key, or from the beginning, of those that match all filters.
+    pub(super) fn page(&self, filters: Vec<Filter<'_>>, after: Option<RowKey>, limit: u64) -> Statement {
+        let mut condition = Condition::default();
+        for Filter { column, value } in filters {
+            condition.and(self.compared(column, "=", value, condition.binds.len()));
+        }
         if let Some(after) = after {
-            let values =
-                self.table.key.iter().zip(after).map(|(column, text)| self.value("after", column, text));
-            condition = self.beyond(values.collect::<Result<Vec<_>>>()?);
+            condition.and(self.after_key(after, condition.binds.len()));
         }
         // One more row shows whether there are more.
-        Ok(self.select(&self.table.columns, condition, limit + 1))
+        self.select(&self.table.columns, condition, limit + 1)
     }
 
     /// Statements for the keys that begin with the typed text, to be run until there are enough.
@@ -80,26 +154,32 @@ impl Rows<'_> {
         }
         match column.kind {
             ValueType::Text if !last.contains(['\0', '"']) => {
-                fixed.and(self.compared(column, ">=", Bind::Text(last.to_owned()), fixed.binds.len()));
+                fixed.and(self.compared(column, ">=", BindValue::Text(last.to_owned()), fixed.binds.len()));
                 vec![all(fixed, limit.saturating_add(1))]
             }
             ValueType::Integer if last.bytes().all(|byte| byte.is_ascii_digit()) => {
                 let ranges = spans(last).into_iter().map(|(from, to)| {
-                    let mut condition = Condition { text: fixed.text.clone(), binds: fixed.binds.clone() };
-                    condition.and(self.compared(column, ">=", Bind::Integer(from), condition.binds.len()));
-                    condition.and(self.compared(column, "<=", Bind::Integer(to), condition.binds.len()));
+                    let mut condition = fixed.clone();
+                    condition.and(self.compared(
+                        column,
+                        ">=",
+                        BindValue::Integer(from),
+                        condition.binds.len(),
+                    ));
+                    condition.and(self.compared(column, "<=", BindValue::Integer(to), condition.binds.len()));
                     all(condition, limit.saturating_add(1))
                 });
                 ranges.collect()
             }
-            _ => vec![all(fixed, LOOKED_AT)],
+            _ => vec![all(fixed, MAX_SCANNED_KEYS)],
         }
     }
 
-    /// Selects columns of the table, followed by its key, in the order of the key.
+    /// Selects columns of the table, followed by the values that make its key, in the order of the key.
     fn select(&self, columns: &[Column], condition: Condition, limit: u64) -> Statement {
         let Self { dialect, table, most } = self;
-        let order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
+        let mut order: Vec<_> = table.key.iter().map(|column| dialect.ordered(column)).collect();
+        order.extend(table.tie_breaker.as_ref().map(|column| dialect.column(column)));
         let schema = dialect.quote(&table.name().schema);
         let mut rest = format!("FROM {schema}.{} AS t", dialect.quote(&table.name().table));
         if !condition.text.is_empty() {
@@ -109,53 +189,86 @@ impl Rows<'_> {
             rest.push_str(&format!(" ORDER BY {}", order.join(", ")));
         }
         rest.push_str(&format!(" LIMIT {limit}"));
-        let all = || columns.iter().chain(&table.key);
+        let mut kinds: Vec<_> = columns.iter().map(|column| column.kind).collect();
         let (sql, sizes) = match dialect {
             Dialect::Postgres => {
-                let selected = all().map(|column| Selected {
-                    value: dialect.column(column),
-                    kind: column.kind,
-                    base: column.base.clone(),
-                });
-                postgres_bounded(&selected.collect::<Vec<_>>(), &rest, *most)
+                let kinds_of_key = table.key.iter().map(|column| (column, key_kind(column)));
+                let selected: Vec<_> = columns
+                    .iter()
+                    .map(|column| (column, column.kind))
+                    .chain(kinds_of_key)
+                    .map(|(column, kind)| SelectedColumn {
+                        value: dialect.column(column),
+                        kind,
+                        base: column.base.clone(),
+                    })
+                    .collect();
+                kinds = selected.iter().map(|selected| selected.kind).collect();
+                postgres_bounded(&selected, &rest, *most)
             }
             Dialect::Sqlite | Dialect::Mysql => {
-                let values: Vec<_> = all().map(|column| dialect.value(column)).collect();
+                let mut values: Vec<_> = columns.iter().map(|column| dialect.value(column)).collect();
+                for column in &table.key {
+                    if *dialect == Dialect::Sqlite {
+                        values.push((format!("typeof({})", dialect.column(column)), false));
+                        values.push(dialect.value(column));
+                        kinds.extend([ValueType::Text, ValueType::Other]);
+                    } else {
+                        values.push(dialect.value(column));
+                        kinds.push(column.kind);
+                    }
+                }
+                if let Some(column) = &table.tie_breaker {
+                    values.push((dialect.column(column), false));
+                    kinds.push(ValueType::Integer);
+                }
                 let (selected, sizes) = bounded(&values, *most);
                 let selected = if selected.is_empty() { "NULL" } else { &selected };
                 (format!("SELECT {selected} {rest}"), sizes)
             }
         };
-        let kinds = all().map(|column| column.kind).collect();
-        let sizes = Some(Sizes { columns: sizes, bytes: *most });
-        Statement { kinds: Some(kinds), sizes, ..Statement::new(sql, condition.binds) }
+        let sizes = Some(SizeColumns { columns: sizes, bytes: *most });
+        Statement { kinds: Some(kinds.into()), sizes, ..Statement::new(sql, condition.binds) }
     }
 
-    /// The condition for rows after this key.
-    fn beyond(&self, key: Vec<Bind>) -> Condition {
+    /// The condition for rows after this key; `before` values are bound before it.
+    fn after_key(&self, key: RowKey, before: usize) -> Condition {
         let columns = &self.table.key;
-        if self.dialect != Dialect::Mysql || columns.len() == 1 {
+        if key.row_id.is_none() && (self.dialect != Dialect::Mysql || columns.len() == 1) {
             let names: Vec<_> = columns.iter().map(|column| self.dialect.ordered(column)).collect();
-            let places: Vec<_> = columns
+            let placeholders: Vec<_> = columns
                 .iter()
                 .enumerate()
-                .map(|(at, column)| self.dialect.compared(at + 1, column))
+                .map(|(at, column)| self.dialect.compared(before + at + 1, column))
                 .collect();
             let text = match columns.len() {
-                1 => format!("{} > {}", names[0], places[0]),
-                _ => format!("({}) > ({})", names.join(", "), places.join(", ")),
+                1 => format!("{} > {}", names[0], placeholders[0]),
+                _ => format!("({}) > ({})", names.join(", "), placeholders.join(", ")),
             };
-            return Condition { text, binds: key };
+            return Condition { text, binds: key.values };
         }
-        // MySQL uses no index for a row comparison, but does for the expanded condition.
+        // MySQL uses no index for a row comparison, but does for the expanded condition. In SQLite, a row comparison
+        // with a null is null. The placeholders of both have no numbers.
         let mut all = Condition::default();
         let mut either = Vec::new();
-        for last in 0..columns.len() {
+        let mut values: Vec<_> = columns.iter().zip(key.values).collect();
+        if let (Some(row_id), Some(column)) = (key.row_id, &self.table.tie_breaker) {
+            values.push((column, BindValue::Integer(row_id)));
+        }
+        for last in 0..values.len() {
             let mut both = Condition::default();
-            for (at, column) in columns.iter().enumerate().take(last + 1) {
-                let sign = if at == last { ">" } else { "=" };
-                both.and(self.compared(column, sign, key[at].clone(), 0));
+            for (column, value) in &values[..last] {
+                both.and(self.is_equal(column, value.clone(), 0));
             }
+            let (column, value) = &values[last];
+            both.and(match value {
+                // Nulls are sorted first.
+                BindValue::Null => {
+                    let text = format!("{} IS NOT NULL", self.dialect.column(column));
+                    Condition { text, binds: Vec::new() }
+                }
+                value => self.compared(column, ">", value.clone(), 0),
+            });
             either.push(format!("({})", both.text));
             all.binds.extend(both.binds);
         }
@@ -163,26 +276,58 @@ impl Rows<'_> {
         all
     }
 
-    fn compared(&self, column: &Column, sign: &str, value: Bind, before: usize) -> Condition {
-        let place = self.dialect.compared(before + 1, column);
-        Condition { text: format!("{} {sign} {place}", self.dialect.ordered(column)), binds: vec![value] }
+    fn is_equal(&self, column: &Column, value: BindValue, before: usize) -> Condition {
+        let sign = if value == BindValue::Null { "IS" } else { "=" };
+        self.compared(column, sign, value, before)
     }
 
-    /// Parses a value of the key.
-    fn value(&self, variable: &str, column: &Column, text: &str) -> Result<Bind> {
-        // An untyped column of SQLite may contain both numbers and text.
-        if self.dialect == Dialect::Sqlite && column.base.is_empty() {
-            return Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Integer));
-        }
-        let wrong = |wanted| unfit(variable, &format!("{wanted} for the column `{}`", column.name), text);
-        parse(column.kind, text).or_else(|wanted| match self.dialect {
-            // SQLite enforces the type only of an `INTEGER` key; other columns accept values of any type.
-            Dialect::Sqlite if !column.base.eq_ignore_ascii_case("integer") => {
-                Ok(text.parse().map_or_else(|_| Bind::Text(text.to_owned()), Bind::Number))
+    fn compared(&self, column: &Column, sign: &str, value: BindValue, before: usize) -> Condition {
+        let placeholder = self.dialect.compared(before + 1, column);
+        let name = match sign {
+            // MySQL compares an enum with text as text, and then uses an index only without a cast.
+            "=" => self.dialect.column(column),
+            _ => self.dialect.ordered(column),
+        };
+        Condition { text: format!("{name} {sign} {placeholder}"), binds: vec![value] }
+    }
+
+    /// Parses a value of a column; the error names the variable of the URI that it is from.
+    pub(super) fn value(&self, variable: &str, column: &Column, text: &str) -> Result<BindValue> {
+        let kind = key_kind(column);
+        let parsed = match (self.dialect, kind) {
+            (Dialect::Sqlite, _) => stored::read(column, text),
+            (Dialect::Postgres, ValueType::Number | ValueType::Decimal) if text == "NaN" => {
+                Ok(BindValue::Text(text.to_owned()))
             }
-            _ => Err(wrong(wanted)),
+            (Dialect::Mysql, ValueType::Date | ValueType::Timestamp) if is_zero_date(text) => {
+                Ok(BindValue::Text(text.trim_end_matches('Z').replacen('T', " ", 1)))
+            }
+            _ => parse(kind, text),
+        };
+        parsed.map_err(|wanted| {
+            let wanted = match variable == column.name {
+                true => wanted.to_owned(),
+                false => format!("{wanted} for the column `{}`", column.name),
+            };
+            wrong_type(variable, &wanted, text)
         })
     }
+}
+
+/// The type of a column in a key. PostgreSQL casts the text of an array or a composite type to that type, but not JSON.
+fn key_kind(column: &Column) -> ValueType {
+    match &*column.base {
+        "array" | "composite" => ValueType::Other,
+        _ => column.kind,
+    }
+}
+
+/// Whether this is a date of MySQL whose month or day is zero, with or without a time.
+fn is_zero_date(text: &str) -> bool {
+    let date = text.split(['T', ' ']).next().unwrap_or_default();
+    let written = |letter: char| letter.is_ascii_digit() || "-:. TZ".contains(letter);
+    let parts: Vec<_> = date.split('-').collect();
+    matches!(parts[..], [_, month, day] if month == "00" || day == "00") && text.chars().all(written)
 }
 
 impl Condition {
@@ -196,7 +341,7 @@ impl Condition {
 }
 
 /// The error for a value of the wrong type.
-pub(super) fn unfit(variable: &str, wanted: &str, text: &str) -> Error {
+pub(super) fn wrong_type(variable: &str, wanted: &str, text: &str) -> Error {
     let short: String = text.chars().take(40).collect();
     let cut = if short.len() < text.len() { "…" } else { "" };
     Error::invalid(format!("`{variable}` must be {wanted}, not `{}{cut}`", short.escape_debug()))
@@ -221,25 +366,19 @@ fn spans(digits: &str) -> Vec<(i64, i64)> {
 }
 
 /// The keys that begin with the typed text.
-pub(super) fn matching(keys: Vec<String>, asked: Partial<'_>, cut: bool) -> Completion {
+pub(super) fn matching(keys: Vec<String>, asked: CompletionRequest<'_>, cut: bool) -> Completion {
     let mut completion = Completion::of(keys, asked.typed, asked.limit);
     completion.more |= cut;
     completion.total = completion.total.filter(|_| !completion.more);
     completion
 }
 
-/// The key in a row of values; `None` if one of them is null.
-pub(super) fn written(values: &[Option<String>]) -> Option<String> {
-    let parts: Option<Vec<_>> = values.iter().cloned().collect();
-    parts.filter(|parts| !parts.is_empty()).map(|parts| key::write(&parts))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Rows, spans};
-    use crate::sql::catalog::{Column, Summary, TableInfo, TableName};
+    use super::{Filter, RowStatements, spans};
+    use crate::sql::catalog::{Column, TableInfo, TableName, TableSummary};
     use crate::sql::dialect::Dialect;
-    use crate::sql::value::ValueType;
+    use crate::sql::value::{BindValue, ValueType};
 
     fn table(key: &[&str]) -> TableInfo {
         let column = |name: &&str| Column {
@@ -251,16 +390,20 @@ mod tests {
             nullable: false,
             default: None,
             comment: None,
+            values: Vec::new(),
         };
         let name = TableName { schema: "main".into(), table: "million".into() };
         let columns: Vec<_> = key.iter().map(column).collect();
         TableInfo {
-            summary: Summary { name, view: false, comment: None, rows: None },
+            summary: TableSummary { name, view: false, comment: None, rows: None },
             key: columns.clone(),
             columns,
             primary: true,
+            tie_breaker: None,
             indexes: Vec::new(),
             references: Vec::new(),
+            checks: Vec::new(),
+            definition: None,
         }
     }
 
@@ -268,8 +411,9 @@ mod tests {
     fn pages_go_by_the_key() {
         let page = |dialect, key: &[&str]| {
             let table = table(key);
-            let after: Vec<_> = key.iter().map(|_| "7".to_owned()).collect();
-            Rows { dialect, table: &table, most: 9 }.page(Some(&after), 100).unwrap().sql
+            let rows = RowStatements { dialect, table: &table, most: 9 };
+            let after = rows.key("after", &vec!["7"; key.len()].join(",")).unwrap();
+            rows.page(Vec::new(), Some(after), 100).sql
         };
         let tail = |sql: String| sql.split_once(" FROM ").unwrap().1.to_owned();
         assert_eq!(
@@ -285,9 +429,38 @@ mod tests {
             "`main`.`million` AS t WHERE ((t.`a` > ?) OR (t.`a` = ? AND t.`b` > ?)) ORDER BY t.`a`, t.`b` LIMIT 101"
         );
         let table = table(&["id"]);
-        let row =
-            Rows { dialect: Dialect::Sqlite, table: &table, most: 9 }.one(&["7".to_owned()]).unwrap().sql;
+        let rows = RowStatements { dialect: Dialect::Sqlite, table: &table, most: 9 };
+        let row = rows.by_key(rows.key("key", "7").unwrap()).sql;
         assert_eq!(tail(row), r#""main"."million" AS t WHERE t."id" = ? ORDER BY t."id" LIMIT 2"#);
+    }
+
+    #[test]
+    fn filters_come_before_the_key() {
+        let page = |dialect| {
+            let table = table(&["a", "b"]);
+            let rows = RowStatements { dialect, table: &table, most: 9 };
+            let column = &table.columns[1];
+            let filter = Filter { column, value: rows.value("b", column, "5").unwrap() };
+            let after = rows.key("after", "7,8").unwrap();
+            let page = rows.page(vec![filter], Some(after), 100);
+            let values: Vec<_> = [5, 7, 7, 8].map(BindValue::Integer).into();
+            let expected =
+                if dialect == Dialect::Mysql { values } else { [5, 7, 8].map(BindValue::Integer).into() };
+            assert_eq!(page.binds, expected);
+            page.sql.split_once(" WHERE ").unwrap().1.to_owned()
+        };
+        assert_eq!(
+            page(Dialect::Sqlite),
+            r#"t."b" = ? AND (t."a", t."b") > (?, ?) ORDER BY t."a", t."b" LIMIT 101"#
+        );
+        assert_eq!(
+            page(Dialect::Postgres),
+            r#"t."b" = CAST($1::text AS integer) AND (t."a", t."b") > (CAST($2::text AS integer), CAST($3::text AS integer)) ORDER BY t."a", t."b" LIMIT 101"#
+        );
+        assert_eq!(
+            page(Dialect::Mysql),
+            "t.`b` = ? AND ((t.`a` > ?) OR (t.`a` = ? AND t.`b` > ?)) ORDER BY t.`a`, t.`b` LIMIT 101"
+        );
     }
 
     #[test]

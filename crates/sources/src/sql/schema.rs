@@ -17,6 +17,8 @@ pub(super) struct SchemaDocument<'a> {
     pub(super) label: &'a (dyn Fn(&TableName) -> String + Sync),
     /// The URI of the folder of a table.
     pub(super) folder: &'a (dyn Fn(&TableName) -> String + Sync),
+    /// Whether the definitions of views are shown: they may name tables that the caller may not see.
+    pub(super) definitions: bool,
     /// Whether a table is visible.
     pub(super) shown: &'a (dyn Fn(&TableName) -> bool + Sync),
 }
@@ -29,8 +31,9 @@ impl SchemaDocument<'_> {
             let _ = writeln!(text, "{}\n", escape(description));
         }
         let views = tables.iter().filter(|table| table.summary.view).count();
-        let _ =
-            writeln!(text, "A {} database: {} tables, {views} views.", self.dialect, tables.len() - views);
+        let (tables_of_it, views) =
+            (counted((tables.len() - views) as u64, "table"), counted(views as u64, "view"));
+        let _ = writeln!(text, "A {} database: {tables_of_it}, {views}.", self.dialect);
         let summary = text.len();
         for table in tables {
             text.push('\n');
@@ -71,18 +74,18 @@ impl SchemaDocument<'_> {
             let _ = writeln!(text, "{}\n", escape(comment));
         }
         let _ = match table.summary.rows {
-            Some(rows) => writeln!(text, "A {} of about {rows} rows.\n", kind(table)),
+            Some(rows) => writeln!(text, "A {} of about {}.\n", kind(table), counted(rows, "row")),
             None => writeln!(text, "A {}.\n", kind(table)),
         };
         text.push_str("| column | type | null | default | comment |\n| --- | --- | --- | --- | --- |\n");
         for column in &table.columns {
-            let Column { name, declared, nullable, default, comment, .. } = column;
+            let Column { name, nullable, default, comment, .. } = column;
             let shown = |text: &Option<String>| text.as_deref().map(escape).unwrap_or_default();
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} |",
                 escape(name),
-                escape(declared),
+                escape(&type_with_values(column)),
                 if *nullable { "yes" } else { "no" },
                 shown(default),
                 shown(comment)
@@ -112,9 +115,23 @@ impl SchemaDocument<'_> {
             let unique = if index.unique { "Unique index" } else { "Index" };
             let _ = writeln!(text, "- {unique} {}: {}", escape(&index.name), names(index.columns.iter()));
         }
+        for check in &table.checks {
+            let name =
+                if check.name.is_empty() { String::new() } else { format!(" {}", escape(&check.name)) };
+            let _ = writeln!(text, "- Check{name}: {}", escape(&check.expression));
+        }
         let _ = writeln!(text, "- Rows: {folder}rows{{?limit,after,format}}");
         if !table.key.is_empty() {
             let _ = writeln!(text, "- One row: {folder}rows/{{key}}{{?format}}");
+        }
+        let filters = table.filter_columns();
+        if !filters.is_empty() {
+            let names = filters.iter().map(|name| escape(name)).collect::<Vec<_>>().join(", ");
+            let _ = writeln!(text, "- Filtered rows: {folder}rows?COLUMN=VALUE, by {names}");
+        }
+        if let Some(definition) = table.definition.as_deref().filter(|_| self.definitions) {
+            let fence = fence(definition);
+            let _ = writeln!(text, "\n{fence}sql\n{}\n{fence}", definition.trim());
         }
         text
     }
@@ -149,6 +166,7 @@ impl SchemaDocument<'_> {
                 "nullable": column.nullable,
                 "default": column.default,
                 "comment": column.comment,
+                "values": Some(&column.values).filter(|values| !values.is_empty()),
             })
         });
         let references = table.references.iter().filter(|reference| (self.shown)(&reference.target));
@@ -164,6 +182,10 @@ impl SchemaDocument<'_> {
             .iter()
             .filter(|index| !index.primary)
             .map(|index| json!({ "name": index.name, "unique": index.unique, "columns": index.columns }));
+        let checks = table.checks.iter().map(|check| {
+            let name = Some(&check.name).filter(|name| !name.is_empty());
+            json!({ "name": name, "expression": check.expression })
+        });
         json!({
             "name": (self.label)(table.name()),
             "schema": table.name().schema,
@@ -175,8 +197,35 @@ impl SchemaDocument<'_> {
             "primaryKey": table.primary,
             "foreignKeys": references.collect::<Vec<_>>(),
             "indexes": indexes.collect::<Vec<_>>(),
+            "checks": checks.collect::<Vec<_>>(),
+            "filters": table.filter_columns(),
+            "definition": table.definition.as_deref().filter(|_| self.definitions),
         })
     }
+}
+
+/// A number with its noun, such as "1 view" or "2 views".
+pub(super) fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The declared type of a column. MySQL declares the values of an enum in it; for others they are added.
+fn type_with_values(column: &Column) -> String {
+    let Column { declared, values, .. } = column;
+    if values.is_empty() || declared.contains('\'') {
+        return declared.clone();
+    }
+    let values: Vec<_> = values.iter().map(|value| format!("'{}'", value.replace('\'', "''"))).collect();
+    format!("{declared} ({})", values.join(", "))
+}
+
+/// The fence of a code block that does not occur in its text.
+fn fence(text: &str) -> String {
+    let mut fence = "```".to_owned();
+    while text.contains(&fence) {
+        fence.push('`');
+    }
+    fence
 }
 
 fn kind(table: &TableInfo) -> &'static str {

@@ -46,7 +46,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
     ) -> Result<V, DriverError> {
         let asked = Instant::now();
         let slot = Arc::clone(self.slots().entry(key.clone()).or_default());
-        let seat = Seat { flight: self, key, slot: Some(slot) };
+        let seat = SlotReference { flight: self, key, slot: Some(slot) };
         let Some(slot) = &seat.slot else { return load.await };
         let mut answer = slot.lock().await;
         if let Some(answer) = &*answer
@@ -62,13 +62,13 @@ impl<K: Hash + Eq + Clone, V: Clone> SingleFlight<K, V> {
 }
 
 /// A caller's reference to a slot; the last one removes the slot.
-struct Seat<'a, K: Hash + Eq + Clone, V: Clone> {
+struct SlotReference<'a, K: Hash + Eq + Clone, V: Clone> {
     flight: &'a SingleFlight<K, V>,
     key: &'a K,
     slot: Option<Arc<Slot<V>>>,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Drop for Seat<'_, K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> Drop for SlotReference<'_, K, V> {
     fn drop(&mut self) {
         let mut slots = self.flight.slots();
         self.slot = None;
@@ -119,7 +119,7 @@ mod tests {
             flight.load(&(), async {
                 loads.fetch_add(1, Ordering::SeqCst);
                 yield_now().await;
-                Err(DriverError::Slow)
+                Err(DriverError::TimedOut)
             })
         };
         assert!(join_all((0..20).map(|_| fail())).await.iter().all(Result::is_err));

@@ -39,18 +39,20 @@ pub enum ValueType {
 
 /// A value to bind to a statement.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Bind {
+pub(super) enum BindValue {
     Null,
     Integer(i64),
     Unsigned(u64),
     Number(f64),
     Text(String),
     Bytes(Vec<u8>),
+    /// Text of SQLite that is not UTF-8.
+    TextBytes(Vec<u8>),
 }
 
 /// A value of a result.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(super) enum SqlValue {
     Null,
     Boolean(bool),
     Integer(i64),
@@ -61,7 +63,7 @@ pub(super) enum Cell {
     Json(String),
 }
 
-impl Cell {
+impl SqlValue {
     /// Its approximate memory, in bytes.
     pub(super) fn size(&self) -> u64 {
         let more = match self {
@@ -102,7 +104,7 @@ impl Cell {
     }
 
     /// Whether the value is true.
-    pub(super) fn truth(&self) -> bool {
+    pub(super) fn as_bool(&self) -> bool {
         match self {
             Self::Boolean(value) => *value,
             other => matches!(&*other.name(), "true" | "t" | "1" | "YES"),
@@ -144,23 +146,23 @@ fn moment(text: String) -> String {
 }
 
 /// Parses a value in a URI; the error names the expected form.
-pub(super) fn parse(kind: ValueType, text: &str) -> Result<Bind, &'static str> {
-    let as_text = || Bind::Text(text.to_owned());
+pub(super) fn parse(kind: ValueType, text: &str) -> Result<BindValue, &'static str> {
+    let as_text = || BindValue::Text(text.to_owned());
     match kind {
         ValueType::Integer => text
             .parse()
-            .map(Bind::Integer)
-            .or_else(|_| text.parse().map(Bind::Unsigned))
+            .map(BindValue::Integer)
+            .or_else(|_| text.parse().map(BindValue::Unsigned))
             .map_err(|_| "a whole number"),
         ValueType::Number => match text.parse::<f64>() {
-            Ok(number) if !number.is_nan() => Ok(Bind::Number(number)),
+            Ok(number) if !number.is_nan() => Ok(BindValue::Number(number)),
             _ => Err("a number"),
         },
         ValueType::Decimal if is_decimal(text) || is_infinite(text) => Ok(as_text()),
         ValueType::Decimal => Err("a number"),
         ValueType::Boolean => match text {
-            "true" | "1" => Ok(Bind::Integer(1)),
-            "false" | "0" => Ok(Bind::Integer(0)),
+            "true" | "1" => Ok(BindValue::Integer(1)),
+            "false" | "0" => Ok(BindValue::Integer(0)),
             _ => Err("`true` or `false`"),
         },
         ValueType::Date | ValueType::Timestamp if is_infinite(text) || is_before_christ(text) => {
@@ -171,13 +173,13 @@ pub(super) fn parse(kind: ValueType, text: &str) -> Result<Bind, &'static str> {
         ValueType::Time if text.parse::<jiff::civil::Time>().is_ok() || is_span(text) => Ok(as_text()),
         ValueType::Time => Err("a time such as `12:30:00`"),
         ValueType::Timestamp => {
-            timestamp(text).map(Bind::Text).ok_or("a time such as `2026-07-28T12:30:00Z`")
+            timestamp(text).map(BindValue::Text).ok_or("a time such as `2026-07-28T12:30:00Z`")
         }
         ValueType::Uuid if is_uuid(text) => Ok(as_text()),
         ValueType::Uuid => Err("a UUID"),
         ValueType::Json if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => Ok(as_text()),
         ValueType::Json => Err("JSON"),
-        ValueType::Bytes => decode(text).map(Bind::Bytes).ok_or("Base64"),
+        ValueType::Bytes => decode(text).map(BindValue::Bytes).ok_or("Base64"),
         ValueType::Text | ValueType::Other if text.contains('\0') => Err("text without a NUL"),
         ValueType::Text | ValueType::Other => Ok(as_text()),
     }
@@ -233,7 +235,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Decodes Base64 in either alphabet, with or without padding, and with the line breaks that databases insert.
-fn decode(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let text: String = text.chars().filter(|character| !character.is_ascii_whitespace()).collect();
     let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
@@ -242,25 +244,33 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bind, Cell, ValueType, parse};
+    use super::{BindValue, SqlValue, ValueType, parse};
 
     #[test]
     fn values_are_read_by_their_kind() {
         let good = [
-            (ValueType::Integer, "-7", Bind::Integer(-7)),
-            (ValueType::Integer, "18446744073709551615", Bind::Unsigned(u64::MAX)),
-            (ValueType::Number, "1.5", Bind::Number(1.5)),
-            (ValueType::Decimal, "-10.50", Bind::Text("-10.50".into())),
-            (ValueType::Boolean, "true", Bind::Integer(1)),
-            (ValueType::Date, "2026-07-28", Bind::Text("2026-07-28".into())),
-            (ValueType::Timestamp, "2026-07-28T12:00:00+02:00", Bind::Text("2026-07-28 10:00:00".into())),
-            (ValueType::Timestamp, "2026-07-28 12:00:00.5", Bind::Text("2026-07-28 12:00:00.5".into())),
-            (ValueType::Date, "-infinity", Bind::Text("-infinity".into())),
-            (ValueType::Timestamp, "0044-03-15 12:00:00 BC", Bind::Text("0044-03-15 12:00:00 BC".into())),
-            (ValueType::Time, "-838:59:59", Bind::Text("-838:59:59".into())),
-            (ValueType::Bytes, "_-8", Bind::Bytes(vec![255, 239])),
-            (ValueType::Bytes, "/+8=", Bind::Bytes(vec![255, 239])),
-            (ValueType::Json, "{\"a\": 1}", Bind::Text("{\"a\": 1}".into())),
+            (ValueType::Integer, "-7", BindValue::Integer(-7)),
+            (ValueType::Integer, "18446744073709551615", BindValue::Unsigned(u64::MAX)),
+            (ValueType::Number, "1.5", BindValue::Number(1.5)),
+            (ValueType::Decimal, "-10.50", BindValue::Text("-10.50".into())),
+            (ValueType::Boolean, "true", BindValue::Integer(1)),
+            (ValueType::Date, "2026-07-28", BindValue::Text("2026-07-28".into())),
+            (
+                ValueType::Timestamp,
+                "2026-07-28T12:00:00+02:00",
+                BindValue::Text("2026-07-28 10:00:00".into()),
+            ),
+            (ValueType::Timestamp, "2026-07-28 12:00:00.5", BindValue::Text("2026-07-28 12:00:00.5".into())),
+            (ValueType::Date, "-infinity", BindValue::Text("-infinity".into())),
+            (
+                ValueType::Timestamp,
+                "0044-03-15 12:00:00 BC",
+                BindValue::Text("0044-03-15 12:00:00 BC".into()),
+            ),
+            (ValueType::Time, "-838:59:59", BindValue::Text("-838:59:59".into())),
+            (ValueType::Bytes, "_-8", BindValue::Bytes(vec![255, 239])),
+            (ValueType::Bytes, "/+8=", BindValue::Bytes(vec![255, 239])),
+            (ValueType::Json, "{\"a\": 1}", BindValue::Text("{\"a\": 1}".into())),
         ];
         for (kind, text, bind) in good {
             assert_eq!(parse(kind, text), Ok(bind), "{text}");
@@ -290,7 +300,7 @@ mod tests {
 
     #[test]
     fn moments_are_written_as_iso_8601() {
-        let written = |text: &str| Cell::of_text(ValueType::Timestamp, text.to_owned()).text().unwrap();
+        let written = |text: &str| SqlValue::of_text(ValueType::Timestamp, text.to_owned()).text().unwrap();
         assert_eq!(written("2026-07-28 12:00:00.25+00"), "2026-07-28T12:00:00.25Z");
         assert_eq!(written("2026-07-28 12:00:00"), "2026-07-28T12:00:00");
         assert_eq!(written("infinity"), "infinity");

@@ -12,34 +12,34 @@ use std::time::Duration;
 use futures_core::stream::BoxStream;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use libris_core::{Body, Change, Client, Contents, Context, Error, Result, Uri};
+use libris_core::{Change, Client, ContentBody, Contents, Context, Error, Result, Uri};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::catalog::{TableInfo, TableName};
 use super::dialect::Dialect;
 use super::driver::{NotificationListener, Statement, collect};
-use super::follow::{Digests, Known, by_client};
-use super::{Inner, UriKind, key};
+use super::follow::{FollowedRow, RowDigests, by_client};
+use super::{SqlInner, UriKind, key};
 use crate::followed::FollowedWatch;
 
 /// The debounce window of notifications before queries and pages are polled.
-const GATHER: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The time-out of the first poll; after it the watch begins without a baseline.
-const FIRST: Duration = Duration::from_secs(2);
+const FIRST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most notified rows that are remembered.
-const MANY: usize = 10_000;
+const MAX_NOTIFIED_ROWS: usize = 10_000;
 
 /// The polling time per client in one poll, which covers at least one resource. The rest wait for the next poll.
-const SHARE: Duration = Duration::from_secs(1);
+const CLIENT_POLL_TIME: Duration = Duration::from_secs(1);
 
 /// The longest back-off while the database is unavailable.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Changes from now on.
-pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
+pub(super) async fn changes(inner: Arc<SqlInner>) -> BoxStream<'static, Change> {
     let poll = inner.config.poll.unwrap_or(match inner.driver.dialect() {
         Dialect::Sqlite => Duration::from_millis(250),
         Dialect::Postgres | Dialect::Mysql => Duration::from_secs(5),
@@ -52,18 +52,18 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
         pause: poll,
         next: Instant::now() + poll,
         channel,
-        heard: PendingMessages::default(),
+        notified: PendingMessages::default(),
         listening: false,
         version: None,
         schema: None,
         tables: None,
         unfinished: BTreeMap::new(),
-        away: false,
+        unavailable: false,
         changes: VecDeque::new(),
     };
     // The first poll is the baseline. Other sources wait for it, so a database that does not respond is polled later,
     // and then counts as changed.
-    if tokio::time::timeout(FIRST, watch.look()).await.is_err() {
+    if tokio::time::timeout(FIRST_POLL_TIMEOUT, watch.poll_once()).await.is_err() {
         watch.next = Instant::now();
     }
     watch.changes.clear();
@@ -71,15 +71,15 @@ pub(super) async fn changes(inner: Arc<Inner>) -> BoxStream<'static, Change> {
 }
 
 struct DatabaseWatch {
-    inner: Arc<Inner>,
-    watching: FollowedWatch<Known>,
+    inner: Arc<SqlInner>,
+    watching: FollowedWatch<FollowedRow>,
     poll: Duration,
     /// The time until the next poll.
     pause: Duration,
     next: Instant,
     channel: Option<Box<dyn NotificationListener>>,
     listening: bool,
-    heard: PendingMessages,
+    notified: PendingMessages,
     /// The versions of the data and of the catalog at the last poll.
     version: Option<String>,
     schema: Option<String>,
@@ -87,7 +87,7 @@ struct DatabaseWatch {
     tables: Option<BTreeMap<TableName, TableInfo>>,
     /// The resources that the last poll did not reach, by client.
     unfinished: BTreeMap<Client, HashSet<Uri>>,
-    away: bool,
+    unavailable: bool,
     /// Changes that are not reported yet.
     changes: VecDeque<Change>,
 }
@@ -98,7 +98,7 @@ struct PendingMessages {
     due: Option<Instant>,
     rows: HashSet<Uri>,
     /// Whether a notification named no row.
-    vague: bool,
+    unspecific: bool,
 }
 
 /// The payload of a notification.
@@ -111,7 +111,7 @@ struct TriggerMessage {
 }
 
 /// A poll failed: the database is unavailable.
-struct Unreachable;
+struct PollFailed;
 
 impl DatabaseWatch {
     async fn next(&mut self) -> Change {
@@ -119,16 +119,16 @@ impl DatabaseWatch {
             if let Some(change) = self.changes.pop_front() {
                 return change;
             }
-            let due = self.heard.due;
-            let hear = async {
+            let due = self.notified.due;
+            let next_notification = async {
                 match &mut self.channel {
-                    Some(channel) if self.listening => channel.hear().await,
+                    Some(channel) if self.listening => channel.next_notification().await,
                     _ => std::future::pending().await,
                 }
             };
             tokio::select! {
-                heard = hear => match heard {
-                    Ok(message) => self.heed(&message).await,
+                notified = next_notification => match notified {
+                    Ok(message) => self.handle_notification(&message).await,
                     Err(problem) => {
                         tracing::debug!(?problem, "lost the notification channel");
                         self.listening = false;
@@ -136,45 +136,49 @@ impl DatabaseWatch {
                     }
                 },
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    let heard = std::mem::take(&mut self.heard);
-                    let _ = self.look_at_followed(PollScope::Heard(&heard)).await;
+                    let notified = std::mem::take(&mut self.notified);
+                    let _ = self.poll_followed(PollScope::Heard(&notified)).await;
                 }
-                () = self.watching.added() => self.take_in().await,
-                () = sleep_until(self.next) => self.look().await,
+                () = self.watching.added() => self.record_baseline().await,
+                () = sleep_until(self.next) => self.poll_once().await,
             }
         }
     }
 
     /// Polls the database. While it is unavailable, the interval grows exponentially.
-    async fn look(&mut self) {
+    async fn poll_once(&mut self) {
         let begun = Instant::now();
-        let was_away = self.away;
-        match self.examine().await {
+        let was_unavailable = self.unavailable;
+        match self.poll_database().await {
             Ok(()) => {
-                if was_away {
+                if was_unavailable {
                     tracing::info!(database = self.inner.name, "the database is available again");
                 }
-                self.away = false;
+                self.unavailable = false;
                 // Polling takes at most a fifth of the time.
                 self.pause = self.poll.max(begun.elapsed() * 4);
             }
-            Err(Unreachable) => {
-                if !was_away {
+            Err(PollFailed) => {
+                if !was_unavailable {
                     tracing::warn!(
                         database = self.inner.name,
                         "the database is unavailable: polling with back-off"
                     );
                 }
-                self.pause = if was_away { (self.pause * 2).min(LONGEST.max(self.poll)) } else { self.poll };
-                self.away = true;
+                self.pause = if was_unavailable {
+                    (self.pause * 2).min(MAX_BACKOFF.max(self.poll))
+                } else {
+                    self.poll
+                };
+                self.unavailable = true;
             }
         }
         self.next = Instant::now() + self.pause;
     }
 
-    async fn examine(&mut self) -> Result<(), Unreachable> {
-        let version = self.inner.driver.version().await.map_err(|_| Unreachable)?;
-        let mut missed = self.away;
+    async fn poll_database(&mut self) -> Result<(), PollFailed> {
+        let version = self.inner.driver.version().await.map_err(|_| PollFailed)?;
+        let mut missed = self.unavailable;
         if let Some(channel) = &mut self.channel
             && !self.listening
         {
@@ -188,23 +192,23 @@ impl DatabaseWatch {
             }
         }
         if !missed && version.is_some() && version == self.version {
-            return self.look_at_followed(PollScope::Unfinished).await;
+            return self.poll_followed(PollScope::Unfinished).await;
         }
         self.compare_tables().await?;
         if self.watching.overflowed() {
             self.changes.push_back(Change::Lost);
         }
-        self.look_at_followed(PollScope::All).await?;
+        self.poll_followed(PollScope::All).await?;
         self.version = version;
         Ok(())
     }
 
     /// Reports added, removed and changed tables.
-    async fn compare_tables(&mut self) -> Result<(), Unreachable> {
+    async fn compare_tables(&mut self) -> Result<(), PollFailed> {
         let schema = match self.inner.driver.dialect() {
             Dialect::Sqlite => {
                 let statement = Statement::new("PRAGMA schema_version".to_owned(), Vec::new());
-                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| Unreachable)?;
+                let rows = collect(&*self.inner.driver, &statement).await.map_err(|_| PollFailed)?;
                 // Another file may have the same schema version.
                 let file = self.version.as_deref().and_then(|version| version.split_once(' '));
                 rows.first().map(|row| format!("{:?} {}", file.map(|(since, _)| since), row[0].name()))
@@ -214,10 +218,10 @@ impl DatabaseWatch {
         if schema.is_some() && schema == self.schema && self.tables.is_some() {
             return Ok(());
         }
-        let tables = self.inner.tables().await.map_err(|_| Unreachable)?;
+        let tables = self.inner.tables().await.map_err(|_| PollFailed)?;
         let tables: BTreeMap<_, _> =
             tables.iter().map(|table| (table.name().clone(), table.clone())).collect();
-        let default = self.inner.default_schema().await.map_err(|_| Unreachable)?.to_owned();
+        let default = self.inner.default_schema().await.map_err(|_| PollFailed)?.to_owned();
         self.inner.known().clear();
         match self.tables.replace(tables) {
             // It was unavailable when the watch began, so there is no baseline.
@@ -261,13 +265,13 @@ impl DatabaseWatch {
 
     /// Takes the baseline of newly followed resources. If the database cannot prove that nothing changed
     /// since the subscription, they are reported as changed.
-    async fn take_in(&mut self) {
+    async fn record_baseline(&mut self) {
         let inner = Arc::clone(&self.inner);
         let mut new = Vec::new();
         for followed in by_client(&inner.followed).into_values() {
             let begun = Instant::now();
             for (uri, _) in followed.into_iter().filter(|(_, digest)| digest.is_none()) {
-                if begun.elapsed() > SHARE {
+                if begun.elapsed() > CLIENT_POLL_TIME {
                     self.watching.wake();
                     break;
                 }
@@ -284,40 +288,40 @@ impl DatabaseWatch {
     }
 
     /// Polls the followed resources, each client within its share of the time.
-    async fn look_at_followed(&mut self, which: PollScope<'_>) -> Result<(), Unreachable> {
+    async fn poll_followed(&mut self, which: PollScope<'_>) -> Result<(), PollFailed> {
         let clients = by_client(&self.inner.followed);
         self.unfinished.retain(|client, _| clients.contains_key(client));
         for (client, followed) in clients {
-            self.look_at_those_of(client, followed, which).await?;
+            self.poll_client(client, followed, which).await?;
         }
         Ok(())
     }
 
     /// Polls the resources of one client, until its share of the time is used up.
-    async fn look_at_those_of(
+    async fn poll_client(
         &mut self,
         client: Client,
-        followed: Digests,
+        followed: RowDigests,
         which: PollScope<'_>,
-    ) -> Result<(), Unreachable> {
+    ) -> Result<(), PollFailed> {
         let inner = Arc::clone(&self.inner);
         let unfinished = self.unfinished.remove(&client).unwrap_or_default();
-        let heard = |uri: &Uri| matches!(which, PollScope::Heard(heard) if heard.rows.contains(uri));
+        let notified = |uri: &Uri| matches!(which, PollScope::Heard(notified) if notified.rows.contains(uri));
         let is_concerned = |uri: &Uri| match which {
-            PollScope::All | PollScope::Heard(PendingMessages { vague: true, .. }) => true,
-            PollScope::Heard(_) => heard(uri) || inner.place(uri) != Some(UriKind::Row),
+            PollScope::All | PollScope::Heard(PendingMessages { unspecific: true, .. }) => true,
+            PollScope::Heard(_) => notified(uri) || inner.uri_kind(uri) != Some(UriKind::Row),
             PollScope::Unfinished => false,
         };
-        let (first, rest): (Digests, Digests) =
+        let (first, rest): (RowDigests, RowDigests) =
             followed.into_iter().partition(|(uri, _)| unfinished.contains(uri));
         let mut queue = VecDeque::from(first);
         queue.extend(rest.into_iter().filter(|(uri, _)| is_concerned(uri)));
         let begun = Instant::now();
         while let Some((uri, before)) = queue.pop_front() {
-            let told = heard(&uri);
+            let told = notified(&uri);
             let Some(digest) = digest_of(inner.read(&uri, &Context::default()).await) else {
                 if inner.driver.version().await.is_err() {
-                    return Err(Unreachable);
+                    return Err(PollFailed);
                 }
                 // It would delay the other resources at every poll.
                 tracing::warn!(%uri, "stopped following a resource that takes too long to poll");
@@ -331,7 +335,7 @@ impl DatabaseWatch {
                     self.changes.push_back(Change::Updated(uri));
                 }
             }
-            if begun.elapsed() > SHARE && !queue.is_empty() {
+            if begun.elapsed() > CLIENT_POLL_TIME && !queue.is_empty() {
                 self.unfinished.insert(client, queue.into_iter().map(|(uri, _)| uri).collect());
                 break;
             }
@@ -340,11 +344,11 @@ impl DatabaseWatch {
     }
 
     /// Processes a notification.
-    async fn heed(&mut self, message: &str) {
-        self.heard.due.get_or_insert_with(|| Instant::now() + GATHER);
+    async fn handle_notification(&mut self, message: &str) {
+        self.notified.due.get_or_insert_with(|| Instant::now() + DEBOUNCE);
         let Ok(TriggerMessage { schema, table, key }) = serde_json::from_str(message) else {
             // An unknown payload still means that something changed.
-            self.heard.vague = true;
+            self.notified.unspecific = true;
             return;
         };
         let name = TableName { schema, table };
@@ -358,16 +362,16 @@ impl DatabaseWatch {
         };
         match row {
             // Beyond the limit, duplicates are reported.
-            Some(row) if self.heard.rows.len() >= MANY => {
-                self.heard.vague = true;
+            Some(row) if self.notified.rows.len() >= MAX_NOTIFIED_ROWS => {
+                self.notified.unspecific = true;
                 self.changes.push_back(Change::Updated(row));
             }
             Some(row) => {
-                if self.heard.rows.insert(row.clone()) {
+                if self.notified.rows.insert(row.clone()) {
                     self.changes.push_back(Change::Updated(row));
                 }
             }
-            None => self.heard.vague = true,
+            None => self.notified.unspecific = true,
         }
     }
 }
@@ -382,31 +386,33 @@ enum PollScope<'a> {
     Unfinished,
 }
 
-impl Inner {
-    fn place(&self, uri: &Uri) -> Option<UriKind> {
-        self.places.closest(uri).map(|(_, place, _)| *place)
+impl SqlInner {
+    fn uri_kind(&self, uri: &Uri) -> Option<UriKind> {
+        self.uri_kinds.closest(uri).map(|(_, uri_kind, _)| *uri_kind)
     }
 
     /// The URI whose changes are reported for this one.
     pub(super) fn subject(&self, uri: &Uri) -> Uri {
-        let Some((_, place, variables)) = self.places.closest(uri) else { return uri.clone() };
+        let Some((_, uri_kind, variables)) = self.uri_kinds.closest(uri) else { return uri.clone() };
         let text = |name| variables.text(name).map(key::segment).unwrap_or_default();
-        match place {
+        match uri_kind {
             UriKind::Schema | UriKind::TableSchema => uri.without_query(),
             // Encodings of the key and the format are irrelevant.
             UriKind::Row => Uri::parse(&format!("{}{}/rows/{}", self.root, text("table"), text("key")))
                 .unwrap_or_else(|_| uri.clone()),
-            UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) => uri.clone(),
+            UriKind::Folder | UriKind::TableFolder | UriKind::Rows | UriKind::Query(_) | UriKind::Unknown => {
+                uri.clone()
+            }
         }
     }
 
     /// Follows a resource. Schemas need not be followed: they are always compared.
     pub(super) fn follow(&self, subject: &Uri, client: Client) {
         if !matches!(
-            self.place(subject),
-            None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder)
+            self.uri_kind(subject),
+            None | Some(UriKind::Schema | UriKind::TableSchema | UriKind::Folder | UriKind::Unknown)
         ) {
-            let known = Known { digest: None, client };
+            let known = FollowedRow { digest: None, client };
             self.followed.add(subject, known, |known, again| known.client = again.client);
         }
     }
@@ -418,6 +424,8 @@ fn same(one: &TableInfo, other: &TableInfo) -> bool {
         && one.key == other.key
         && one.indexes == other.indexes
         && one.references == other.references
+        && one.checks == other.checks
+        && one.definition == other.definition
         && one.summary.comment == other.summary.comment
         && one.summary.view == other.summary.view
 }
@@ -429,8 +437,8 @@ fn digest_of(read: Result<Contents>) -> Option<u64> {
         Ok(contents) => {
             for part in contents.parts {
                 match part.body {
-                    Body::Text(text) => text.hash(&mut hasher),
-                    Body::Bytes(bytes) => bytes.hash(&mut hasher),
+                    ContentBody::Text(text) => text.hash(&mut hasher),
+                    ContentBody::Bytes(bytes) => bytes.hash(&mut hasher),
                 }
             }
         }

@@ -43,15 +43,15 @@ impl Cancellation {
     /// Does work on this thread, which fails at the next [`check`] once it is cancelled.
     pub(crate) fn run<T>(self, work: impl FnOnce() -> T) -> T {
         /// Restores the state before, also after a panic.
-        struct Restore(Option<Cancellation>);
+        struct RestoreOnDrop(Option<Cancellation>);
 
-        impl Drop for Restore {
+        impl Drop for RestoreOnDrop {
             fn drop(&mut self) {
                 CURRENT.set(self.0.take());
             }
         }
 
-        let _restore = Restore(CURRENT.replace(Some(self)));
+        let _restore = RestoreOnDrop(CURRENT.replace(Some(self)));
         work()
     }
 
@@ -89,7 +89,7 @@ impl std::error::Error for Cancelled {}
 mod tests {
     use super::super::root::Root;
     use super::super::walk::{Blocking, TreeWalk};
-    use super::super::{Options, Tree};
+    use super::super::{Tree, TreeOptions};
     use super::{Arc, CancelOnDrop, Cancellation, Instant, check, is_cancelled};
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sub/deep")).unwrap();
         std::fs::write(folder.path().join("file"), "").unwrap();
-        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let tree = Tree::open(&TreeOptions::default(), Root::open(folder.path()).unwrap()).unwrap();
         let root = Arc::new(tree.root().unwrap());
         let names = tree.names(&root).unwrap();
         let caller = CancelOnDrop::default();

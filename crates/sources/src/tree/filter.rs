@@ -1,7 +1,7 @@
 //! Which paths are visible: by the options of the tree and by its ignore files.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::ops::Add;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,28 +9,38 @@ use std::sync::Arc;
 use ignore::gitignore::Gitignore;
 use libris_core::Result;
 
-use super::Options;
-use super::ignore_patterns::{IgnorePatterns, Verdict};
+use super::TreeOptions;
+use crate::ignore_patterns::{IgnorePatterns, PatternVerdict};
 use crate::patterns::patterns;
 
 /// The visibility rules of the options: hidden names, `include` and `exclude`.
 pub(super) struct PathFilter {
+    only: Option<OsString>,
     hidden: bool,
     include: Gitignore,
     exclude: Gitignore,
 }
 
 impl PathFilter {
-    pub(super) fn new(options: &Options) -> Result<Self> {
+    pub(super) fn new(options: &TreeOptions) -> Result<Self> {
         Ok(Self {
+            only: options.only.clone(),
             hidden: options.hidden,
             include: patterns("include", &options.include)?,
             exclude: patterns("exclude", &options.exclude)?,
         })
     }
 
+    /// Whether the root is visible itself, and not only one file in it.
+    pub(super) fn shows_root(&self) -> bool {
+        self.only.is_none()
+    }
+
     /// Whether `path`, relative to the root, is visible, given that its parent directory is.
     pub(super) fn shows(&self, path: &Path, directory: bool, ignore_rules: Option<&IgnoreRules>) -> bool {
+        if let Some(only) = &self.only {
+            return !directory && path == Path::new(only);
+        }
         let name = path.file_name().unwrap_or_default();
         if is_git(name) || (!self.hidden && is_hidden(name)) {
             return false;
@@ -111,7 +121,7 @@ impl IgnoreRules {
                 let verdict = here.files[kind].as_ref().and_then(|file| file.matched(below, name, directory));
                 match verdict {
                     None => level = here.above.as_deref(),
-                    Some(verdict) => return verdict == Verdict::Ignored,
+                    Some(verdict) => return verdict == PatternVerdict::Ignored,
                 }
             }
         }
@@ -128,15 +138,22 @@ fn with_slashes(path: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+#[cfg(all(test, unix))]
+mod git_tests;
+
 #[cfg(test)]
 mod tests {
-    use super::{Options, PathFilter};
+    use super::{PathFilter, TreeOptions};
     use std::path::Path;
 
     fn filter(include: &[&str], exclude: &[&str]) -> PathFilter {
         let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
-        PathFilter::new(&Options { include: owned(include), exclude: owned(exclude), ..Options::default() })
-            .unwrap()
+        PathFilter::new(&TreeOptions {
+            include: owned(include),
+            exclude: owned(exclude),
+            ..TreeOptions::default()
+        })
+        .unwrap()
     }
 
     #[test]
@@ -155,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_invalid_pattern_is_an_error() {
-        let wrong = PathFilter::new(&Options { exclude: vec!["a{b".into()], ..Options::default() });
+        let wrong = PathFilter::new(&TreeOptions { exclude: vec!["a{b".into()], ..TreeOptions::default() });
         insta::assert_snapshot!(wrong.err().unwrap(), @"`exclude` has a pattern that makes no sense: error parsing glob 'a{b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)");
     }
 }

@@ -20,11 +20,11 @@ use std::time::SystemTime;
 use cap_std::fs::File;
 
 use super::filter::{IgnoreFiles, IgnoreRules, RulesSize};
-use super::ignore_patterns::IgnorePatterns;
 use super::metadata::Metadata;
 use super::root::{ControlFile, DirectoryHandle};
 use super::stamp::StatStamp;
 use super::{OpenFolder, Tree, TreePath};
+use crate::ignore_patterns::IgnorePatterns;
 
 /// The largest ignore file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 256 * 1024;
@@ -155,7 +155,7 @@ impl Tree {
         };
         let parsed = rules.outcome.clone().map_err(UnreadableRules::into_error)?;
         let size = rules.size() + above.map(|above| above.size).unwrap_or_default();
-        if let Some(excess) = size.excess()
+        if let Some(excess) = size.exceeded_limit()
             && let Some(file) = files.into_iter().flatten().next()
         {
             let why = format_args!("together with those of the directories above, it has more than {excess}");
@@ -180,7 +180,7 @@ impl Tree {
             }
             _ => above.linked_rules,
         };
-        match linked.excess() {
+        match linked.exceeded_limit() {
             Some(excess) => {
                 let why = format_args!(
                     "the symbolic links on its path lead to ignore files with more than {excess}"
@@ -278,7 +278,7 @@ struct IgnoreFile {
 
 impl RulesSize {
     /// The limit of ignore files on one path that is exceeded; `None` if none is.
-    fn excess(self) -> Option<String> {
+    fn exceeded_limit(self) -> Option<String> {
         if self.text > MAX_ON_PATH.text {
             Some(format!("{} bytes", MAX_ON_PATH.text))
         } else if self.patterns > MAX_ON_PATH.patterns {

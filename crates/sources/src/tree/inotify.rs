@@ -37,7 +37,7 @@ impl EventBuffer {
 }
 
 /// One item read from the event queue.
-pub(super) enum Received<'e> {
+pub(super) enum InotifyItem<'e> {
     Event(&'e Event<'e>),
     /// Events were lost: by an inotify queue overflow, or because the queue could not be read for this reason.
     Lost(Option<Errno>),
@@ -78,7 +78,7 @@ impl Inotify {
         &self,
         buffer: &mut EventBuffer,
         limit: usize,
-        mut receive: impl FnMut(Received<'_>),
+        mut receive: impl FnMut(InotifyItem<'_>),
     ) -> bool {
         let mut reader = inotify::Reader::new(&self.0, &mut buffer.0);
         let mut count = 0;
@@ -86,13 +86,13 @@ impl Inotify {
             count += 1;
             match reader.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
-                    receive(Received::Lost(None))
+                    receive(InotifyItem::Lost(None))
                 }
-                Ok(event) => receive(Received::Event(&event)),
+                Ok(event) => receive(InotifyItem::Event(&event)),
                 Err(Errno::AGAIN) => return true,
                 Err(Errno::INTR) => {}
                 Err(errno) => {
-                    receive(Received::Lost(Some(errno)));
+                    receive(InotifyItem::Lost(Some(errno)));
                     return true;
                 }
             }

@@ -238,14 +238,14 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Options;
+    use super::super::TreeOptions;
     use super::super::root::Root;
     use super::{Arc, Duration, Instant, JOURNAL_THRESHOLD, Ordering, Tree};
     use std::fs;
     use std::path::Path;
     use std::sync::Barrier;
 
-    fn tree(path: &Path, config: &Options) -> Tree {
+    fn tree(path: &Path, config: &TreeOptions) -> Tree {
         let mut tree = Tree::open(config, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap();
         // So that the duration of a test does not matter.
         tree.event_trust = Duration::from_secs(3600);
@@ -274,7 +274,7 @@ mod tests {
     fn a_directory_with_a_settled_stamp_is_read_once() {
         // The sources are older than one tick of any clock.
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let tree = tree(&path, &Options::default());
+        let tree = tree(&path, &TreeOptions::default());
         let names = || tree.names(&tree.root().unwrap()).unwrap();
         assert!(Arc::ptr_eq(&names(), &names()));
     }
@@ -285,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
         for symlinks in [false, true] {
-            let tree = tree(folder.path(), &Options { symlinks, ..Options::default() });
+            let tree = tree(folder.path(), &TreeOptions { symlinks, ..TreeOptions::default() });
             let (_, links) = tree.read_names(&tree.root().unwrap()).unwrap();
             assert_eq!(links, symlinks);
         }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_directory_with_a_recent_stamp_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
-        let tree = tree(folder.path(), &Options::default());
+        let tree = tree(folder.path(), &TreeOptions::default());
         let root = tree.root().unwrap();
         assert_eq!(tree.names(&root).unwrap().len(), 0);
         fs::write(folder.path().join("new"), "").unwrap();
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn concurrent_callers_share_a_read() {
         let folder = folder(20_000);
-        let polled = Options { watch: super::super::ChangeDetection::Poll, ..Options::default() };
+        let polled = TreeOptions { watch: super::super::ChangeDetection::Poll, ..TreeOptions::default() };
         let tree = tree(folder.path(), &polled);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
@@ -338,7 +338,7 @@ mod tests {
         // The inotify queue is shared by the whole process: the tests that run at once must not delete more watched
         // files than it holds.
         let folder = folder(6_000);
-        let tree = tree(folder.path(), &Options::default());
+        let tree = tree(folder.path(), &TreeOptions::default());
         assert_eq!(reads_by_concurrent_callers(&tree, 6_000), 1);
         for more in 1..4 {
             fs::write(folder.path().join(format!("new-{more}")), "").unwrap();
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn the_journal_is_applied_name_by_name() {
         let folder = folder(JOURNAL_THRESHOLD);
-        let tree = tree(folder.path(), &Options::default());
+        let tree = tree(folder.path(), &TreeOptions::default());
         let path = |name: &str| folder.path().join(name);
         let mut expected: Vec<String> = (0..JOURNAL_THRESHOLD).map(|n| format!("{n:05}")).collect();
         assert_eq!(names(&tree), expected);
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn a_full_journal_causes_a_read() {
         let folder = folder(JOURNAL_THRESHOLD);
-        let tree = tree(folder.path(), &Options::default());
+        let tree = tree(folder.path(), &TreeOptions::default());
         assert_eq!(names(&tree).len(), JOURNAL_THRESHOLD);
         for n in 0..4_200 {
             fs::write(folder.path().join(format!("new-{n}")), "").unwrap();
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn names_updated_from_events_are_read_again_eventually() {
         let folder = folder(JOURNAL_THRESHOLD);
-        let mut tree = tree(folder.path(), &Options::default());
+        let mut tree = tree(folder.path(), &TreeOptions::default());
         tree.event_trust = Duration::ZERO;
         let deadline = Instant::now() + Duration::from_secs(60);
         for n in 0.. {

@@ -13,7 +13,6 @@ mod cache;
 mod cancellation;
 mod filter;
 mod ignore_files;
-mod ignore_patterns;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod listing;
@@ -30,7 +29,6 @@ mod stamp_table;
 mod symlink;
 pub(crate) mod walk;
 pub(crate) mod watch;
-mod wildmatch;
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -47,7 +45,7 @@ pub(crate) use cancellation::{CancelOnDrop, Cancellation, is_cancelled};
 pub(crate) use metadata::Metadata;
 pub(crate) use name_list::{NameList, case_folded};
 pub use options::ChangeDetection;
-pub(crate) use options::Options;
+pub(crate) use options::TreeOptions;
 pub(crate) use proof::ProofBuilder;
 pub(crate) use root::{DirectoryHandle, Root, is_missing};
 pub(crate) use stamp::StatStamp;
@@ -184,13 +182,13 @@ impl OpenFolder {
 }
 
 /// The result of resolving a key: a directory, or a file by its name in a directory.
-pub(crate) enum Resolved {
+pub(crate) enum ResolvedPath {
     Folder(Arc<OpenFolder>),
     File(Arc<OpenFolder>, OsString),
 }
 
 impl Tree {
-    pub(crate) fn open(options: &Options, root: Root) -> Result<Self> {
+    pub(crate) fn open(options: &TreeOptions, root: Root) -> Result<Self> {
         Ok(Self {
             root,
             symlinks: Symlinks::of(options.symlinks),
@@ -251,13 +249,13 @@ impl Tree {
     }
 
     /// Resolves a key such as `guide/start.md`. The slash at the end of a directory's key may be omitted.
-    pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<Resolved> {
+    pub(crate) fn resolve(&self, root: Arc<OpenFolder>, path: &str) -> io::Result<ResolvedPath> {
         let (path, slash) = match path.strip_suffix('/') {
             Some(path) => (path, true),
             None => (path, false),
         };
         if path.is_empty() {
-            return if slash { Err(missing()) } else { Ok(Resolved::Folder(root)) };
+            return if slash { Err(missing()) } else { Ok(ResolvedPath::Folder(root)) };
         }
         // A cached parent directory is found in one step, however deep it is.
         let cached = root.path_evidence.as_ref().and_then(|_| self.cached_parent(path));
@@ -268,12 +266,12 @@ impl Tree {
             if directory {
                 folder = self.open_child(&folder, segment, &name)?;
             } else if segments.peek().is_none() && !slash {
-                return Ok(Resolved::File(folder, name));
+                return Ok(ResolvedPath::File(folder, name));
             } else {
                 return Err(missing());
             }
         }
-        Ok(Resolved::Folder(folder))
+        Ok(ResolvedPath::Folder(folder))
     }
 
     /// The file name of a URI segment in a directory, and whether it is a directory; not found if it is not visible.
@@ -432,11 +430,11 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::walk::{Blocking, TreeWalk};
-    use super::{Arc, MAX_DEPTH, Options, Root, Tree};
+    use super::{Arc, MAX_DEPTH, Root, Tree, TreeOptions};
     use std::path::Path;
 
     fn tree(path: &Path) -> Tree {
-        Tree::open(&Options::default(), Root::open(path).unwrap()).unwrap()
+        Tree::open(&TreeOptions::default(), Root::open(path).unwrap()).unwrap()
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! What of a directory tree is visible, and how changes in it are detected.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 /// Options of a [`Tree`](super::Tree) and of the watcher on it. Patterns have the syntax of `.gitignore` files.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
+pub(crate) struct TreeOptions {
+    /// The only visible name: that of a file directly in the root.
+    pub(crate) only: Option<OsString>,
     /// Patterns of which a file must match one. Empty: every file does.
     pub(crate) include: Vec<String>,
     /// Patterns of files and directories that are not visible.
@@ -23,9 +26,10 @@ pub(crate) struct Options {
     pub(crate) poll: Duration,
 }
 
-impl Default for Options {
+impl Default for TreeOptions {
     fn default() -> Self {
         Self {
+            only: None,
             include: Vec::new(),
             exclude: Vec::new(),
             hidden: false,

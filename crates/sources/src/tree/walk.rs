@@ -21,6 +21,8 @@ pub(crate) struct TreeWalk<'a> {
     stack: Vec<WalkLevel>,
     /// Whether the root itself is still to be visited.
     root: bool,
+    /// The deepest entries that are visited; those of the root have depth 1.
+    max_depth: usize,
     blocking: Blocking,
     /// Collects what the visited files and directories depend on.
     proof: ProofBuilder,
@@ -83,7 +85,7 @@ impl Blocking {
 pub(crate) enum WalkItem<'a> {
     Folder(&'a OpenFolder),
     /// A file with its directory.
-    File(&'a OpenFolder, Box<FileEntry>),
+    File(&'a Arc<OpenFolder>, Box<FileEntry>),
 }
 
 /// A file as it was when its directory entry was read.
@@ -106,7 +108,8 @@ impl<'a> TreeWalk<'a> {
     ) -> Self {
         let mut proof = ProofBuilder::new(&tree.prover);
         proof.add_directory(&root);
-        Self { tree, stack: vec![WalkLevel::new(tree, root, names)], root: true, blocking, proof }
+        let stack = vec![WalkLevel::new(tree, root, names)];
+        Self { tree, stack, root: true, max_depth: usize::MAX, blocking, proof }
     }
 
     /// A walk over the keys after `path`, whether or not `path` exists.
@@ -132,6 +135,15 @@ impl<'a> TreeWalk<'a> {
             rest = below;
         }
         Ok(walk)
+    }
+
+    /// Visits no entries deeper than this.
+    pub(crate) fn with_max_depth(mut self, max_depth: usize) -> Self {
+        self.max_depth = max_depth;
+        for level in self.stack.iter_mut().skip(max_depth) {
+            level.next = level.names.len();
+        }
+        self
     }
 
     /// The next file or directory. Files that vanish during the walk are skipped.
@@ -194,7 +206,11 @@ impl<'a> TreeWalk<'a> {
                 (folder, names)
             }
         };
-        self.stack.push(WalkLevel::new(self.tree, folder, names));
+        let mut level = WalkLevel::new(self.tree, folder, names);
+        if self.stack.len() >= self.max_depth {
+            level.next = level.names.len();
+        }
+        self.stack.push(level);
         Ok(true)
     }
 }
@@ -262,7 +278,7 @@ pub(crate) fn skip_unreadable(tree: &Tree, key: &str, cause: io::Error) -> io::R
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use super::super::Options;
+    use super::super::TreeOptions;
     use super::super::root::Root;
     use super::{Blocking, Tree, TreeWalk};
 
@@ -272,7 +288,7 @@ mod tests {
         // In a directory of its own, since deletions in the parent of the root count as evidence too.
         let path = folder.path().canonicalize().unwrap().join("root");
         std::fs::create_dir(&path).unwrap();
-        let tree = Tree::open(&Options::default(), Root::open(&path).unwrap()).unwrap();
+        let tree = Tree::open(&TreeOptions::default(), Root::open(&path).unwrap()).unwrap();
         let prove = |change: bool| {
             let root = tree.watched_root().unwrap();
             let names = tree.names(&root).unwrap();

@@ -9,7 +9,7 @@ use libris_core::uri_template::Specificity;
 use libris_core::{Content, Contents, Context, Error, Page, Resource, Result, Source, Uri};
 use serde::Deserialize;
 
-use crate::registry::{ConfigFile, Declared, Definition, Opened};
+use crate::registry::{ConfigFile, Definition, OpenedSource, SourceConfig};
 
 /// Environment variables whose values are resources.
 ///
@@ -24,7 +24,7 @@ pub struct Config {
     pub variables: Vec<String>,
 }
 
-impl Declared for Config {
+impl SourceConfig for Config {
     fn definition(self, _file: &ConfigFile) -> Box<dyn Definition> {
         Box::new(self)
     }
@@ -35,8 +35,8 @@ impl Definition for Config {
         "environment".to_owned()
     }
 
-    fn open(&self) -> Result<Opened> {
-        Ok(Opened::new(Environment::new(self)?))
+    fn open(&self) -> Result<OpenedSource> {
+        Ok(OpenedSource::new(Environment::new(self)?))
     }
 }
 

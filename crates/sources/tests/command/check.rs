@@ -1,4 +1,4 @@
-//! What is wrong with a command is said when the configuration is read.
+//! Errors in the configuration of a command are reported when it is loaded.
 
 use super::commands;
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! The queue of a command is fair to each client, and its time is not that of the programs.
+//! The queue of a command is fair among clients, and waiting in it does not count against `timeout`.
 
 use super::Bench;
 use super::limits::until;

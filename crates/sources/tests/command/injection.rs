@@ -1,10 +1,10 @@
-//! Whatever a variable holds, the program gets as many arguments as were written, and nothing else runs.
+//! Argument injection: the values of variables never add arguments or run other programs.
 
 use super::Bench;
 use libris_core::uri_template::Variables;
-use libris_core::{Body, Context, Error, Source as _, Uri, UriTemplate};
+use libris_core::{ContentBody, Context, Error, Source as _, Uri, UriTemplate};
 
-/// Prints how many arguments it got, and each between brackets.
+/// A script that prints the number of its arguments and each of them in brackets.
 const ARGUMENTS: &str =
     "#!/bin/sh\nprintf '%s\\n' \"$#\"\nfor argument; do printf '[%s]\\n' \"$argument\"; done\n";
 
@@ -59,12 +59,12 @@ async fn variables_stay_where_they_are_put() {
     for value in attempts(&canary.display().to_string()) {
         for (scheme, before) in [("strict", ""), ("loose", ""), ("inside", "x")] {
             let template = UriTemplate::parse(&format!("{scheme}://{{value}}")).unwrap();
-            let expanded = template.expand(&Variables::from_iter([("value", &value)]));
+            let expanded = template.expand(&Variables::from_iter([("value", &value)])).unwrap();
             let Ok(uri) = Uri::parse(&expanded) else { continue };
             match bench.commands.read(&uri, &Context::default()).await {
                 Ok(contents) => {
                     let expected = format!("4\n[one]\n[{before}{value}]\n[--by={value}]\n[last]\n");
-                    assert_eq!(contents.parts[0].body, Body::Text(expected), "{uri}");
+                    assert_eq!(contents.parts[0].body, ContentBody::Text(expected), "{uri}");
                     assert_ne!(scheme, "strict", "{value:?} is no name");
                     ran += 1;
                 }

@@ -1,12 +1,12 @@
-//! Time, size and number are bounded, and nothing is left behind.
+//! Limits on time, output size and concurrency; no process is left behind.
 
 use super::{Bench, kind};
 use libris_core::{Context, Error, Source as _, Uri};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Starts sleepers that ignore a polite request, one of them in the background of another shell, writes down
-/// their numbers, and waits.
+/// A script that starts processes which ignore SIGTERM, one of them in the background of another shell, writes their
+/// process ids to a file, and waits.
 const FORKS: &str = "#!/bin/sh
 trap '' TERM
 sleep 1000 & echo $! >> pids
@@ -18,12 +18,12 @@ wait
 ";
 
 fn is_alive(pid: &str) -> bool {
-    // One that was killed but not yet reaped is dead too.
+    // A zombie counts as dead.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
 }
 
-/// Waits until something is so, and panics after a long time.
+/// Waits until a condition holds; panics after a time-out.
 pub(super) async fn until(what: &str, so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -114,7 +114,7 @@ async fn an_endless_output_is_cut_off() {
     assert!(*size > 1000 && hint.contains("?lines=1-500"), "{size} {hint}");
     let error = bench.read("whole://yes").await.unwrap_err();
     assert!(matches!(error, Error::TooLarge { hint: None, .. }), "{error:?}");
-    // Enough is enough, also of what never ends.
+    // Endless output is cut off at the limit.
     assert_eq!(bench.text("yes://y?lines=999999-1000000").await, "y\ny\n");
     assert_eq!(bench.text("yes://yes?bytes=4-10").await, "yes\nyes");
 }
@@ -134,7 +134,7 @@ async fn no_more_run_at_once_than_may() {
     let (one, other) = tokio::join!(bench.read("busy://100"), bench.read("busy://101"));
     assert_eq!(kind(&one.unwrap_err()), "unavailable");
     assert_eq!(kind(&other.unwrap_err()), "unavailable");
-    let freed = async { while kind(&bench.read("busy://wrong").await.unwrap_err()) != "failed" {} };
+    let freed = async { while !bench.text("busy://wrong").await.contains("exit code 1") {} };
     tokio::time::timeout(Duration::from_secs(20), freed).await.expect("a free turn");
 }
 
@@ -144,8 +144,13 @@ async fn printed_values_are_bounded() {
     let bench = Bench::new(config);
     let template = libris_core::UriTemplate::parse("a://{b}").unwrap();
     let known = std::collections::BTreeMap::new();
-    let asked =
-        libris_core::Partial { template: &template, variable: "b", typed: "", known: &known, limit: 100 };
+    let asked = libris_core::CompletionRequest {
+        template: &template,
+        variable: "b",
+        typed: "",
+        known: &known,
+        limit: 100,
+    };
     let completion = bench.commands.complete(asked, &Context::default()).await.unwrap();
     assert_eq!((completion.total, completion.more), (Some(10_000), true));
 }

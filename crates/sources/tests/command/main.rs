@@ -1,4 +1,4 @@
-//! Commands as resources.
+//! Integration tests of the command source.
 #![cfg(unix)]
 
 mod check;
@@ -7,16 +7,17 @@ mod injection;
 mod limits;
 mod memory;
 mod read;
+mod transcript;
 mod watch;
 
 use std::io::Write as _;
 use std::process::Stdio;
 
-use libris_core::{Body, Contents, Context, Error, Result, Source as _, Uri};
+use libris_core::{ContentBody, Contents, Context, Error, Result, Source as _, Uri};
 use libris_sources::{Commands, command};
 use tempfile::TempDir;
 
-/// Commands as they stand in a configuration, in a folder of their own.
+/// Commands of a configuration in a temporary folder.
 struct Bench {
     dir: TempDir,
     commands: Commands,
@@ -27,7 +28,7 @@ impl Bench {
         Self::with(config, &[])
     }
 
-    /// With these scripts in the folder.
+    /// The same, with these scripts in the folder.
     fn with(config: &str, scripts: &[(&str, &str)]) -> Self {
         let dir = TempDir::new().unwrap();
         for (name, script) in scripts {
@@ -41,12 +42,12 @@ impl Bench {
         self.commands.read(&Uri::parse(uri).unwrap(), &Context::default()).await
     }
 
-    /// What reading gives, or what it says.
+    /// The text of a resource, or the error as text.
     async fn text(&self, uri: &str) -> String {
         match self.read(uri).await {
             Ok(contents) => match &contents.parts[0].body {
-                Body::Text(text) => text.clone(),
-                Body::Bytes(bytes) => format!("{bytes:?}"),
+                ContentBody::Text(text) => text.clone(),
+                ContentBody::Bytes(bytes) => format!("{bytes:?}"),
             },
             Err(error) => format!("{}: {error}", kind(&error)),
         }
@@ -74,8 +75,8 @@ fn commands(config: &str, dir: &TempDir) -> Result<Commands> {
     Commands::new(file.command, dir.path())
 }
 
-/// Puts a script where it can be run. Another process writes it: a file that this one has open for writing
-/// may, for a moment, be open in what another test starts, and then it cannot be run.
+/// Writes an executable script. A child process writes it: if this process did, another test could fork while the
+/// file is open for writing, and executing it would fail with ETXTBSY.
 fn install(dir: &TempDir, name: &str, script: &str) {
     let mut install = std::process::Command::new("install")
         .args(["-m", "755", "/dev/stdin"])

@@ -2,22 +2,22 @@
 
 use super::Bench;
 use futures_util::future::join_all;
-use libris_core::{Context, Memory, Result, Source as _, Uri};
+use libris_core::{ContentMemory, Context, Result, Source as _, Uri};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Prints so many bytes, and notes that it ran.
+/// A script that prints a number of bytes and records that it ran.
 const PRINT: &str = "#!/bin/sh\necho $1 >> runs\nhead -c $1 /dev/zero | tr '\\0' x\n";
 
 const CONFIG: &str = "[[command]]\nuri = \"print://{bytes}/{name}\"\nrun = [\"./print\", \"{{bytes}}\", \"{{name}}\"]\nmax_size = 50000000\ntimeout = \"1m\"";
 
-/// The memory of a server.
+/// The memory budget of a server.
 struct Total {
     most: usize,
     used: Mutex<usize>,
 }
 
-/// What one read has of it.
+/// The reservation of one read.
 struct Reserved {
     total: Arc<Total>,
     bytes: AtomicUsize,
@@ -49,7 +49,7 @@ impl Reserved {
     }
 }
 
-impl Memory for Reserved {
+impl ContentMemory for Reserved {
     fn reserve(&self, bytes: usize) -> bool {
         let there = self.take(bytes);
         self.waits.fetch_add(usize::from(!there), Ordering::Relaxed);
@@ -69,7 +69,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Reads, and gives how many bytes there are.
+/// Reads a resource. Returns its size in bytes.
 async fn read(bench: &Bench, uri: &str, reserved: &Arc<Reserved>) -> Result<usize> {
     let context = Context::default().with_memory(reserved.clone());
     let contents = bench.commands.read(&Uri::parse(uri).unwrap(), &context).await?;
@@ -116,7 +116,7 @@ async fn no_program_starts_without_memory_nor_runs_twice_for_it() {
     let counts = (little.waits.load(Ordering::Relaxed), little.refusals.load(Ordering::Relaxed));
     assert_eq!((counts, runs(&bench)), ((0, 1), 1));
 
-    // The next one knows that it will need more, and waits for it before it runs.
+    // The next read reserves the memory that the failed one needed before it starts the program.
     let little = Total::new(1 << 20).reserved();
     assert_eq!(read(&bench, "print://3000000/a", &little).await.unwrap_err().to_string(), no_memory);
     assert_eq!((little.waits.load(Ordering::Relaxed), runs(&bench)), (1, 1));

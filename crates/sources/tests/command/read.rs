@@ -1,7 +1,7 @@
-//! What is read is what was printed.
+//! The contents of a command resource are the output of its program.
 
 use super::{Bench, kind};
-use libris_core::{Body, Context, Partial, Source as _, Uri, UriTemplate};
+use libris_core::{CompletionRequest, ContentBody, Context, Source as _, Uri, UriTemplate};
 use std::collections::BTreeMap;
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn parts_are_taken_from_the_output() {
     count://9?lines=-2 "8\n9\n"
     count://9?bytes=2-4 "2\n3"
     count://9?lines= "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
-    count://9?lines=20- "invalid: `count://9?lines=20-` begins past the end: there are only 9"
+    count://9?lines=20- "invalid: `count://9?lines=20-` begins past the end: the output has only 9 lines"
     count://9?lines=x "invalid: `lines=x` is not a range: write `lines=10-20`, `lines=20`, `lines=10-` or `lines=-20`"
     count://9?lines=1&bytes=1-2 "invalid: `?lines=1&bytes=1-2` asks for several ranges: read one at a time"
     log://system "99\n100\n"
@@ -95,9 +95,94 @@ async fn exit_codes_mean_what_was_said() {
     3 invalid: `exit://3` is rejected by its command as invalid
     4 unavailable: `exit://4` is unavailable now
     5 printed
-    6 failed: could not run the command
-    signal failed: could not run the command
+    6 unavailable: the command of `exit://6` failed with exit code 6
+    signal unavailable: the command of `exit://signal` was killed by signal 9
     "#);
+}
+
+#[tokio::test]
+async fn standard_error_is_sent_only_if_the_configuration_says_so() {
+    let script = "#!/bin/sh\n[ $1 = much ] && { yes error | head -c 100000 >&2; exit 6; }\n[ $1 = binary ] && { printf 'a\\0b' >&2; exit 6; }\nprintf 'no such \\033[31mday\\n' >&2\nexit $1\n";
+    let bench = Bench::with(
+        r#"
+        [[command]]
+        uri = "exit://{code}"
+        run = ["./exits", "{{code}}"]
+        exit = { 1 = "not-found", 2 = "denied", 3 = "invalid", 4 = "unavailable" }
+        stderr = "send"
+        [[command]]
+        uri = "log://{code}"
+        run = ["./exits", "{{code}}"]
+        exit = { 1 = "not-found" }
+        stderr = "log"
+        "#,
+        &[("exits", script)],
+    );
+    let mut said = String::new();
+    for uri in
+        ["exit://1", "exit://2", "exit://3", "exit://4", "exit://6", "exit://binary", "log://1", "log://6"]
+    {
+        said += &format!("{}\n", bench.text(uri).await.trim_end());
+    }
+    insta::assert_snapshot!(said, @r#"
+    another: no resource at `exit://1`: the command reported: no such [31mday
+    denied: access to `exit://2` is denied
+    invalid: `exit://3` is rejected by its command as invalid: no such [31mday
+    unavailable: `exit://4` is unavailable now: no such [31mday
+    unavailable: the command of `exit://6` failed with exit code 6: no such [31mday
+    unavailable: the command of `exit://binary` failed with exit code 6
+    not found: no resource at `log://1`
+    unavailable: the command of `log://6` failed with exit code 6
+    "#);
+    let much = bench.text("exit://much").await;
+    assert!(much.ends_with("error\nerro…") && much.chars().count() < 1_100, "{}", much.chars().count());
+}
+
+#[tokio::test]
+async fn a_part_says_what_is_left() {
+    let bench = Bench::new(
+        r#"
+        [[command]]
+        uri = "count://{to}{?lines,bytes}"
+        run = ["seq", "{{to}}"]
+        "#,
+    );
+    let mut said = String::new();
+    for uri in [
+        "count://5",
+        "count://5?lines=1-2",
+        "count://5?lines=3-4",
+        "count://5?lines=5-6",
+        "count://5?lines=-2",
+        "count://5?bytes=0-3",
+        "count://5?bytes=8-",
+    ] {
+        let contents = bench.read(uri).await.unwrap();
+        let meta = contents.parts[0].meta.as_ref().map(|meta| serde_json::to_string(meta).unwrap());
+        said += &format!("{uri} {}\n", meta.unwrap_or_default());
+    }
+    said += &bench.text("count://5?lines=6-").await;
+    insta::assert_snapshot!(said, @r#"
+    count://5 
+    count://5?lines=1-2 {"dev.libris/next":"count://5?lines=3-4"}
+    count://5?lines=3-4 {"dev.libris/next":"count://5?lines=5-6"}
+    count://5?lines=5-6 {"dev.libris/totalLines":5}
+    count://5?lines=-2 {"dev.libris/totalLines":5}
+    count://5?bytes=0-3 {"dev.libris/next":"count://5?bytes=4-7"}
+    count://5?bytes=8- {"dev.libris/totalBytes":10}
+    invalid: `count://5?lines=6-` begins past the end: the output has only 5 lines
+    "#);
+}
+
+#[tokio::test]
+async fn a_part_is_given_before_the_program_goes_on() {
+    let bench = Bench::with(
+        "[[command]]\nuri = \"log://follow{?lines}\"\nrun = [\"./follow\"]\ntimeout = \"1m\"",
+        &[("follow", "#!/bin/sh\nprintf 'a\\nb\\n'\nexec sleep 1000\n")],
+    );
+    let part = bench.read("log://follow?lines=1-2").await.unwrap().parts.remove(0);
+    assert_eq!(part.body, ContentBody::Text("a\nb\n".into()));
+    assert_eq!(part.meta.unwrap()["dev.libris/next"], "log://follow?lines=3-4");
 }
 
 #[tokio::test]
@@ -127,7 +212,7 @@ async fn the_environment_is_only_what_was_named() {
     assert_eq!(names, ["GREETING", "HOME", "PATH"]);
     assert!(all.contains("GREETING=hello; $(id)\n"));
     assert_eq!(bench.text("env://folder").await, "/\n");
-    // Standard input is empty, so this ends.
+    // Standard input is empty, so `cat` ends.
     assert_eq!(bench.text("env://input").await, "");
 }
 
@@ -151,7 +236,7 @@ async fn the_media_type_is_declared_or_looked_at() {
     );
     let mime = async |uri| {
         let part = bench.read(uri).await.unwrap().parts.remove(0);
-        (part.mime.unwrap(), matches!(part.body, Body::Text(_)))
+        (part.mime.unwrap(), matches!(part.body, ContentBody::Text(_)))
     };
     assert_eq!(mime("type://text").await, ("text/plain".into(), true));
     assert_eq!(mime("type://json").await, ("application/json".into(), true));
@@ -172,7 +257,8 @@ async fn values_are_completed() {
     );
     let template = UriTemplate::parse("say://{fixed}/{printed}/{broken}").unwrap();
     let complete = async |variable, typed| {
-        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
+        let asked =
+            CompletionRequest { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
         bench.commands.complete(asked, &Context::default()).await.map(|completion| completion.values)
     };
     assert_eq!(complete("fixed", "par").await.unwrap(), ["Paris", "Park City"]);
@@ -196,7 +282,8 @@ async fn a_completion_that_fails_fails_once_for_all() {
     );
     let template = UriTemplate::parse("say://{what}").unwrap();
     let known = BTreeMap::new();
-    let asked = Partial { template: &template, variable: "what", typed: "", known: &known, limit: 100 };
+    let asked =
+        CompletionRequest { template: &template, variable: "what", typed: "", known: &known, limit: 100 };
     let outcomes = futures_util::future::join_all(
         (0..6).map(async |_| bench.commands.complete(asked, &Context::default()).await),
     )

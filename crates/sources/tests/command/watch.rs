@@ -1,4 +1,4 @@
-//! A command that polls tells when it prints something else, while somebody listens.
+//! Change detection by polling: a command runs while its resource is followed, and a different output is a change.
 
 use super::Bench;
 use futures_util::StreamExt as _;
@@ -26,7 +26,7 @@ async fn another_output_is_told() {
     write("watched", "one");
     let before = bench.read("file://watched").await.unwrap().freshness.proof.unwrap();
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
-    // Nothing is run before somebody listens.
+    // The program does not run before the resource is followed.
     assert_eq!(runs(), "watched\n");
     assert!(before.holds());
     let told = Change::Updated(Uri::parse("file://watched").unwrap());
@@ -34,7 +34,7 @@ async fn another_output_is_told() {
         async || tokio::time::timeout(Duration::from_secs(20), changes.next()).await.expect("a change");
     write("watched", "two");
     assert_eq!(next().await, Some(told.clone()));
-    // What was kept is not given any more.
+    // The cached output is no longer served.
     assert!(!before.holds());
     std::fs::remove_file(bench.dir.path().join("watched")).unwrap();
     assert_eq!(next().await, Some(told.clone()));
@@ -73,12 +73,12 @@ async fn whatever_is_subscribed_to_is_told() {
     }
     write("log", "1\n2\n3\n");
     let uri = |text: &str| Uri::parse(text).unwrap();
-    // While nobody listens, nothing is looked at.
+    // The program does not run while nobody follows the resource.
     bench.commands.follow(&uri("one://d"), Client::default());
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
     let mut told = async |wanted: &str| {
         let wanted = Some(Change::Updated(uri(wanted)));
-        // A file that is half written may be told as well.
+        // A partially written file may be reported as a change, too.
         let look = async { while changes.next().await != wanted {} };
         tokio::time::timeout(Duration::from_secs(20), look).await.expect("a change");
     };
@@ -103,7 +103,7 @@ async fn whatever_is_subscribed_to_is_told() {
             told("some://file?name=b").await;
         }
     };
-    // A look may have been under way.
+    // A poll may have been in flight.
     rounds(["5", "6"]).await;
     let count = || runs().lines().filter(|name| *name == "c").count();
     let before = count();
@@ -116,7 +116,7 @@ async fn where_too_much_is_subscribed_to_everybody_looks_again() {
     let bench = Bench::new("[[command]]\nuri = \"a://{b}\"\nrun = [\"true\", \"{{b}}\"]\npoll = \"1s\"");
     let mut changes = bench.commands.watch().await.unwrap().expect("a watch");
     for number in 0..1_001 {
-        // Nothing is run for what may not be a value.
+        // The program does not run for invalid values of a variable.
         bench.commands.follow(&Uri::parse(&format!("a://%00{number}")).unwrap(), Client::default());
     }
     let next = tokio::time::timeout(Duration::from_secs(20), changes.next()).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use libris_core::uri_template::Variables;
-use libris_core::{Completion, Context, Partial, Source, Uri};
+use libris_core::{Completion, CompletionRequest, Context, Source, Uri};
 use libris_sources::Files;
 
 use super::sandbox::Sandbox;
@@ -13,7 +13,7 @@ async fn complete(files: &Files, variable: &str, typed: &str) -> Completion {
     let known = BTreeMap::new();
     files
         .complete(
-            Partial { template: &template, variable, typed, known: &known, limit: 100 },
+            CompletionRequest { template: &template, variable, typed, known: &known, limit: 100 },
             &Context::default(),
         )
         .await
@@ -50,6 +50,32 @@ async fn completes_one_segment_at_a_time() {
 }
 
 #[tokio::test]
+async fn the_variables_of_the_folder_template() {
+    let sandbox = Sandbox::with(&[("guide/start.md", ""), ("guide/deep/er.md", ""), ("gui.md", "")]);
+    let files = sandbox.files();
+    let template = files.templates(&Context::default()).await.unwrap().templates.remove(1).uri;
+    assert_eq!(template.as_str(), "file:///root/{+folder}{?after,format,contents}");
+    let known = BTreeMap::new();
+    for (variable, typed, expected) in [
+        ("folder", "", &["guide/"][..]),
+        ("folder", "guide/", &["guide/deep/"]),
+        ("format", "", &["markdown", "json"]),
+        ("contents", "n", &["none"]),
+        ("after", "", &[]),
+        ("path", "", &[]),
+    ] {
+        let request = CompletionRequest { template: &template, variable, typed, known: &known, limit: 100 };
+        let completion = files.complete(request, &Context::default()).await.unwrap();
+        assert_eq!(completion.values, expected, "{variable} {typed}");
+        assert!(!completion.more && completion.total.is_none_or(|total| total == expected.len() as u64));
+    }
+    let variables: Variables =
+        [("folder", "guide/"), ("format", "json"), ("after", "deep")].into_iter().collect();
+    let uri = Uri::parse(&template.expand(&variables).unwrap()).unwrap();
+    assert!(files.read(&uri, &Context::default()).await.is_ok(), "{uri}");
+}
+
+#[tokio::test]
 async fn every_completion_expands_to_a_readable_uri() {
     let sandbox = Sandbox::new();
     for name in
@@ -71,7 +97,7 @@ async fn every_completion_expands_to_a_readable_uri() {
         assert!(!found.is_empty(), "{typed}");
         for value in found {
             let variables = Variables::from_iter([("path", value.as_str())]);
-            let uri = Uri::parse(&template.expand(&variables)).unwrap();
+            let uri = Uri::parse(&template.expand(&variables).unwrap()).unwrap();
             files.read(&uri, &Context::default()).await.unwrap();
             match value.ends_with('/') {
                 true => open.push(value),

@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use libris_core::{Change, Context, Error, Partial, Result, Source, Uri};
+use libris_core::{Change, CompletionRequest, Context, Error, Result, Source, Uri};
 use libris_sources::Files;
 use libris_sources::files::{ChangeDetection, Config};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::sandbox::{Sandbox, listed, read, uri};
+use super::sandbox::{Sandbox, is_not_found, listed, read, uri};
 use super::watch::{MODES, WatchedFolder};
 
 /// The environment variable that marks the child process in which a test exhausts the file descriptors.
@@ -58,7 +58,8 @@ fn run(work: impl Future<Output = ()>) {
 async fn completed(files: &Files, typed: &str) -> Result<Vec<String>> {
     let templates = files.templates(&Context::default()).await.unwrap().templates;
     let known = BTreeMap::new();
-    let asked = Partial { template: &templates[0].uri, variable: "path", typed, known: &known, limit: 100 };
+    let asked =
+        CompletionRequest { template: &templates[0].uri, variable: "path", typed, known: &known, limit: 100 };
     Ok(files.complete(asked, &Context::default()).await?.values)
 }
 
@@ -108,7 +109,7 @@ fn ignored_files_stay_hidden_without_file_descriptors() {
                 assert_eq!(listed(&files).await, shown, "after {free} descriptors");
                 for path in ["secret", "excluded", "sub/secret", "sub/hidden"] {
                     let read = read(&files, path).await;
-                    assert!(matches!(read, Err(Error::NotFound(_))), "after {free}: {path}: {read:?}");
+                    assert!(is_not_found(&read), "after {free}: {path}: {read:?}");
                 }
             }
         }
@@ -203,7 +204,7 @@ async fn an_unreadable_ignore_file_hides_its_directory() {
                     for path in ["", "secret", "deep/", "deep/secret"] {
                         let path = format!("{name}/{path}");
                         let read = read(&files, &path).await;
-                        assert!(matches!(read, Err(Error::NotFound(_))), "{path}: {read:?}");
+                        assert!(is_not_found(&read), "{path}: {read:?}");
                     }
                 }
             }

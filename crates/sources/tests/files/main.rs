@@ -6,6 +6,7 @@ mod confinement;
 mod failures;
 mod filter;
 mod list;
+mod list_options;
 #[cfg(target_os = "linux")]
 mod symlinks;
 // Other systems reject some of these names or treat two of them as one.
@@ -14,9 +15,12 @@ mod missing_events;
 mod names;
 mod paging;
 mod read;
+mod read_folder;
 mod sandbox;
+mod single_file;
 #[cfg(target_os = "linux")]
 mod times;
+mod transcript;
 mod watch;
 #[cfg(unix)]
 mod watch_model;

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use libris_core::{Body, Content, Context, Error, Progress, Source, Uri, Visibility};
+use libris_core::{ContentBody, Context, Error, Progress, Source};
 use libris_sources::Files;
-use libris_sources::files::Config;
 
-use super::sandbox::{Sandbox, read, rendered, uri};
+use super::sandbox::{Sandbox, read, rendered, rendered_children, uri};
 
 #[tokio::test]
 async fn text_is_decoded() {
@@ -25,7 +24,7 @@ async fn text_is_decoded() {
     sandbox.write("zero.txt", b"a\0b");
     sandbox.write("half.txt", b"\xff\xfea\0b");
     let files = sandbox.files();
-    insta::assert_snapshot!(rendered(&files, "").await, @r#"
+    insta::assert_snapshot!(rendered_children(&files, "").await, @r#"
     file:///root/big.txt text/plain text "wide ü 😀\nsecond\n"
     file:///root/half.txt text/plain bytes b"\xff\xfea\0b"
     file:///root/little.txt text/plain text "wide ü 😀\nsecond\n"
@@ -67,7 +66,6 @@ async fn ranges_of_lines_and_bytes() {
         "a.txt?lines=",
         "a.txt?lines=&bytes=",
         "a.txt?",
-        "d/?",
         "a.txt?bytes=0-2",
         "a.txt?bytes=9-",
         "a.txt?bytes=-4",
@@ -109,7 +107,6 @@ async fn ranges_of_lines_and_bytes() {
     a.txt?lines=             a.txt?lines= text/plain text "one\ntwo\r\nthrée\nfour"
     a.txt?lines=&bytes=      a.txt?lines=&bytes= text/plain text "one\ntwo\r\nthrée\nfour"
     a.txt?                   a.txt? text/plain text "one\ntwo\r\nthrée\nfour"
-    d/?                      d/x text/plain text ""
     a.txt?bytes=0-2          a.txt?bytes=0-2 text/plain text "one"
     a.txt?bytes=9-           a.txt?bytes=9- text/plain text "thrée\nfour"
     a.txt?bytes=-4           a.txt?bytes=-4 text/plain text "four"
@@ -132,7 +129,7 @@ async fn ranges_of_lines_and_bytes() {
     p.png?lines=1            Invalid: `p.png` is not text: read it by `?bytes=0-65535`
     d?lines=1                Invalid: `d` is a directory, which has no lines or bytes: read it without `?`
     d/?bytes=0-1             Invalid: `d/` is a directory, which has no lines or bytes: read it without `?`
-    nowhere?lines=1          NotFound: no resource at `nowhere?lines=1`
+    nowhere?lines=1          Missing: no resource at `nowhere?lines=1`: there is no `nowhere` in ``; read that folder to see its entries
     "#);
 }
 
@@ -248,80 +245,10 @@ async fn lines_of_a_huge_file_are_found_with_progress() {
     let reported = Arc::new(ReportedProgress::default());
     let context = Context::default().with_progress(reported.clone());
     let lines = files.read(&uri("file:///root/big.log?lines=65530-65531"), &context).await.unwrap();
-    assert_eq!(lines.parts[0].body, Body::Text(LINE.repeat(2)));
+    assert_eq!(lines.parts[0].body, ContentBody::Text(LINE.repeat(2)));
     assert_eq!(
         *reported.0.lock().unwrap(),
         [(MIB, Some(4 * MIB)), (2 * MIB, Some(4 * MIB)), (3 * MIB, Some(4 * MIB))]
     );
     insta::assert_snapshot!(rendered(&files, "big.log?lines=70000").await, @"Invalid: `file:///root/big.log?lines=70000` begins past the end: there are 65536 lines");
-}
-
-#[tokio::test]
-async fn reading_a_directory() {
-    let sandbox = Sandbox::with(&[
-        ("mixed/a.txt", "12345"),
-        ("mixed/b.txt", &"x".repeat(200)),
-        ("mixed/c/d.txt", "below"),
-        ("mixed/e.md", "# 67"),
-        ("mixed/f.png", "picture"),
-        ("mixed/g.txt", "90"),
-    ]);
-    std::fs::create_dir(sandbox.path("empty")).unwrap();
-    let files = sandbox.files_with(|config| {
-        config.directory_bytes = 12;
-        config.directory_entries = 5;
-    });
-    insta::assert_snapshot!(rendered(&files, "mixed/").await, @r##"
-    file:///root/mixed/a.txt text/plain text "12345"
-    file:///root/mixed/b.txt text/plain text "[not included: 200 bytes; read file:///root/mixed/b.txt itself]" {"dev.libris/omitted":"too large: 200 bytes"}
-    file:///root/mixed/c/ inode/directory text ""
-    file:///root/mixed/e.md text/markdown text "# 67"
-    file:///root/mixed/f.png text/plain text "[not included: 7 bytes; read file:///root/mixed/f.png itself]" {"dev.libris/omitted":"too large: 7 bytes"}
-    file:///root/mixed/ text/plain text "[1 more entry; list the resources to see it]" {"dev.libris/more":1}
-    "##);
-    let fewer = sandbox.files_with(|config| config.directory_entries = 0);
-    insta::assert_snapshot!(rendered(&fewer, "mixed/").await, @r#"file:///root/mixed/ text/plain text "[6 more entries; list the resources to see them]" {"dev.libris/more":6}"#);
-    assert_eq!(rendered(&files, "mixed").await, rendered(&files, "mixed/").await);
-    insta::assert_snapshot!(rendered(&files, "empty").await, @r#"file:///root/empty/ inode/directory text """#);
-    insta::assert_snapshot!(rendered(&files, "").await, @r#"
-    file:///root/empty/ inode/directory text ""
-    file:///root/mixed/ inode/directory text ""
-    "#);
-    let root = files.read(&uri("file:///root"), &Context::default()).await.unwrap();
-    assert_eq!(root.parts.len(), 2);
-    insta::assert_snapshot!(rendered(&files, "mixed/a.txt/").await, @"NotFound: no resource at `file:///root/mixed/a.txt/`");
-}
-
-/// Hides URIs that contain `secret`.
-struct NoSecrets;
-
-impl Visibility for NoSecrets {
-    fn sees(&self, uri: &Uri) -> bool {
-        !uri.as_str().contains("secret")
-    }
-}
-
-#[tokio::test]
-async fn invisible_entries_are_neither_returned_nor_counted() {
-    let context = || Context::default().with_visibility(Arc::new(NoSecrets));
-    let names = ["a.txt", "b-secret.txt", "c/d.txt", "e-secret/f.txt", "g.txt", "h-secret.txt", "i.txt"];
-    let whole = Sandbox::with(&names.map(|name| (name, "12345")));
-    let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
-    let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
-    // Hidden entries count neither against the limit of entries nor against that of bytes.
-    for (entries, bytes) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 100), (100, 10), (100, 0)] {
-        let limited = |config: &mut Config| {
-            config.directory_entries = entries;
-            config.directory_bytes = bytes;
-        };
-        let (whole, reduced) = (whole.files_with(limited), reduced.files_with(limited));
-        let root = uri("file:///root/");
-        let seen = whole.read(&root, &context()).await.unwrap().parts;
-        assert_eq!(seen, reduced.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
-        assert_ne!(seen, whole.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
-    }
-    // A directory with hidden entries only reads as an empty one.
-    let only = Sandbox::with(&[("x/secret.txt", "12345")]);
-    let seen = only.files().read(&uri("file:///root/x/"), &context()).await.unwrap().parts;
-    assert_eq!(seen, [Content::text(uri("file:///root/x/"), "inode/directory", "")]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use libris_core::{Body, Content, Context, Result, Source, Uri};
+use libris_core::{Content, ContentBody, Context, Error, Result, Source, Uri};
 use libris_sources::Files;
 use libris_sources::files::Config;
 use tempfile::TempDir;
@@ -97,13 +97,31 @@ pub(crate) async fn rendered(source: &impl Source, path: &str) -> String {
     }
 }
 
+/// Reads the children of a directory one by one and renders the results.
+pub(crate) async fn rendered_children(source: &impl Source, path: &str) -> String {
+    let directory = uri(&format!("file:///root/{path}"));
+    let children = source.children(&directory, None, 1000, &Context::default()).await.unwrap().resources;
+    let mut lines = Vec::new();
+    for child in children {
+        lines.push(rendered(source, child.uri.as_str().strip_prefix("file:///root/").unwrap()).await);
+    }
+    lines.join("\n")
+}
+
+/// Whether a read failed because nothing is there, with or without a hint.
+pub(crate) fn is_not_found<T>(result: &Result<T>) -> bool {
+    result.as_ref().is_err_and(Error::is_not_found)
+}
+
 fn render(part: &Content) -> String {
     let mime = part.mime.as_deref().unwrap_or("-");
     let body = match &part.body {
-        Body::Text(text) => format!("text {text:?}"),
-        Body::Bytes(bytes) => format!("bytes {bytes:?}"),
+        ContentBody::Text(text) => format!("text {text:?}"),
+        ContentBody::Bytes(bytes) => format!("bytes {bytes:?}"),
     };
-    let meta = part.meta.as_ref().map(|meta| format!(" {}", serde_json::to_string(meta).unwrap()));
+    // The size of the whole file and the next part are left to the transcripts.
+    let meta = part.meta.as_ref().filter(|meta| !meta.contains_key("dev.libris/totalBytes"));
+    let meta = meta.map(|meta| format!(" {}", serde_json::to_string(meta).unwrap()));
     format!("{} {mime} {body}{}", part.uri, meta.unwrap_or_default())
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libris_core::{Body, Context, Error, Source};
+use libris_core::{ContentBody, Context, Error, Source};
 use libris_sources::Files;
 use libris_sources::files::Config;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
@@ -71,7 +71,7 @@ async fn followed_symlinks_stay_within_the_root() {
     );
     for path in ["file-in", "dir-in/in.txt", "dir/up", "dir-in/up"] {
         let parts = read(&files, path).await.unwrap();
-        assert_eq!(parts[0].body, Body::Text("inside".into()), "{path}");
+        assert_eq!(parts[0].body, ContentBody::Text("inside".into()), "{path}");
     }
     for path in [
         "dir/loop/in.txt",
@@ -148,7 +148,7 @@ async fn a_symlink_does_not_expose_hidden_files() {
     assert_eq!(listed(&files).await, shown);
     for path in shown {
         for part in read(&files, path).await.unwrap() {
-            assert_ne!(part.body, Body::Text(CANARY.into()), "{path}");
+            assert_ne!(part.body, ContentBody::Text(CANARY.into()), "{path}");
         }
     }
     for path in [
@@ -230,10 +230,10 @@ async fn race(sandbox: &Sandbox, files: &Files, paths: &[&str], names: [&str; 2]
         match read(files, path).await {
             Ok(parts) => {
                 for part in parts {
-                    assert_ne!(part.body, Body::Text(CANARY.into()), "{path}");
+                    assert_ne!(part.body, ContentBody::Text(CANARY.into()), "{path}");
                 }
             }
-            Err(Error::NotFound(_)) => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => panic!("{path}: {error:?}"),
         }
     }
@@ -278,9 +278,9 @@ async fn race_between_the_root_and_a_symlink() {
         while started.elapsed() < Duration::from_secs(2) || inside == 0 {
             assert!(started.elapsed() < Duration::from_secs(20), "the folder was never at its path");
             match read(&files, "in.txt").await {
-                Ok(parts) if parts[0].body == Body::Text(CANARY.into()) => outside += 1,
+                Ok(parts) if parts[0].body == ContentBody::Text(CANARY.into()) => outside += 1,
                 Ok(_) => inside += 1,
-                Err(Error::Unavailable(_) | Error::NotFound(_)) => {}
+                Err(Error::Unavailable(_) | Error::NotFound(_) | Error::Missing { .. }) => {}
                 Err(error) => panic!("{error:?}"),
             }
             if let Ok(page) = files.list(None, 100, &Context::default()).await {
@@ -307,7 +307,7 @@ async fn an_ancestor_replaced_by_a_symlink_is_not_followed() {
     assert!(matches!(swapped, Err(Error::Unavailable(_))), "{swapped:?}");
     fs::remove_file(sandbox.path("parent")).unwrap();
     fs::rename(sandbox.path("moved"), sandbox.path("parent")).unwrap();
-    assert_eq!(read(&files, "in.txt").await.unwrap()[0].body, Body::Text("inside".into()));
+    assert_eq!(read(&files, "in.txt").await.unwrap()[0].body, ContentBody::Text("inside".into()));
 }
 
 #[tokio::test]
@@ -320,7 +320,7 @@ async fn a_symlink_in_the_root_path_is_followed_to_its_new_target() {
     for (target, text) in [("root/one", "1"), ("root/two", "2"), ("root/one", "1")] {
         fs::remove_file(&current).unwrap();
         symlink(target, &current).unwrap();
-        assert_eq!(read(&files, "a.txt").await.unwrap()[0].body, Body::Text(text.into()));
+        assert_eq!(read(&files, "a.txt").await.unwrap()[0].body, ContentBody::Text(text.into()));
     }
 }
 

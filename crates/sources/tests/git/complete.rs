@@ -2,7 +2,7 @@
 
 use crate::sandbox::{Sandbox, ask, complete};
 
-const BLOB: &str = "blob/{ref}/{+path}{?lines,bytes}";
+const TREE: &str = "tree/{ref}/{+path}{?lines,bytes}";
 
 #[tokio::test]
 async fn revisions() {
@@ -11,10 +11,10 @@ async fn revisions() {
     sandbox.git(&["tag", "v1.0"]);
     let id = sandbox.git(&["rev-parse", "HEAD"]);
     let source = sandbox.open();
-    let all = complete(&source, BLOB, "ref", "", &[]).await.values;
+    let all = complete(&source, TREE, "ref", "", &[]).await.values;
     assert_eq!(all, ["HEAD", "feature/one", "main", "v1.0", &id[..10]]);
-    assert_eq!(complete(&source, BLOB, "ref", "fea", &[]).await.values, ["feature/one"]);
-    assert_eq!(complete(&source, BLOB, "ref", "V", &[]).await.values, ["v1.0"]);
+    assert_eq!(complete(&source, TREE, "ref", "fea", &[]).await.values, ["feature/one"]);
+    assert_eq!(complete(&source, TREE, "ref", "V", &[]).await.values, ["v1.0"]);
     for variable in ["base", "head"] {
         assert_eq!(
             complete(&source, "diff/{base}/{head}{?path}", variable, "ma", &[]).await.values,
@@ -47,7 +47,7 @@ async fn paths_within_the_revision_that_was_chosen() {
     sandbox.commit("second");
     let source = sandbox.open();
     let paths =
-        async |typed: &str, rev: &str| complete(&source, BLOB, "path", typed, &[("ref", rev)]).await.values;
+        async |typed: &str, rev: &str| complete(&source, TREE, "path", typed, &[("ref", rev)]).await.values;
     assert_eq!(paths("s", "main").await, ["Setup.md", "src/"]);
     assert_eq!(paths("src/", "main").await, ["src/lib.rs", "src/main.rs", "src/new.rs"]);
     assert_eq!(paths("src/", "old").await, ["src/lib.rs", "src/main.rs"]);

@@ -1,11 +1,11 @@
-//! What is written into a URI is only ever looked up.
+//! Revisions and paths of URIs are only looked up: never options, revision syntax or file system paths.
 
-use libris_core::{Body, Context, Error, Source, Uri};
+use libris_core::{ContentBody, Context, Error, Source, Uri};
 use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, config, run};
 
-/// Attempts to make a revision or a path into something else.
+/// Texts that would be options, revision syntax or other paths if they were interpreted.
 const ATTEMPTS: [&str; 36] = [
     "blob/--upload-pack=touch%20canary/README.md",
     "log/--upload-pack=touch%20canary",
@@ -46,7 +46,7 @@ const ATTEMPTS: [&str; 36] = [
 ];
 
 fn uri(rest: &str) -> Uri {
-    // Letters outside ASCII are escaped in a URI.
+    // URIs escape characters outside ASCII.
     let escaped: String = rest
         .chars()
         .map(|letter| {
@@ -71,9 +71,9 @@ async fn nothing_is_let_in_by_a_ref_or_a_path() {
     for attempt in ATTEMPTS {
         let uri = uri(attempt);
         match source.read(&uri, &Context::default()).await {
-            Err(Error::Invalid(_) | Error::NotFound(_)) => {}
-            // A path that never was has no history and does not differ.
-            Ok(contents) if matches!(&contents.parts[0].body, Body::Text(text) if text.is_empty() || text.ends_with("\n\nNo commits.\n")) =>
+            Err(Error::Invalid(_) | Error::NotFound(_) | Error::Missing { .. }) => {}
+            // A path that never existed has an empty log and an empty diff.
+            Ok(contents) if matches!(&contents.parts[0].body, ContentBody::Text(text) if text.is_empty() || text.ends_with("\n\nNo commits.\n")) =>
                 {}
             other => panic!("{attempt} gave {other:?}"),
         }
@@ -105,7 +105,7 @@ async fn errors_name_no_path_of_the_machine() {
     );
 }
 
-/// Trees are data: one that git would never write must not lead anywhere either.
+/// Entry names that git itself never writes, such as `..`, do not lead out of the tree.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_hostile_tree_leads_nowhere() {
@@ -130,7 +130,9 @@ async fn a_hostile_tree_leads_nowhere() {
     sandbox.git(&["update-ref", "refs/heads/main", &commit]);
     let listed = crate::sandbox::listed(&sandbox.open()).await;
     let uris: Vec<_> = listed.iter().map(|resource| resource.uri.path()).collect();
-    assert_eq!(uris, ["/log/HEAD", "/refs", "/tree/HEAD/", "/tree/HEAD/README.md"]);
+    let pages = ["/diff/staged", "/diff/worktree", "/log/HEAD", "/refs", "/status"];
+    assert_eq!(uris[..5], pages);
+    assert_eq!(uris[5..], ["/tree/HEAD/", "/tree/HEAD/README.md"]);
 }
 
 #[tokio::test]

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use futures_util::FutureExt as _;
-use libris_core::{Budget, Client, Context, Error, Memory, Source as _};
+use libris_core::{Budget, Client, ContentMemory, Context, Error, Source as _};
 
 use crate::sandbox::{Sandbox, ask, command, text, uri};
 
-/// Writes an object of this kind, whatever is in it, and gives its id.
+/// Writes an object of this type without checking its content. Returns its id.
 fn object(sandbox: &Sandbox, kind: &str, data: &[u8]) -> String {
     let mut git = command(&sandbox.work);
     git.args(["hash-object", "-t", kind, "-w", "--stdin", "--literally"]);
@@ -21,7 +21,7 @@ fn object(sandbox: &Sandbox, kind: &str, data: &[u8]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Writes a commit of this tree with a message of so many bytes.
+/// Writes a commit of this tree with a message of `size` bytes.
 fn commit(sandbox: &Sandbox, tree: &str, message: usize) -> String {
     let person = "Ada Lovelace <ada@example.com> 1700000000 +0000";
     let message = "x".repeat(message);
@@ -70,7 +70,7 @@ async fn commits_tags_and_trees_have_a_largest_size() {
     assert_eq!(text(&source, &format!("blob/{shorter}/a")).await, "one");
     assert!(text(&source, &format!("commit/{shorter}")).await.len() > 1 << 19);
 
-    // Beside those of other branches, only the first part of a subject is told.
+    // The list of refs truncates long subjects.
     sandbox.git(&["update-ref", "refs/heads/long", &shorter]);
     assert!(text(&source, "refs").await.len() < 6_000);
 
@@ -86,7 +86,7 @@ async fn commits_tags_and_trees_have_a_largest_size() {
     for rest in [format!("tree/{wide}/"), format!("blob/{wide}/a"), format!("diff/HEAD/{wide}")] {
         is_too_large(ask(&source, &rest).await, 8 * MIB);
     }
-    // Where the branch itself leads to one, the list says so.
+    // If the branch itself points to such an object, listing fails with the same error.
     sandbox.git(&["update-ref", "refs/heads/main", &wide]);
     is_too_large(source.list(None, 10, &Context::default()).await, 8 * MIB);
     sandbox.git(&["update-ref", "refs/heads/main", &long]);
@@ -109,12 +109,12 @@ async fn a_commit_has_a_thousand_parents_at_most() {
     }
 }
 
-/// Memory of so many bytes.
+/// A memory budget of this many bytes.
 struct Bytes {
     left: AtomicUsize,
 }
 
-impl Memory for Bytes {
+impl ContentMemory for Bytes {
     fn reserve(&self, bytes: usize) -> bool {
         self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(bytes)).is_ok()
     }
@@ -144,7 +144,7 @@ async fn memory_is_reserved_for_what_is_decoded() {
     for (rest, too_little, enough) in [
         ("diff/HEAD~/HEAD", 2 * MIB, 200 * MIB),
         (&*wide, 4 * MIB, 40 * MIB),
-        // Whatever is small needs none.
+        // Small objects reserve no memory.
         ("diff/HEAD~/HEAD?path=small", 0, 0),
         ("tree/HEAD/", 0, 0),
         ("log/HEAD", 0, 0),
@@ -202,7 +202,7 @@ async fn refs_are_bounded_in_number_and_in_bytes() {
 async fn a_diff_of_lines_that_repeat_ends() {
     const LINES: usize = 700_000;
     let sandbox = Sandbox::empty();
-    // Lines of which the one file has many and the other has none, between lines that both have very often.
+    // Lines that only one of the files has, between lines that are frequent in both.
     let file = |own: char| -> String {
         (0..LINES).map(|at| if at % 500 == 0 { format!("{own}\n") } else { "\n".into() }).collect()
     };
@@ -215,13 +215,13 @@ async fn a_diff_of_lines_that_repeat_ends() {
     assert!(lines('-') > LINES / 500 && lines('+') > LINES / 500);
 }
 
-/// Memory that is there once somebody says so, and which tells that it was asked for.
+/// A memory budget that signals each reservation and grants it when the test says so.
 struct Blocked {
     asked: Mutex<mpsc::Sender<()>>,
     granted: Mutex<mpsc::Receiver<()>>,
 }
 
-impl Memory for Blocked {
+impl ContentMemory for Blocked {
     fn reserve(&self, _: usize) -> bool {
         self.asked.lock().unwrap().send(()).unwrap();
         self.granted.lock().unwrap().recv().is_ok()
@@ -245,7 +245,7 @@ async fn the_turn_of_the_catalog_is_held_until_the_work_has_ended() {
     let mut read = source.read(&uri, &context);
     assert!((&mut read).now_or_never().is_none());
     has_begun.recv().unwrap();
-    // Nobody waits for the work any more, but it goes on.
+    // The read was dropped, but its blocking work continues.
     drop(read);
     drop(context);
     assert!(turns.is_full());

@@ -1,4 +1,4 @@
-//! What is listed and what is said of it.
+//! Listings and the metadata of listed resources.
 
 use libris_core::{Context, Source};
 use libris_sources::Git;
@@ -30,8 +30,11 @@ async fn files_have_real_facts() {
         ));
     }
     insta::assert_snapshot!(said, @"
+    git://repo/diff/staged diff-staged Staged changes of repo text/x-diff - -
+    git://repo/diff/worktree diff-worktree Unstaged changes of repo text/x-diff - -
     git://repo/log/HEAD log Log of repo text/markdown - 60
     git://repo/refs refs Refs of repo text/markdown - -
+    git://repo/status status Status of repo text/markdown - -
     git://repo/tree/HEAD/ repo - inode/directory - 60
     git://repo/tree/HEAD/LICENSE LICENSE - text/plain 5 0
     git://repo/tree/HEAD/README.md README.md Read me text/markdown 50 0
@@ -50,7 +53,9 @@ async fn what_is_excluded_does_not_exist_at_any_commit() {
     config.exclude = vec!["secret/".into(), "*.txt".into()];
     let source = Git::open(config).unwrap();
     let uris: Vec<_> = listed(&source).await.iter().map(|resource| resource.uri.path().to_owned()).collect();
-    assert_eq!(uris, ["/log/HEAD", "/refs", "/tree/HEAD/", "/tree/HEAD/a.md"]);
+    let pages = ["/diff/staged", "/diff/worktree", "/log/HEAD", "/refs", "/status"];
+    assert_eq!(uris[..5], pages);
+    assert_eq!(uris[5..], ["/tree/HEAD/", "/tree/HEAD/a.md"]);
     for rest in [
         "blob/HEAD/secret/key.pem",
         "blob/HEAD~1/secret/key.pem",
@@ -59,7 +64,7 @@ async fn what_is_excluded_does_not_exist_at_any_commit() {
         "log/HEAD?path=secret",
         "log/HEAD?path=secret%2Fkey.pem",
     ] {
-        assert!(matches!(ask(&source, rest).await, Err(libris_core::Error::NotFound(_))), "{rest}");
+        assert!(ask(&source, rest).await.is_err_and(|error| error.is_not_found()), "{rest}");
     }
     for rest in ["diff/HEAD~1/HEAD".to_owned(), format!("commit/{second}"), "tree/HEAD/".to_owned()] {
         let parts = ask(&source, &rest).await.unwrap().parts;

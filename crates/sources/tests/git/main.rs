@@ -1,9 +1,11 @@
-//! Git repositories, made here with the `git` program and read without it.
+//! Integration tests of the git source. The `git` program creates the repositories; the source reads them without it.
 
+mod blame;
 #[cfg(unix)]
 mod broken;
 mod complete;
 mod contract;
+mod folder;
 mod inject;
 mod limits;
 mod list;
@@ -11,4 +13,7 @@ mod program;
 mod read;
 mod sandbox;
 mod shapes;
+mod teach;
+mod transcript;
 mod watch;
+mod work_tree;

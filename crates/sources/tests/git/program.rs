@@ -1,4 +1,4 @@
-//! What is read agrees with what the `git` program prints, for this very repository.
+//! Compares reads with the output of the `git` program, on the repository of this workspace.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use libris_sources::Git;
 
 use crate::sandbox::{Sandbox, bytes, command, config, json, listed, run, text};
 
-/// How far back is compared.
+/// How many commits are compared.
 const BACK: usize = 8;
 
-/// This repository, or one made here where the sources stand in none, as in an archive of them.
+/// The repository of this workspace, or a generated one if the sources were unpacked from an archive.
 struct This {
     root: PathBuf,
     _made: Option<Sandbox>,
@@ -56,7 +56,7 @@ impl This {
         names.into_iter().map(read).map(|(data, path)| (path, data)).collect()
     }
 
-    /// The tree that a patch makes of a revision. Nothing is written into the repository itself.
+    /// The tree that results from applying a patch to a revision. Does not write to the repository itself.
     fn patched(&self, base: &str, patch: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("patch");
@@ -81,7 +81,7 @@ impl This {
         git(&["write-tree"])
     }
 
-    /// How many first parents of `HEAD` there are, up to so many.
+    /// The number of first-parent ancestors of `HEAD`, up to a maximum.
     fn depth(&self) -> usize {
         let count = format!("--max-count={}", BACK + 1);
         self.git(&["rev-list", "--first-parent", &count, "HEAD"]).lines().count() - 1
@@ -161,7 +161,7 @@ async fn the_log_is_that_of_log() {
             ];
             found.push_str(&format!("{}\n", fields.join("\u{1f}")));
         }
-        // The program writes `Z` for an offset of none.
+        // `git` writes `Z` for a zero offset.
         let printed = this.git(arguments).replace("Z\u{1f}", "+00:00\u{1f}");
         assert_eq!(found, printed, "{rest}");
     }
@@ -181,7 +181,7 @@ async fn diffs_are_those_of_diff() {
         let found = bytes(&source, &format!("diff/{base}/{head}")).await;
         let printed = run(
             &this.root,
-            &["diff", "--no-renames", "--full-index", "--no-ext-diff", "--no-color", &base, &head],
+            &["diff", "--find-renames", "--full-index", "--no-ext-diff", "--no-color", &base, &head],
         );
         assert_eq!(headers(&found), headers(&printed), "{base} {head}");
         if !headers(&found).iter().any(|line| line.starts_with("Binary files ")) {
@@ -194,8 +194,18 @@ async fn diffs_are_those_of_diff() {
 
 /// The lines of a patch that say which files differ, and how.
 fn headers(patch: &[u8]) -> Vec<String> {
-    let said =
-        ["diff --git ", "index ", "old mode ", "new mode ", "new file ", "deleted file ", "Binary files "];
+    let said = [
+        "diff --git ",
+        "index ",
+        "old mode ",
+        "new mode ",
+        "new file ",
+        "deleted file ",
+        "Binary files ",
+        "similarity index ",
+        "rename from ",
+        "rename to ",
+    ];
     let patch = String::from_utf8_lossy(patch);
     patch.lines().filter(|line| said.iter().any(|said| line.starts_with(said))).map(str::to_owned).collect()
 }

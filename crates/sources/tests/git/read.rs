@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use libris_core::{Body, Content, Context, Error, Scope, Source, Uri, Visibility};
+use libris_core::{CacheScope, Content, ContentBody, Context, Error, Source, Uri, Visibility};
 use libris_sources::{Git, git};
 
 use crate::sandbox::{Sandbox, ask, config, json, part, text, uri};
@@ -48,7 +48,7 @@ async fn files_at_any_revision() {
         "blob/HEAD/a.txt/",
         "blob/HEAD/a.txt/b",
     ] {
-        assert!(matches!(ask(&source, rest).await, Err(Error::NotFound(_))), "{rest}");
+        assert!(ask(&source, rest).await.is_err_and(|error| error.is_not_found()), "{rest}");
     }
 }
 
@@ -75,6 +75,13 @@ async fn parts_of_files() {
     sandbox.commit("second");
     let source = sandbox.open();
     assert_eq!(text(&source, "blob/HEAD/a.txt?lines=2-3").await, "line 2\nline 3\n");
+    insta::assert_json_snapshot!(part(&source, "blob/HEAD/a.txt?lines=2-3").await.meta, @r#"
+    {
+      "dev.libris/next": "git://repo/blob/HEAD/a.txt?lines=4-5",
+      "dev.libris/totalBytes": 151,
+      "dev.libris/totalLines": 20
+    }
+    "#);
     assert_eq!(text(&source, "tree/HEAD/a.txt?lines=-1").await, "line 20\n");
     assert_eq!(text(&source, "blob/HEAD/a.txt?bytes=0-5").await, "line 1");
     assert_eq!(text(&source, "blob/HEAD/a.txt?lines=").await, numbers(20));
@@ -82,7 +89,7 @@ async fn parts_of_files() {
         text(&source, "blob/HEAD/latin").await,
         "caf\u{e9} cr\u{e8}me br\u{fb}l\u{e9}e, d\u{e9}j\u{e0} vu\n"
     );
-    assert_eq!(part(&source, "blob/HEAD/x.png?bytes=1-3").await.body, Body::Bytes("PNG".into()));
+    assert_eq!(part(&source, "blob/HEAD/x.png?bytes=1-3").await.body, ContentBody::Bytes("PNG".into()));
     for rest in [
         "blob/HEAD/a.txt?lines=21",
         "blob/HEAD/x.png?lines=1",
@@ -108,9 +115,10 @@ async fn what_is_too_large_says_how_to_read_a_part() {
     assert_eq!(text(&source, "blob/HEAD/big.txt?lines=1500-1501").await, "LINE 1500\nLINE 1501\n");
     let Err(Error::TooLarge { .. }) = ask(&source, "blob/HEAD/big.txt?lines=1-").await else { panic!() };
     let parts = ask(&source, "tree/HEAD/").await.unwrap().parts;
-    assert!(matches!(&parts[0].body, Body::Text(text) if text.starts_with("[not included: ")), "{parts:?}");
-    assert_eq!(parts[1].body, Body::Text("small\n".into()));
-    // A file that is too large to compare is told like a binary one.
+    let uris: Vec<_> = parts.iter().map(|part| part.uri.path()).collect();
+    assert_eq!(uris, ["/tree/HEAD/", "/tree/HEAD/small.txt"]);
+    assert_eq!(parts[1].body, ContentBody::Text("small\n".into()));
+    // A file that is too large for a diff is reported like a binary one.
     assert!(text(&source, "diff/HEAD~1/HEAD").await.contains("Binary files a/big.txt and b/big.txt differ"));
 }
 
@@ -197,9 +205,37 @@ async fn pages_for_people_and_programs() {
 
     ## Changes
 
-    - M [a.txt](<git://repo/tree/<second>/a.txt>)
-    - D [b.txt](<git://repo/tree/<first>/b.txt>)
-    - A [c d.txt](<git://repo/tree/<second>/c%20d.txt>)
+    3 files changed, 2 insertions, 2 deletions
+
+    - M [a.txt](<git://repo/tree/<second>/a.txt>) (+1 -1)
+    - D [b.txt](<git://repo/tree/<first>/b.txt>) (+0 -1)
+    - A [c d.txt](<git://repo/tree/<second>/c%20d.txt>) (+1 -0)
+
+    ## Patch
+
+    ```diff
+    diff --git a/a.txt b/a.txt
+    index 5626abf0f72e58d7a153368ba57db4c673c0e171..f719efd430d52bcfc8566a43b2eb655688d38871 100644
+    --- a/a.txt
+    +++ b/a.txt
+    @@ -1 +1 @@
+    -one
+    +two
+    diff --git a/b.txt b/b.txt
+    deleted file mode 100644
+    index 61780798228d17af2d34fce4cfbdf35556832472..0000000000000000000000000000000000000000
+    --- a/b.txt
+    +++ /dev/null
+    @@ -1 +0,0 @@
+    -b
+    diff --git a/c d.txt b/c d.txt
+    new file mode 100644
+    index 0000000000000000000000000000000000000000..f2ad6c76f0115a6ba5b00456a849810e7ec0af20
+    --- /dev/null
+    +++ b/c d.txt	
+    @@ -0,0 +1 @@
+    +c
+    ```
     ");
     let commit = json(&source, "commit/v1?format=json").await;
     assert_eq!(commit["message"], "Change *everything*\n\nBecause of reasons.\n");
@@ -215,7 +251,7 @@ async fn what_never_changes_may_be_kept() {
     let sandbox = Sandbox::with(&[("a.txt", "one\n")]);
     let id = sandbox.git(&["rev-parse", "HEAD"]);
     let mut config = config(&sandbox.work);
-    config.scope = Scope::Public;
+    config.scope = CacheScope::Public;
     config.ttl = Duration::from_secs(5);
     let source = Git::open(config).unwrap();
     for rest in
@@ -223,7 +259,7 @@ async fn what_never_changes_may_be_kept() {
     {
         let contents = ask(&source, &rest).await.unwrap();
         let cache = contents.freshness;
-        assert_eq!((cache.ttl.as_secs(), cache.scope), (31_536_000, Scope::Public), "{rest}");
+        assert_eq!((cache.ttl.as_secs(), cache.scope), (31_536_000, CacheScope::Public), "{rest}");
         assert!(cache.proof.unwrap().holds(), "{rest}");
     }
     for rest in [
@@ -233,13 +269,13 @@ async fn what_never_changes_may_be_kept() {
         "refs".to_owned(),
     ] {
         let freshness = ask(&source, &rest).await.unwrap().freshness;
-        assert_eq!((freshness.ttl.as_secs(), freshness.scope), (5, Scope::Public), "{rest}");
+        assert_eq!((freshness.ttl.as_secs(), freshness.scope), (5, CacheScope::Public), "{rest}");
     }
     let page = source.list(None, 10, &Context::default()).await.unwrap();
-    assert_eq!((page.freshness.ttl.as_secs(), page.freshness.scope), (5, Scope::Public));
+    assert_eq!((page.freshness.ttl.as_secs(), page.freshness.scope), (5, CacheScope::Public));
 }
 
-/// Kinds of changes that a patch has words of its own for.
+/// Changes of modes, types, line endings and unusual names give the patch that `git diff` prints.
 #[cfg(unix)]
 #[tokio::test]
 async fn patches_of_all_kinds_are_those_of_diff() {
@@ -289,14 +325,14 @@ async fn patches_of_all_kinds_are_those_of_diff() {
         .replace("line 98\n", "line 98\nadded\n");
     sandbox.write("far", far.as_bytes());
     sandbox.commit("all kinds");
-    let printed = sandbox.git(&["diff", "--no-renames", "--full-index", "HEAD~1", "HEAD"]);
+    let printed = sandbox.git(&["diff", "--find-renames", "--full-index", "HEAD~1", "HEAD"]);
     let source = sandbox.open();
     assert_eq!(text(&source, "diff/HEAD~1/HEAD").await.trim_end(), printed);
-    let printed = sandbox.git(&["diff", "--no-renames", "--full-index", "HEAD", "HEAD~1"]);
+    let printed = sandbox.git(&["diff", "--find-renames", "--full-index", "HEAD", "HEAD~1"]);
     assert_eq!(text(&source, "diff/HEAD/HEAD~1").await.trim_end(), printed);
 }
 
-/// Hides what has `secret` in its URI.
+/// Hides URIs that contain `secret`.
 struct NoSecrets;
 
 impl Visibility for NoSecrets {
@@ -312,8 +348,8 @@ async fn hidden_entries_are_neither_given_nor_counted() {
     let whole = Sandbox::with(&names.map(|name| (name, "12345")));
     let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
     let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
-    // Neither in the place of others nor in their bytes.
-    for (entries, bytes) in [(0, 100), (1, 100), (2, 100), (3, 100), (4, 100), (100, 10), (100, 0)] {
+    // Hidden entries count neither against the limit of entries nor against that of bytes.
+    for (entries, bytes) in [(0, 1000), (1, 1000), (2, 1000), (3, 1000), (4, 1000), (100, 600), (100, 0)] {
         let [whole, reduced] = [&whole, &reduced].map(|sandbox| {
             let config =
                 git::Config { directory_entries: entries, directory_bytes: bytes, ..sandbox.config() };
@@ -324,10 +360,10 @@ async fn hidden_entries_are_neither_given_nor_counted() {
         assert_eq!(seen, reduced.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
         assert_ne!(seen, whole.read(&root, &Context::default()).await.unwrap().parts, "{entries} {bytes}");
     }
-    // One with hidden entries only is as an empty one.
+    // A directory with hidden entries only reads as an empty one.
     let only = Sandbox::with(&[("x/secret.txt", "12345")]);
     let seen = only.open().read(&uri("tree/HEAD/x/"), &context()).await.unwrap().parts;
-    assert_eq!(seen, [Content::text(uri("tree/HEAD/x/"), "inode/directory", "")]);
+    assert_eq!(seen, [Content::text(uri("tree/HEAD/x/"), "text/markdown", "# x/ at HEAD\n\nNo entries.\n")]);
 }
 
 #[tokio::test]
@@ -344,7 +380,7 @@ async fn diffs_and_commits_show_nothing_of_hidden_files() {
         let whole = text(&source, path).await;
         assert!(whole.contains("a.txt") && whole.contains("secret"), "{whole}");
         let parts = source.read(&uri(path), &context).await.unwrap().parts;
-        let Body::Text(seen) = &parts[0].body else { panic!("{path} is no text") };
+        let ContentBody::Text(seen) = &parts[0].body else { panic!("{path} is no text") };
         assert!(seen.contains("a.txt") && !seen.contains("secret"), "{seen}");
     }
     for path in [

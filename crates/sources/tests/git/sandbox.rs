@@ -1,4 +1,4 @@
-//! A repository in a temporary folder, and questions to it.
+//! A repository in a temporary folder, and helpers that read it through the source.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use libris_core::{
-    Body, Completion, Content, Contents, Context, Error, Partial, Resource, Source, Uri, UriTemplate,
+    Completion, CompletionRequest, Content, ContentBody, Contents, Context, Error, Resource, Source, Uri,
+    UriTemplate,
 };
 use libris_sources::{Git, git};
 use tempfile::TempDir;
 
-/// Runs `git` in a folder, without the configuration of whoever runs the tests.
+/// Runs `git` in a folder, without the user's and the system's configuration.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = command(folder).args(arguments).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -39,7 +40,7 @@ pub(crate) struct Sandbox {
     pub(crate) dir: TempDir,
     /// The working tree.
     pub(crate) work: PathBuf,
-    /// Counts commits, so that each has its own second.
+    /// The number of commits, so that each gets another timestamp.
     clock: AtomicI64,
 }
 
@@ -73,7 +74,7 @@ impl Sandbox {
         String::from_utf8_lossy(&run(&self.work, arguments)).trim_end().to_owned()
     }
 
-    /// Commits everything and gives the id.
+    /// Commits all changes and returns the id.
     pub(crate) fn commit(&self, message: &str) -> String {
         self.git(&["add", "--all"]);
         let date = format!("{} +0200", self.clock.fetch_add(60, Ordering::Relaxed));
@@ -109,7 +110,7 @@ pub(crate) async fn ask(source: &Git, rest: &str) -> Result<Contents, Error> {
     source.read(&uri(rest), &Context::default()).await
 }
 
-/// The one part that is there.
+/// Reads a resource that has exactly one part.
 pub(crate) async fn part(source: &Git, rest: &str) -> Content {
     let mut contents = ask(source, rest).await.unwrap_or_else(|error| panic!("{rest}: {error:?}"));
     assert_eq!(contents.parts.len(), 1, "{rest}");
@@ -118,15 +119,15 @@ pub(crate) async fn part(source: &Git, rest: &str) -> Content {
 
 pub(crate) async fn text(source: &Git, rest: &str) -> String {
     match part(source, rest).await.body {
-        Body::Text(text) => text,
-        Body::Bytes(bytes) => panic!("{rest} has {} bytes", bytes.len()),
+        ContentBody::Text(text) => text,
+        ContentBody::Bytes(bytes) => panic!("{rest} has {} bytes", bytes.len()),
     }
 }
 
 pub(crate) async fn bytes(source: &Git, rest: &str) -> Vec<u8> {
     match part(source, rest).await.body {
-        Body::Text(text) => text.into_bytes(),
-        Body::Bytes(bytes) => bytes.to_vec(),
+        ContentBody::Text(text) => text.into_bytes(),
+        ContentBody::Bytes(bytes) => bytes.to_vec(),
     }
 }
 
@@ -134,7 +135,7 @@ pub(crate) async fn json(source: &Git, rest: &str) -> serde_json::Value {
     serde_json::from_str(&text(source, rest).await).unwrap()
 }
 
-/// Everything that is listed.
+/// Lists all resources.
 pub(crate) async fn listed(source: &Git) -> Vec<Resource> {
     let mut all: Vec<Resource> = Vec::new();
     loop {
@@ -159,7 +160,7 @@ pub(crate) async fn complete(
         known.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     source
         .complete(
-            Partial { template: &template, variable, typed, known: &known, limit: 100 },
+            CompletionRequest { template: &template, variable, typed, known: &known, limit: 100 },
             &Context::default(),
         )
         .await

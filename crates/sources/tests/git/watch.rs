@@ -1,4 +1,4 @@
-//! Changes: who is told what.
+//! Which subscribers are notified of which changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn told(source: &Git, subscribed: &[&str], last: &str, act: impl FnOnce())
             let at = source.subject(&at);
             told.extend(subscribed.iter().filter(|rest| subject(rest) == at).map(|rest| (*rest).to_owned()));
             if at == subject(last) {
-                // What belongs to the same look follows at once.
+                // Changes found by the same scan follow immediately.
                 while let Ok(Some(change)) =
                     tokio::time::timeout(Duration::from_millis(200), changes.next()).await
                 {
@@ -208,4 +208,23 @@ async fn a_watch_that_nobody_reads_ends_and_holds_up_nothing() {
     assert!(source.list(None, 10, &Context::default()).await.is_ok());
     drop(changes);
     assert!(source.list(None, 10, &Context::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn staging_is_told_to_those_of_the_status() {
+    let sandbox = Sandbox::with(&FILES);
+    let source = sandbox.open();
+    let subscribed = [
+        "status?format=json",
+        "diff/staged",
+        "diff/worktree?path=a.txt",
+        "refs",
+        "log/main",
+        "tree/HEAD/a.txt",
+    ];
+    let staged = told(&source, &subscribed, "diff/worktree", || {
+        sandbox.write("a.txt", b"staged");
+        sandbox.git(&["add", "a.txt"]);
+    });
+    assert_eq!(staged.await, set(&["status?format=json", "diff/staged", "diff/worktree?path=a.txt"]));
 }

@@ -1,4 +1,4 @@
-//! A weather and a travel API: list, complete, read; and the suite that every source passes.
+//! A weather and a travel API: listing, completion, reading, and the contract suite.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use libris_core::contract::{Fixture, check};
-use libris_core::{Context, Partial, Source, Uri, UriTemplate};
+use libris_core::{CompletionRequest, Context, Source, Uri, UriTemplate};
 use libris_sources::Http;
 use serde_json::{Value, json};
 
 use crate::server::{Answer, Received, Server};
 use crate::{read, refusal, source, uri};
 
-/// Stations by what they are called in a URL.
+/// Stations by their identifier in URLs.
 pub(crate) type Stations = Arc<Mutex<BTreeMap<String, Value>>>;
 
 pub(crate) fn stations() -> Stations {
@@ -181,7 +181,7 @@ async fn a_travel_api_is_listed_completed_and_read() {
     let complete = async |template: &str, variable: &str, typed: &str, known: &[(&str, &str)]| {
         let template = UriTemplate::parse(template).unwrap();
         let known = known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let asked = Partial { template: &template, variable, typed, known: &known, limit: 100 };
+        let asked = CompletionRequest { template: &template, variable, typed, known: &known, limit: 100 };
         source.complete(asked, &Context::default()).await.unwrap().values
     };
     let activities = "travel://activities/{city}/{category}";
@@ -202,7 +202,14 @@ async fn a_travel_api_is_listed_completed_and_read() {
 
     assert_eq!(read(&source, "travel://activities/7/museums").await.unwrap(), r#"{"museums":["Picasso"]}"#);
     assert_eq!(read(&source, "flights://search/JFK").await.unwrap(), "a,café\n");
-    assert_eq!(refusal(&source, "flights://search/ZZZ").await, "no resource at `flights://search/ZZZ`");
+    assert_eq!(
+        refusal(&source, "flights://search/ZZZ").await,
+        "no resource at `flights://search/ZZZ`: the service answered 404 Not Found; check the value of `airport`"
+    );
+    assert_eq!(
+        refusal(&source, "flights://search/JFQ").await,
+        "no resource at `flights://search/JFQ`: the service answered 404 Not Found; did you mean `JFK`?"
+    );
     let link = read(&source, "https://travel.example/guide.pdf").await.unwrap();
     assert!(link.contains("fetch it from there"), "{link}");
     let asked: Vec<_> = server.received().into_iter().map(|received| received.target).collect();
@@ -224,7 +231,7 @@ async fn all_pages_of_a_list_are_of_one_answer() {
         count += 1;
     }
     assert_eq!((count, server.received().len()), (5, 1));
-    // Who begins anew is given what there is now.
+    // A listing from the beginning requests the list again.
     assert_eq!(source.list(None, 10, &Context::default()).await.unwrap().resources.len(), 1);
 }
 
@@ -247,7 +254,7 @@ async fn a_thousand_cold_reads_are_one_request() {
 #[tokio::test]
 async fn requests_say_what_the_configuration_says() {
     let server = Server::start(|_| Answer::json("{}").with("x-count", 7)).await;
-    // A variable of the environment that is there whenever cargo runs the tests.
+    // Cargo sets this variable for every test.
     let source = source(
         &server,
         r#"
@@ -258,6 +265,10 @@ async fn requests_say_what_the_configuration_says() {
         url = "b?c=d"
         headers = { x-plain = "own" }
         mime = "application/json"
+        [[resource]]
+        uri = "a://own"
+        url = "b"
+        query = { units = "own", z = "1" }
         [[resource]]
         uri = "a://head"
         url = "b"
@@ -274,6 +285,13 @@ async fn requests_say_what_the_configuration_says() {
     let mut names: Vec<_> = headers.keys().copied().collect();
     names.sort_unstable();
     assert_eq!(names, ["accept", "accept-encoding", "authorization", "host", "user-agent", "x-plain"]);
+
+    read(&source, "a://own").await.unwrap();
+    assert_eq!(
+        server.received().remove(0).target,
+        "/b?key=libris-sources&units=own&z=1",
+        "the entry's value wins"
+    );
 
     let head: Value = serde_json::from_str(&read(&source, "a://head").await.unwrap()).unwrap();
     assert_eq!(head["x-count"], "7");

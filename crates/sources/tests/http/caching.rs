@@ -1,10 +1,10 @@
-//! Answers are kept by the rules of HTTP, and within the limits of the configuration.
+//! Responses are cached by the rules of HTTP (RFC 9111) and within the limits of the configuration.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use libris_core::{Context, Scope, Source};
+use libris_core::{CacheScope, Context, Source};
 
 use crate::server::{Answer, Server};
 use crate::{read, refusal, source, uri};
@@ -13,7 +13,7 @@ const ONE: &str = "[[resource]]\nuri = \"a://b\"\nurl = \"b\"\n";
 
 const DATE: &str = "Fri, 02 Jan 2026 03:04:05 GMT";
 
-/// How many requests three reads are, with these headers in the answers.
+/// The number of requests that three reads cause if responses have these headers.
 async fn asked(cache: &str, headers: &'static [(&'static str, &'static str)]) -> usize {
     let answer = move |received: &_| {
         let plain = Answer::new(200, "text/plain", "text");
@@ -43,7 +43,7 @@ async fn answers_are_as_fresh_as_they_say() {
         ("", &[("expires", "Fri, 01 Jan 2100 00:00:00 GMT")], 1),
         ("", &[("cache-control", "max-age=60"), ("vary", "accept")], 1),
         ("", &[("cache-control", "max-age=60"), ("vary", "*")], 3),
-        // For whom, and with what care, is not for how long.
+        // Directives that set no lifetime leave the configured `ttl` in force.
         ("cache = { ttl = \"1m\" }", &[("cache-control", "private")], 1),
         ("cache = { ttl = \"1m\" }", &[("cache-control", "public, must-revalidate")], 1),
         ("cache = { ttl = \"1m\" }", &[("pragma", "x")], 1),
@@ -64,7 +64,7 @@ async fn freshness_is_told_on() {
     let source = source(&server, &format!("cache = {{ max_age = \"10m\", scope = \"public\" }}\n{ONE}"));
     let cache = source.read(&uri("a://b"), &Context::default()).await.unwrap().freshness;
     assert!(cache.ttl > Duration::from_secs(540) && cache.ttl <= Duration::from_secs(600), "{cache:?}");
-    assert_eq!(cache.scope, Scope::Private);
+    assert_eq!(cache.scope, CacheScope::Private);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn what_was_known_is_given_while_the_service_fails() {
         assert_eq!(contents.freshness.ttl, Duration::ZERO);
         assert!(refusal(&strict, "a://b").await.starts_with("unavailable: "), "{failure}");
     }
-    // One that must be asked about again is not given without an answer.
+    // A response with `must-revalidate` or `no-cache` is not served stale.
     for directive in ["must-revalidate", "no-cache"] {
         let failing = Arc::new(AtomicU16::new(200));
         let said = failing.clone();
@@ -104,14 +104,17 @@ async fn what_was_known_is_given_while_the_service_fails() {
     }
     status.store(200, Ordering::SeqCst);
     assert!(lasting.read(&uri("a://b"), &Context::default()).await.unwrap().parts[0].meta.is_none());
-    // What is gone is gone.
+    // 404 removes the stale response from the cache.
     status.store(404, Ordering::SeqCst);
-    assert_eq!(refusal(&lasting, "a://b").await, "no resource at `a://b`");
+    assert_eq!(
+        refusal(&lasting, "a://b").await,
+        "no resource at `a://b`: the service answered 404 Not Found"
+    );
     status.store(500, Ordering::SeqCst);
     assert!(refusal(&lasting, "a://b").await.starts_with("unavailable: "));
 }
 
-/// A service that says this of its one answer, and then that it has not changed, and then fails.
+/// A service that answers with these headers, then with 304 Not Modified, then with errors.
 async fn renewed(first: &'static [(&'static str, &'static str)], then: &'static [(&str, &str)]) -> Server {
     let count = AtomicU16::new(0);
     Server::start(move |received| {
@@ -134,7 +137,7 @@ async fn what_has_not_changed_is_still_private_and_strict() {
     let source = source(&server, &format!("cache = {{ scope = \"public\" }}\n{ONE}"));
     for _ in 0..3 {
         let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
-        assert_eq!(contents.freshness.scope, Scope::Private);
+        assert_eq!(contents.freshness.scope, CacheScope::Private);
     }
     assert!(refusal(&source, "a://b").await.starts_with("unavailable: "));
 }
@@ -150,12 +153,12 @@ async fn what_has_not_changed_is_kept_however_little_is_said() {
             }
         }
     }
-    // What is said with it counts from then on.
+    // The headers of a 304 response update the cached ones.
     let server = renewed(&[("etag", "\"1\"")], &[("cache-control", "private, max-age=60")]).await;
     let source = source(&server, &format!("cache = {{ scope = \"public\" }}\n{ONE}"));
     for _ in 0..4 {
         read(&source, "a://b").await.unwrap();
     }
     let contents = source.read(&uri("a://b"), &Context::default()).await.unwrap();
-    assert_eq!((contents.freshness.scope, server.received().len()), (Scope::Private, 2));
+    assert_eq!((contents.freshness.scope, server.received().len()), (CacheScope::Private, 2));
 }

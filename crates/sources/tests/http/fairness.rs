@@ -1,10 +1,10 @@
-//! Requests of one client do not hold up those of another.
+//! Requests of one client do not delay those of another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use libris_core::{Client, Context, Memory, Source as _};
+use libris_core::{Client, ContentMemory, Context, Source as _};
 use tokio::task::JoinSet;
 
 use crate::server::{Answer, Body, Server};
@@ -48,11 +48,11 @@ async fn slow_requests_of_one_client_do_not_hold_up_another() {
     assert_eq!((asked, server.received().len()), (3, 1));
 }
 
-/// Memory that there is enough of, and what was reserved.
+/// An unlimited memory budget that records reservations.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
-impl Memory for Counted {
+impl ContentMemory for Counted {
     fn reserve(&self, bytes: usize) -> bool {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         true

@@ -1,4 +1,4 @@
-//! What may be reached, and what is said where it may not.
+//! Which hosts and addresses requests may reach, and the errors for others (SSRF).
 
 use libris_sources::Http;
 
@@ -68,18 +68,26 @@ async fn errors_say_what_helps_and_nothing_else() {
     .await;
     let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
     for (status, expected) in [
-        (404, "no resource at `a://404`"),
-        (410, "no resource at `a://410`"),
-        (403, "access to `a://403` is denied"),
-        (400, "the service behind `a://400` rejects these values"),
-        (422, "the service behind `a://422` rejects these values"),
+        (404, "no resource at `a://404`: the service answered 404 Not Found; check the value of `x`"),
+        (410, "no resource at `a://410`: the service answered 410 Gone; check the value of `x`"),
+        (
+            403,
+            "no resource at `a://403`: the service answered 403 Forbidden: check the rights of the credentials that this server sends",
+        ),
+        (400, "the service behind `a://400` answered 400 Bad Request; check the value of `x`"),
+        (422, "the service behind `a://422` answered 422 Unprocessable Entity; check the value of `x`"),
         (
             401,
-            "unavailable: the service behind `a://401` rejects the credentials of this server; tell its administrator",
+            "unavailable: the service behind `a://401` answered 401 Unauthorized: check the credentials that this server sends",
         ),
-        (429, "unavailable: the service behind `a://429` asks to wait; try again later"),
-        (500, "unavailable: the service behind `a://500` failed; try again later"),
-        (418, "unavailable: the service behind `a://418` failed; try again later"),
+        (429, "unavailable: the service behind `a://429` answered 429 Too Many Requests; try again later"),
+        (
+            500,
+            "unavailable: the service behind `a://500` answered 500 Internal Server Error; try again later",
+        ),
+        (501, "unavailable: the service behind `a://501` answered 501 Not Implemented"),
+        (418, "unavailable: the service behind `a://418` answered 418 I'm a teapot"),
+        (599, "unavailable: the service behind `a://599` answered 599; try again later"),
     ] {
         assert_eq!(refusal(&source, &format!("a://{status}")).await, expected);
     }
@@ -91,7 +99,7 @@ async fn a_service_that_asks_to_wait_is_left_alone() {
     let source = source(&server, "[[template]]\nuri = \"a://{x}\"\nurl = \"{/x}\"\n");
     for name in ["one", "other", "third"] {
         let said = refusal(&source, &format!("a://{name}")).await;
-        assert!(said.contains("asks to wait; try again in 30 seconds"), "{said}");
+        assert!(said.contains("answered 429 Too Many Requests; try again in 30 seconds"), "{said}");
     }
     assert_eq!(server.received().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! A service that is slow, down, or sends what it should not: a clear error, and nobody else is affected.
+//! An upstream that is slow, down or sends invalid responses: reads fail with a clear error, and other reads work.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -70,7 +70,13 @@ async fn each_failure_is_its_own() {
         ("json://large", "`json://large` has 10737418240 bytes, more than the limit of 1048576".to_owned()),
         ("json://malformed", of("json://malformed", "sent malformed JSON")),
         ("json://html", of("json://html", "sent `text/html` where `application/json` was expected")),
-        ("any://other-packing", of("any://other-packing", "failed; try again later")),
+        (
+            "any://other-packing",
+            of(
+                "any://other-packing",
+                "sent a content encoding that is not supported; tell the administrator of this server",
+            ),
+        ),
         ("any://truncated", of("any://truncated", "failed; try again later")),
         ("any://many-headers", of("any://many-headers", "failed; try again later")),
     ] {

@@ -1,4 +1,4 @@
-//! Values that try to be more than values.
+//! URL and header injection through template variables.
 
 use libris_core::uri_template::Variables;
 use libris_core::{Uri, UriTemplate};
@@ -52,8 +52,8 @@ async fn values_change_nothing_but_themselves() {
     for attempt in ATTEMPTS {
         let attempt = if attempt == "LONG" { &long } else { attempt };
         for (city, date) in [(attempt, "today"), ("Paris", attempt)] {
-            let expanded = template.expand(&Variables::from_iter([("city", city), ("date", date)]));
-            // A client may also write it less carefully.
+            let expanded = template.expand(&Variables::from_iter([("city", city), ("date", date)])).unwrap();
+            // The same value with fewer characters escaped.
             for text in [expanded, format!("weather://forecast/{city}?date={date}")] {
                 let Ok(uri) = Uri::parse(&text) else { continue };
                 let _ = read(&source, uri.as_str()).await;
@@ -80,7 +80,7 @@ async fn values_change_nothing_but_themselves() {
             }
         }
     }
-    // Some go through as the values they are: those that are no way out.
+    // Harmless values reach the upstream, escaped.
     assert!(in_path >= 10 && in_query >= 10, "{in_path} {in_query}");
 }
 
@@ -106,7 +106,8 @@ async fn parameters_are_those_that_the_template_names() {
         "books://all?page=1&te%6eant=evil",
         "books://tagged;admin=true",
     ] {
-        assert_eq!(refusal(&source, uri).await, format!("no resource at `{}`", Uri::parse(uri).unwrap()));
+        let refused = refusal(&source, uri).await;
+        assert!(refused.starts_with(&format!("no resource at `{}`", Uri::parse(uri).unwrap())), "{refused}");
     }
     assert!(server.received().is_empty());
     read(&source, "books://all?genre=novel&page=1&genre=poetry").await.unwrap();

@@ -1,4 +1,4 @@
-//! APIs as resources, against a small server that behaves well or badly.
+//! Integration tests of the HTTP source, against a scripted server.
 
 mod api;
 mod caching;
@@ -7,15 +7,17 @@ mod guards;
 mod hostile;
 mod injection;
 mod openapi;
+mod paging;
 mod server;
+mod transcript;
 mod watching;
 
-use libris_core::{Body, Context, Error, Result, Source, Uri};
+use libris_core::{ContentBody, Context, Error, Result, Source, Uri};
 use libris_sources::{Http, http};
 
 use server::Server;
 
-/// A source of this server with these entries.
+/// A source with these configuration entries, for this server.
 fn source(server: &Server, entries: &str) -> Http {
     let text = format!(
         "base = \"{}\"\npoll = \"30ms\"\nlimits = {{ allow_private = true, timeout = \"20s\", max_size = 1048576 }}\n{entries}",
@@ -35,15 +37,16 @@ fn uri(text: &str) -> Uri {
 async fn read(source: &impl Source, text: &str) -> Result<String> {
     let contents = source.read(&uri(text), &Context::default()).await?;
     match &contents.parts[0].body {
-        Body::Text(text) => Ok(text.clone()),
-        Body::Bytes(bytes) => Ok(format!("{bytes:?}")),
+        ContentBody::Text(text) => Ok(text.clone()),
+        ContentBody::Bytes(bytes) => Ok(format!("{bytes:?}")),
     }
 }
 
-/// What reading says is wrong.
+/// The error of a read.
 async fn refusal(source: &impl Source, text: &str) -> String {
     match read(source, text).await.unwrap_err() {
-        error @ (Error::NotFound(_) | Error::Denied(_) | Error::Invalid(_) | Error::TooLarge { .. }) => {
+        error @ (Error::NotFound(_) | Error::Missing { .. } | Error::Invalid(_) | Error::TooLarge { .. }) => {
+            assert!(!error.to_string().contains("detail"), "{error}");
             error.to_string()
         }
         Error::Unavailable(why) => {

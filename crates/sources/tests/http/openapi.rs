@@ -1,9 +1,9 @@
-//! An OpenAPI document as resources.
+//! Resources and templates from OpenAPI documents.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use libris_core::{Context, Partial, Source, UriTemplate};
+use libris_core::{CompletionRequest, Context, Source, UriTemplate};
 use libris_sources::Http;
 use libris_sources::http::openapi::{self, Config};
 use libris_sources::http::{Choice, Choices, TextOrSecret};
@@ -25,7 +25,7 @@ async fn what_can_be_got_is_served() {
         _ => Answer::status(404),
     })
     .await;
-    // Naming a host on the command line is enough to be allowed to ask it.
+    // A host named on the command line is an allowed host.
     let config = Config::new(format!("{}/openapi.yaml", server.url()));
     let document = openapi::read(&config, Path::new("")).await.unwrap();
     let source = Http::new(openapi::derive(&config, &document).unwrap()).unwrap();
@@ -70,7 +70,8 @@ async fn what_can_be_got_is_served() {
     );
     let template = UriTemplate::parse("city-library://books{?genre*,language,page_size}").unwrap();
     let known = Default::default();
-    let asked = Partial { template: &template, variable: "language", typed: "", known: &known, limit: 100 };
+    let asked =
+        CompletionRequest { template: &template, variable: "language", typed: "", known: &known, limit: 100 };
     assert_eq!(source.complete(asked, &Context::default()).await.unwrap().values, ["en", "fr", "es"]);
 }
 
@@ -92,12 +93,12 @@ fn documents_that_cannot_be_served_say_why() {
         ("openapi: 4.0.0", "and 3 is understood"),
         ("openapi: 3.0.0\npaths: {}", "no GET operation that can be served"),
         ("openapi: 3.0.0\npaths: { /a: { post: {} } }", "no GET operation that can be served"),
-        // Something to be filled in that a caller cannot give.
+        // A required parameter that a URI cannot carry.
         (
             "openapi: 3.0.0\npaths: { /a: { get: { parameters: [{ name: x, in: header, required: true }] } } }",
             "no GET operation that can be served",
         ),
-        // References in a circle, and out of the document.
+        // Cyclic references, and references to other documents.
         ("openapi: 3.0.0\npaths: { /a: { $ref: '#/paths/~1a' } }", "no GET operation that can be served"),
         (
             "openapi: 3.0.0\npaths: { /a: { $ref: 'file:///etc/passwd' } }",
@@ -114,7 +115,7 @@ fn documents_that_cannot_be_served_say_why() {
 
 #[test]
 fn a_document_cannot_make_much_of_little() {
-    // Each line doubles the one before.
+    // YAML aliases: each line refers twice to the previous one, which would expand exponentially.
     let mut bomb = String::from("openapi: 3.0.0\na0: &a0 [x, x]\n");
     for line in 1..40 {
         bomb.push_str(&format!("a{line}: &a{line} [*a{}, *a{}]\n", line - 1, line - 1));
@@ -150,7 +151,7 @@ fn odd_paths_become_uris() {
     }
 }
 
-/// The template of a document whose one operation has these parameters, and what is offered for each of them.
+/// The template of a document with one operation with these parameters, and the completions of each.
 fn with_parameters(parameters: &str) -> (String, BTreeMap<String, Vec<String>>) {
     let document = format!(
         "openapi: 3.1.0
@@ -235,7 +236,7 @@ paths:
     let templates: Vec<_> = http.templates.iter().map(|entry| entry.name.as_deref().unwrap()).collect();
     assert_eq!((resources, templates), (vec!["api://good"], vec!["first"]));
     Http::new(http).unwrap();
-    // Where nothing is left, it is said why.
+    // If no operation can be served, the error gives the reason.
     let error = derived("openapi: 3.0.0\npaths: { /up/../there: { get: {} } }").unwrap_err();
     assert_eq!(error, "`api://up/there`: its URL has a `.` or `..` between slashes");
 }
@@ -256,7 +257,7 @@ paths:
         let urls: Vec<_> = urls.chain(http.templates.iter().map(|entry| entry.url.clone())).collect();
         (http.base.clone().unwrap(), urls.join(" "))
     };
-    // What has a server that cannot be known is left out.
+    // Operations whose server URL cannot be resolved are skipped.
     let (base, urls) = derive(&Config::new("api.yaml"));
     assert_eq!(base, "https://api.example:8443/v2");
     assert_eq!(urls, "/a https://path.example/b https://operation.example/v1/c/{x}");

@@ -1,4 +1,4 @@
-//! A small HTTP server that records what it really receives.
+//! An HTTP server that records the requests it receives.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -7,12 +7,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// A request, as its bytes were.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) method: String,
     pub(crate) target: String,
-    /// In the order they came, with names in lower case.
+    /// The headers in the order received, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
 }
 
@@ -34,7 +34,7 @@ impl Received {
     }
 }
 
-/// What is sent back.
+/// A response.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -43,9 +43,9 @@ pub(crate) struct Answer {
 
 pub(crate) enum Body {
     Whole(Vec<u8>),
-    /// So many bytes, of which none is ever the last to be made.
+    /// A body of this many bytes, generated while it is sent.
     Endless(u64),
-    /// Nothing, for as long as the client waits.
+    /// No response: the connection stays open until the client closes it.
     Never,
 }
 
@@ -72,7 +72,7 @@ impl Answer {
         Self { body: Body::Whole(body), ..self }
     }
 
-    /// With an entity tag, and nothing else where the client has it already.
+    /// With an ETag; 304 Not Modified if the client sends the same one.
     pub(crate) fn tagged(self, received: &Received) -> Self {
         let Body::Whole(body) = &self.body else { return self };
         let tag =
@@ -87,7 +87,7 @@ impl Answer {
 
 type Handler = dyn Fn(&Received) -> Answer + Send + Sync;
 
-/// A server on a free port of this machine.
+/// A server on a free loopback port.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
@@ -112,7 +112,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// What has come since the last call.
+    /// The requests received since the last call.
     pub(crate) fn received(&self) -> Vec<Received> {
         std::mem::take(&mut *self.received.lock().unwrap())
     }

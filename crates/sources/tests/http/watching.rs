@@ -1,4 +1,4 @@
-//! Changes are found by asking again, while somebody waits for them.
+//! Change detection by polling, while resources are followed.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ async fn what_is_subscribed_to_is_told() {
     let sheep = uri("count://sheep");
     assert_eq!(read(&source, "count://sheep").await.unwrap(), "1");
     source.follow(&sheep, Client::default());
-    // An outage is no news; what comes after it is, where it is something else.
+    // An outage is not a change; different content after it is.
     for now in [2, 3, 0, 4, 99, 5] {
         number.store(now, Ordering::SeqCst);
         if now == 99 {
@@ -42,7 +42,7 @@ async fn what_is_subscribed_to_is_told() {
     }
     assert!(server.received().iter().all(|received| received.target == "/sheep"));
     assert_eq!(read(&source, "count://sheep").await.unwrap(), "5");
-    // Once nobody watches, nothing is followed any more.
+    // Dropping the watch ends polling.
     drop(changes);
     server.received();
     let mut changes = source.watch().await.unwrap().unwrap();
@@ -75,7 +75,7 @@ async fn what_nobody_subscribes_to_any_more_is_not_asked_for() {
     while seen.iter().filter(|target| *target == "/goats").count() < 8 {
         seen.push(next().await);
     }
-    // A look or two may have been under way.
+    // One or two polls may have been in flight.
     assert!(seen.iter().filter(|target| *target == "/sheep").count() <= 2, "{seen:?}");
     looking.abort();
 }
@@ -94,7 +94,7 @@ async fn a_long_round_keeps_nobody_waiting() {
         }
     })
     .await;
-    // The list keeps a round waiting for as long as a request may take.
+    // The list request delays a polling round by up to its time-out.
     let text = format!(
         "base = \"{}\"\npoll = \"30ms\"\nlimits = {{ allow_private = true, timeout = \"1h\" }}
          [[template]]\nuri = \"city://{{id}}\"\nurl = \"cities/{{id}}\"
@@ -108,7 +108,7 @@ async fn a_long_round_keeps_nobody_waiting() {
     let mut until = async |target: &str| {
         while timeout(LONG, targets.recv()).await.expect("it is asked for").unwrap() != target {}
     };
-    // The first is that with which the watch began.
+    // The first request is the baseline of the watch.
     until("/cities").await;
     until("/cities").await;
     source.follow(&uri("city://lima"), Client::default());
@@ -150,7 +150,7 @@ async fn lists_are_told() {
     assert_eq!(next().await, Change::Described(uri("city://b")));
     cities.lock().unwrap().remove(0);
     assert_eq!(next().await, Change::Removed(uri("city://a")));
-    // Values that are no names of anything are passed over.
+    // Items without a valid `id` are skipped.
     cities.lock().unwrap().extend([
         json!({ "id": ".." }),
         json!({ "id": null }),

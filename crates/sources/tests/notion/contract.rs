@@ -1,4 +1,4 @@
-//! The suite that every source passes.
+//! The contract suite.
 
 use std::time::Duration;
 

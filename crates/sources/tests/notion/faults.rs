@@ -1,4 +1,4 @@
-//! What goes wrong at Notion is told as what it is, and nothing tells the token.
+//! Failures of the Notion API: rate limits, time-outs and invalid responses; no error contains the token.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,13 @@ async fn who_is_told_to_wait_longer_than_its_patience_does_not_ask_again() {
         let mut asked = [0; 3];
         for (number, asked) in asked.iter_mut().enumerate() {
             let error = bench.read(&page(number + 1)).await.unwrap_err();
-            assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+            let said = error.to_string();
+            assert!(said.starts_with(&format!("Notion answered {status}")), "{said}");
+            // The wait began before the second read.
+            assert!(
+                said.ends_with("try again in 60 seconds") || number > 0 && said.contains("try again in "),
+                "{said}"
+            );
             *asked = bench.server.workspace().requests.len();
         }
         // The requests of the first read may be on their way together; those of the others are not sent.
@@ -78,7 +84,7 @@ async fn a_read_that_was_left_goes_on() {
     // Whoever asks again needs nothing more of Notion, and whoever asks then is given what is there.
     bench.server.workspace().odd = vec![("/v1/", Odd::Status(404))];
     assert!(bench.text(&page(1)).await.starts_with("# Page 1"));
-    assert!(matches!(bench.read(&page(1)).await, Err(Error::NotFound(_))));
+    assert!(bench.read(&page(1)).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
@@ -88,7 +94,7 @@ async fn patience_ends() {
     bench.server.workspace().retry_after = 1;
     bench.server.workspace().storm = Some(Instant::now() + Duration::from_secs(3600));
     let error = bench.read(&page(1)).await.unwrap_err();
-    assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+    assert_eq!(error.to_string(), "Notion answered 429 Too Many Requests; try again in 1 second");
     bench.server.workspace().storm = None;
     bench.server.workspace().odd.push(("/blocks/", Odd::Down(2)));
     tokio::time::timeout(SOON, async { while bench.read(&page(1)).await.is_err() {} })
@@ -121,7 +127,7 @@ async fn an_old_list_is_given_while_notion_is_down() {
     );
     let lists = tokio::time::timeout(Duration::from_secs(10), lists).await.expect("soon");
     assert!(lists.into_iter().all(|list| list.unwrap() == before));
-    // The next one does not wait at all.
+    // The next read fails without waiting.
     let next =
         tokio::time::timeout(Duration::from_secs(1), bench.notion.list(None, 100, &Context::default())).await;
     assert_eq!(next.expect("at once").unwrap(), before);
@@ -136,7 +142,8 @@ async fn a_search_that_fails_fails_once_for_all() {
     )
     .await;
     for list in lists {
-        assert_eq!(list.unwrap_err().to_string(), "Notion does not answer now: try again later");
+        let said = list.unwrap_err().to_string();
+        assert_eq!(said, "Notion answered 503 Service Unavailable; try again later");
     }
     assert_eq!(bench.server.workspace().asked("/search"), 2);
 }
@@ -166,18 +173,18 @@ async fn each_fault_is_told() {
     // How much had come when it was enough differs.
     insta::with_settings!({ filters => [(r"has \d+ bytes", "has [some] bytes")] }, {
         insta::assert_snapshot!(said, @r#"
-        401: Notion rejects the token of this server; tell its administrator
-        403: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
-        404: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`
+        401: Notion answered 401 Unauthorized: check the token of this server
+        403: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`: Notion answered 403 Forbidden: check that the connection of this server may read content
+        404: no resource at `notion://pages/0b5f3c1e-0000-4000-8000-000000000001`: Notion has no such page or database, or it is not shared with the connection of this server
         400: could not ask Notion
-        500: Notion does not answer now: try again later
+        500: Notion answered 500 Internal Server Error; try again later
         html: could not understand what Notion says
         redirect: could not ask Notion
         huge: `notion://pages/0b5f3c1e-0000-4000-8000-000000000001` has [some] bytes, more than the limit of 8388608
         endless: this takes too many requests to Notion
         "#);
     });
-    // Others are not affected.
+    // Other pages are not affected.
     assert!(bench.read("notion://workspace/info").await.is_ok());
 }
 
@@ -190,7 +197,7 @@ async fn what_is_missing_is_not_found() {
     let rows = |number: usize| format!("notion://databases/{}/rows", id(number));
     for uri in [page(77), page(2), page(100), "notion://pages/abc123".into(), rows(1)] {
         match bench.read(&uri).await {
-            Err(Error::NotFound(at)) => assert_eq!(at.as_str(), uri),
+            Err(Error::Missing { uri: at, .. }) => assert_eq!(at.as_str(), uri),
             other => panic!("{uri}: {other:?}"),
         }
     }
@@ -209,7 +216,7 @@ async fn a_server_that_is_not_there() {
         notion::Config { url: "http://127.0.0.1:9".into(), patience: Duration::ZERO, ..Default::default() };
     let notion = Notion::with_token(config, TOKEN).unwrap();
     let error = notion.list(None, 1, &Context::default()).await.unwrap_err();
-    assert_eq!(error.to_string(), "Notion does not answer now: try again later");
+    assert_eq!(error.to_string(), "Notion does not answer now; try again later");
     // Whoever watches other things is not kept from it.
     assert!(notion.watch().await.unwrap().is_some());
 }

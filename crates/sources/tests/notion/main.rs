@@ -1,14 +1,15 @@
-//! A Notion workspace as resources, against a server that behaves as Notion's is documented to.
+//! Integration tests of the Notion source, against a fake API server.
 
 mod contract;
 mod faults;
 mod read;
 mod server;
+mod transcript;
 mod watch;
 
 use std::time::Duration;
 
-use libris_core::{Body, Contents, Context, Result, Source as _, Uri};
+use libris_core::{ContentBody, Contents, Context, Result, Source as _, Uri};
 use libris_sources::{Notion, notion};
 
 use server::{Server, TOKEN};
@@ -39,8 +40,8 @@ impl Bench {
 
     async fn text(&self, uri: &str) -> String {
         match self.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}")).parts.remove(0).body {
-            Body::Text(text) => text,
-            Body::Bytes(_) => panic!("{uri} is not text"),
+            ContentBody::Text(text) => text,
+            ContentBody::Bytes(_) => panic!("{uri} is not text"),
         }
     }
 }

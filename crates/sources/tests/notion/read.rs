@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use libris_core::{Context, Partial, Source as _, Uri, UriTemplate};
+use libris_core::{CompletionRequest, Context, Source as _, Uri, UriTemplate};
 use serde_json::{Value, json};
 
 use super::Bench;
@@ -102,7 +102,8 @@ async fn a_large_workspace() {
 
     let template = UriTemplate::parse("notion://pages/{pageId}{?format}").unwrap();
     let complete = async |variable, typed| {
-        let asked = Partial { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
+        let asked =
+            CompletionRequest { template: &template, variable, typed, known: &BTreeMap::new(), limit: 100 };
         bench.notion.complete(asked, &Context::default()).await.unwrap()
     };
     assert_eq!(

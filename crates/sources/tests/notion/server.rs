@@ -1,4 +1,4 @@
-//! A server that behaves as Notion's is documented to.
+//! A fake Notion API server that follows Notion's documentation.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,21 +13,21 @@ use serde_json::{Value, json};
 
 pub(crate) const TOKEN: &str = "ntn_a-token-that-nobody-may-see";
 
-/// What is in the workspace.
+/// The content of the workspace.
 pub(crate) struct Workspace {
     pub(crate) pages: BTreeMap<String, Value>,
-    /// By the block or page that they stand below.
+    /// The children by their parent block or page.
     pub(crate) blocks: BTreeMap<String, Vec<Value>>,
     pub(crate) databases: BTreeMap<String, Value>,
     pub(crate) tables: BTreeMap<String, Value>,
-    /// What was asked, and when.
+    /// The requests, with their times.
     pub(crate) requests: Vec<(Instant, String)>,
-    /// Until when every request is one too many.
+    /// Until when every request is answered with 429 Too Many Requests.
     pub(crate) storm: Option<Instant>,
-    /// How many seconds the client is to wait before it asks again, and the status that says so.
+    /// The value of `Retry-After`, in seconds, and the status that it is sent with.
     pub(crate) retry_after: u64,
     pub(crate) refusal: u16,
-    /// What is answered instead, by a part of the path.
+    /// Overridden responses by a part of the path.
     pub(crate) odd: Vec<(&'static str, Odd)>,
     minutes: i64,
 }
@@ -39,9 +39,9 @@ pub(crate) enum Odd {
     Html,
     Redirect,
     Huge,
-    /// Bad gateway so many times.
+    /// 502 Bad Gateway this many times.
     Down(usize),
-    /// The same cursor again and again.
+    /// The same cursor on every page.
     Endless,
 }
 
@@ -106,7 +106,7 @@ impl Workspace {
         self.pages.get_mut(id).unwrap()["icon"] = json!({ "type": "file", "file": { "url": url } });
     }
 
-    /// How often a path was asked for that has this in it.
+    /// The number of requests whose paths contain this text.
     pub(crate) fn asked(&self, part: &str) -> usize {
         self.requests.iter().filter(|(_, path)| path.contains(part)).count()
     }
@@ -175,7 +175,7 @@ pub(crate) fn paragraph(words: &str) -> Value {
     json!({ "object": "block", "id": id(usize::MAX >> 16), "type": "paragraph", "has_children": false, "paragraph": { "rich_text": rich(words) } })
 }
 
-/// A hundred of them, from where the cursor points.
+/// A page of a hundred items from the cursor on.
 fn page_of(all: &[Value], cursor: Option<&str>) -> Result<Value, u16> {
     let from: usize = cursor.map_or(Ok(0), str::parse).map_err(|_| 400_u16)?;
     let end = all.len().min(from + 100);
@@ -252,5 +252,5 @@ fn fault(status: u16, code: &str) -> Response<Body> {
     (StatusCode::from_u16(status).unwrap(), body).into_response()
 }
 
-/// How long a test waits for what should come soon.
+/// How long a test waits for an event.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

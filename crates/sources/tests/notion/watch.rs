@@ -1,4 +1,4 @@
-//! What is edited is told to those who listen, and what was kept of it is read again.
+//! Edits are reported as changes and invalidate cached content.
 
 use std::time::Duration;
 

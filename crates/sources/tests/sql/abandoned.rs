@@ -1,4 +1,4 @@
-//! Callers who ask and leave: what they asked for ends, and takes no more than the source may have.
+//! Reads dropped before they complete: their queries are cancelled, and the connection limit holds.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use futures_util::future::join_all;
 use libris_core::Uri;
 use sqlx::Connection as _;
 
-use crate::database::{Database, Engine, Shop};
+use crate::database::{Database, Engine, Shop, test_on};
 
-/// How long callers wait before they leave.
+/// How long callers wait before they drop the read.
 const PATIENCE: Duration = Duration::from_millis(30);
 
-/// How long what was abandoned may take to end on a loaded machine.
+/// How long the cancellation of a query may take on a loaded machine.
 const END: Duration = Duration::from_secs(8);
 
-/// Connections of the source beyond `connections`: the one that cancels.
+/// Connections that the source opens in addition to `connections`, to cancel queries.
 const CANCELLING: i64 = 1;
 
-/// A connection that counts those of the source.
+/// A connection that counts the connections of the source.
 enum Observer {
     Postgres(sqlx::PgConnection),
     Mysql(sqlx::MySqlConnection),
@@ -32,7 +32,7 @@ impl Observer {
         }
     }
 
-    /// How many connections there are to the database beside this one, and how many of them run a query.
+    /// The number of other connections to the database, and how many of them run a query.
     async fn count(&mut self) -> (i64, i64) {
         match self {
             Self::Postgres(connection) => sqlx::query_as(
@@ -60,42 +60,45 @@ async fn ask_and_leave(shop: &Shop, uri: &Uri, callers: usize) {
     }
 }
 
-#[tokio::test]
-async fn abandoned_queries_are_cancelled_on_the_server() {
-    let slow = [(Engine::Postgres, "SELECT pg_sleep(25)::text"), (Engine::Mysql, "SELECT SLEEP(25) FROM t")];
-    for (engine, sql) in slow {
-        let database = Database::new(engine).await;
-        database.execute("CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)").await;
-        let query = format!("[[query]]\nuri = \"db://t\"\nsql = {sql:?}");
-        let shop = database.source(&format!("connections = 2\ntimeout = \"30s\"\n{query}"));
-        let uri = Uri::parse("db://t").unwrap();
-        let mut observer = Observer::of(&database).await;
-        let mut most = 0;
-        for _ in 0..8 {
-            ask_and_leave(&shop, &uri, 4).await;
-            most = most.max(observer.count().await.0);
-        }
-        let begun = Instant::now();
-        assert!(shop.read("t/rows").await.contains("\"id\":1"), "{engine:?}");
-        assert!(begun.elapsed() < END, "{engine:?}: the next read took {:?}", begun.elapsed());
-        loop {
-            let (open, active) = observer.count().await;
-            most = most.max(open);
-            if active == 0 {
-                break;
-            }
-            assert!(begun.elapsed() < END, "{engine:?}: {active} of {open} still run");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        println!("{engine:?}: {most} connections at most, all ended after {:?}", begun.elapsed());
-        assert!(most <= 2 + CANCELLING, "{engine:?}: {most} connections, of which 2 are allowed");
+test_on!(abandoned_queries_are_cancelled_on_the_server, needs_postgres, needs_mariadb);
+
+async fn abandoned_queries_are_cancelled_on_the_server(engine: Engine) {
+    let sql = match engine {
+        Engine::Postgres => "SELECT pg_sleep(25)::text",
+        _ => "SELECT SLEEP(25) FROM t",
+    };
+    let database = Database::new(engine).await;
+    database.execute("CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)").await;
+    let query = format!("[[query]]\nuri = \"db://t\"\nsql = {sql:?}");
+    let shop = database.source(&format!("connections = 2\ntimeout = \"30s\"\n{query}"));
+    let uri = Uri::parse("db://t").unwrap();
+    let mut observer = Observer::of(&database).await;
+    let mut most = 0;
+    for _ in 0..8 {
+        ask_and_leave(&shop, &uri, 4).await;
+        most = most.max(observer.count().await.0);
     }
+    let begun = Instant::now();
+    assert!(shop.read("t/rows").await.contains("\"id\":1"), "{engine:?}");
+    assert!(begun.elapsed() < END, "{engine:?}: the next read took {:?}", begun.elapsed());
+    loop {
+        let (open, active) = observer.count().await;
+        most = most.max(open);
+        if active == 0 {
+            break;
+        }
+        assert!(begun.elapsed() < END, "{engine:?}: {active} of {open} still run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("{engine:?}: {most} connections at most, all ended after {:?}", begun.elapsed());
+    assert!(most <= 2 + CANCELLING, "{engine:?}: {most} connections, of which 2 are allowed");
 }
 
-/// A query that cannot be cancelled, because the server refuses another connection, still ends in time.
-#[tokio::test]
-async fn a_query_that_cannot_be_cancelled_ends_by_its_time_limit() {
-    let database = Database::new(Engine::Postgres).await;
+test_on!(a_query_that_cannot_be_cancelled_ends_by_its_time_limit, needs_postgres);
+
+/// If the server refuses the connection that would cancel a query, the statement timeout ends the query.
+async fn a_query_that_cannot_be_cancelled_ends_by_its_time_limit(engine: Engine) {
+    let database = Database::new(engine).await;
     let name = database.url.rsplit('/').next().unwrap().to_owned();
     database
         .execute(&format!(
@@ -121,7 +124,7 @@ async fn a_query_that_cannot_be_cancelled_ends_by_its_time_limit() {
     assert_eq!(observer.count().await.1, 0);
 }
 
-/// How many threads and open files this process has that have to do with a database.
+/// The number of threads of this process, and of its open files in the folder of the database.
 fn taken(folder: &Path) -> (usize, usize) {
     let entries = |path: &str| std::fs::read_dir(path).unwrap().flatten();
     let threads = entries("/proc/self/task").count();
@@ -147,7 +150,7 @@ async fn a_locked_file_takes_no_more_than_its_connections() {
         (threads, files) = (threads.max(now.0), files.max(now.1));
     }
     println!("{threads} threads from {}, {files} files from {held}", before.0);
-    // Other tests of this process have threads too, but not this many.
+    // Tests that run concurrently add threads, but fewer than 64.
     assert!(threads <= before.0 + 64, "{threads} threads from {}", before.0);
     assert!(files <= held + 2 * 4, "{files} files from {held}");
     sqlx::Executor::execute(&mut lock, "ROLLBACK").await.unwrap();
@@ -156,7 +159,7 @@ async fn a_locked_file_takes_no_more_than_its_connections() {
     assert!(begun.elapsed() < END, "the next read took {:?}", begun.elapsed());
 }
 
-/// Who waits for a locked file is told so within the time-out.
+/// A read of a locked file fails after `timeout`, and the error says that the file is locked.
 #[tokio::test]
 async fn a_locked_file_is_waited_for_no_longer_than_the_time_out() {
     let database = Database::new(Engine::Sqlite).await;

@@ -1,4 +1,4 @@
-//! The suite that every source passes, on every database.
+//! The contract suite, on every database.
 
 use std::time::Duration;
 
@@ -112,11 +112,11 @@ async fn sqlite() {
 }
 
 #[tokio::test]
-async fn postgres() {
+async fn needs_postgres() {
     check(&Tables::new(Engine::Postgres).await).await;
 }
 
 #[tokio::test]
-async fn mysql() {
+async fn needs_mariadb() {
     check(&Tables::new(Engine::Mysql).await).await;
 }

@@ -1,4 +1,4 @@
-//! A database for one test.
+//! A separate database for each test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::server::{self, Server};
 
-/// Which database it is.
+/// The database engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Sqlite,
@@ -17,9 +17,39 @@ pub(crate) enum Engine {
     Mysql,
 }
 
-pub(crate) const ENGINES: [Engine; 3] = [Engine::Sqlite, Engine::Postgres, Engine::Mysql];
+/// Defines a test for each of the given databases. It calls an `async fn(Engine)` with the name of the module.
+///
+/// A test whose name contains `needs_postgres` or `needs_mariadb` needs that server. `./test quick` skips these by
+/// name where the server is not installed.
+macro_rules! test_on {
+    (multi_thread $test:ident, $($name:ident),+) => {
+        mod $test {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    super::$test(crate::database::test_on!(@engine $name)).await;
+                }
+            )+
+        }
+    };
+    (@engine sqlite) => { crate::database::Engine::Sqlite };
+    (@engine needs_postgres) => { crate::database::Engine::Postgres };
+    (@engine needs_mariadb) => { crate::database::Engine::Mysql };
+    ($test:ident, $($name:ident),+) => {
+        mod $test {
+            $(
+                #[tokio::test]
+                async fn $name() {
+                    super::$test(crate::database::test_on!(@engine $name)).await;
+                }
+            )+
+        }
+    };
+}
 
-/// A database of its own.
+pub(crate) use test_on;
+
+/// A database that no other test uses.
 pub(crate) struct Database {
     pub(crate) engine: Engine,
     pub(crate) url: String,
@@ -27,7 +57,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// An empty one.
+    /// Creates an empty database.
     pub(crate) async fn new(engine: Engine) -> Self {
         match engine {
             Engine::Sqlite => {
@@ -41,7 +71,7 @@ impl Database {
         }
     }
 
-    /// An empty one on this server.
+    /// Creates an empty database on this server.
     pub(crate) async fn on(engine: Engine, server: &Server) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let name = format!("shop{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -52,7 +82,7 @@ impl Database {
         Self { url: server.url(&name), ..system }
     }
 
-    /// Runs statements that write.
+    /// Executes statements and panics if they fail.
     pub(crate) async fn execute(&self, sql: &str) {
         self.try_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     }
@@ -77,7 +107,7 @@ impl Database {
         }
     }
 
-    /// It as a source called `shop`, with more lines of configuration.
+    /// Opens the database as a source called `shop`, with additional lines of configuration.
     pub(crate) fn source(&self, more: &str) -> Shop {
         let text = format!("url = {:?}\nname = \"shop\"\n{more}", self.url);
         let config: sql::Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}"));
@@ -86,7 +116,7 @@ impl Database {
     }
 }
 
-/// Servers take seconds to start, for which other tests must not wait.
+/// Starts a server on a blocking thread: it takes seconds, and the runtime must not block meanwhile.
 async fn start(server: fn() -> &'static Server) -> &'static Server {
     tokio::task::spawn_blocking(server).await.unwrap()
 }
@@ -98,7 +128,7 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
-    /// A URI of its own: that of its scheme and name with this path.
+    /// The URI of this path in the source.
     pub(crate) fn uri(&self, path: &str) -> Uri {
         let scheme = match self.engine {
             Engine::Sqlite => "sqlite",
@@ -108,23 +138,23 @@ impl Shop {
         Uri::parse(&format!("{scheme}://shop/{path}")).unwrap()
     }
 
-    /// What is at a URI, as one text.
+    /// Reads a URI and joins the text of its parts.
     pub(crate) async fn text(&self, uri: &Uri) -> Result<String> {
         let contents = self.sql.read(uri, &Context::default()).await?;
         let texts = contents.parts.into_iter().map(|part| match part.body {
-            libris_core::Body::Text(text) => text,
-            libris_core::Body::Bytes(_) => panic!("`{uri}` is not text"),
+            libris_core::ContentBody::Text(text) => text,
+            libris_core::ContentBody::Bytes(_) => panic!("`{uri}` is not text"),
         });
         Ok(texts.collect::<Vec<_>>().join("\n"))
     }
 
-    /// What is at a path of its own.
+    /// Reads a path of the source and panics if that fails.
     pub(crate) async fn read(&self, path: &str) -> String {
         let uri = self.uri(path);
         self.text(&uri).await.unwrap_or_else(|error| panic!("{uri}: {error} ({error:?})"))
     }
 
-    /// The error of reading a path of its own.
+    /// The error of reading a path of the source.
     pub(crate) async fn error(&self, path: &str) -> Error {
         let uri = self.uri(path);
         match self.text(&uri).await {

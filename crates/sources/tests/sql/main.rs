@@ -1,11 +1,14 @@
-//! Databases, asked for real: SQLite in a file, PostgreSQL and MariaDB as servers that the tests start.
+//! Integration tests of the SQL source: on SQLite files, and on PostgreSQL and MariaDB servers that the tests start.
 
 #![cfg(feature = "sql")]
 
 mod abandoned;
 mod contract;
 mod database;
+mod faults;
+mod filters;
 mod injection;
+mod keys;
 mod limits;
 mod memory;
 mod million;
@@ -13,5 +16,7 @@ mod outage;
 mod queries;
 mod schemas;
 mod server;
+mod tls;
+mod transcript;
 mod values;
 mod watch;

@@ -1,22 +1,22 @@
-//! What large values and many rows take of memory, measured in a process of its own.
+//! Peak memory of reading large values and many rows, measured in a child process.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use libris_core::{Error, Uri};
 
-use crate::database::{Database, ENGINES, Engine};
+use crate::database::{Database, Engine, test_on};
 
-/// How large the largest value is.
+/// The size of the largest value, in bytes.
 const HUGE: u32 = 48_000_000;
 
-/// How much more memory a process may have taken after reading what is too large, in KiB.
+/// How much the peak memory may grow while values above the limit are read, in KiB.
 const GROWTH: u64 = 24 * 1024;
 
-/// Tells the other process which database to read.
+/// The environment variable with the URL of the database for the child process.
 const URL: &str = "LIBRIS_TEST_DATABASE";
 
-/// The most memory that this process ever had, in KiB.
+/// The peak resident memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -40,32 +40,32 @@ fn queries(engine: Engine) -> String {
 }
 
 #[cfg(target_os = "linux")]
-#[tokio::test]
-async fn what_is_too_large_is_not_read() {
-    for engine in ENGINES {
-        let database = Database::new(engine).await;
-        let repeated = |count: u32| match engine {
-            Engine::Sqlite => format!("zeroblob({count})"),
-            Engine::Postgres | Engine::Mysql => format!("repeat('x', {count})"),
-        };
-        if engine == Engine::Mysql {
-            database.execute("SET GLOBAL max_allowed_packet = 268435456").await;
-        }
-        let kind = if engine == Engine::Mysql { "longtext" } else { "text" };
-        database.execute(&format!("CREATE TABLE t (id integer PRIMARY KEY, v {kind})")).await;
-        database.execute(&format!("INSERT INTO t VALUES (0, {})", repeated(HUGE))).await;
-        let many: Vec<_> = (1..=100).map(|id| format!("({id}, {})", repeated(700_000))).collect();
-        database.execute(&format!("INSERT INTO t VALUES {}", many.join(", "))).await;
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "memory::reader"])
-            .env(URL, &database.url)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        println!("{engine:?}: {said}");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("1 passed"), "{engine:?}: {said}{errors}");
+test_on!(what_is_too_large_is_not_read, sqlite, needs_postgres, needs_mariadb);
+
+#[cfg(target_os = "linux")]
+async fn what_is_too_large_is_not_read(engine: Engine) {
+    let database = Database::new(engine).await;
+    let repeated = |count: u32| match engine {
+        Engine::Sqlite => format!("zeroblob({count})"),
+        Engine::Postgres | Engine::Mysql => format!("repeat('x', {count})"),
+    };
+    if engine == Engine::Mysql {
+        database.execute("SET GLOBAL max_allowed_packet = 268435456").await;
     }
+    let kind = if engine == Engine::Mysql { "longtext" } else { "text" };
+    database.execute(&format!("CREATE TABLE t (id integer PRIMARY KEY, v {kind})")).await;
+    database.execute(&format!("INSERT INTO t VALUES (0, {})", repeated(HUGE))).await;
+    let many: Vec<_> = (1..=100).map(|id| format!("({id}, {})", repeated(700_000))).collect();
+    database.execute(&format!("INSERT INTO t VALUES {}", many.join(", "))).await;
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "memory::reader"])
+        .env(URL, &database.url)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{engine:?}: {said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{engine:?}: {said}{errors}");
 }
 
 #[cfg(target_os = "linux")]
@@ -93,6 +93,6 @@ async fn reader() {
     }
     let grown = peak() - before;
     assert!(grown < GROWTH, "reading what is too large took {grown} KiB");
-    // What is near the limit can still be had.
+    // A page just below the limit is still served.
     assert!(shop.read("t/rows?after=0&limit=1").await.len() > 700_000);
 }

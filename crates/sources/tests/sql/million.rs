@@ -1,4 +1,4 @@
-//! A table of a million rows: every page and every row costs the same, as the databases themselves say.
+//! Keyset pagination of a million rows: the query plans of the databases show that each page is an index range scan.
 
 use serde_json::Value;
 use sqlx::{Connection as _, Row as _};
@@ -11,7 +11,7 @@ const MILLION: i64 = 1_000_000;
 /// The first page, one in the middle, and a row.
 const READS: [&str; 3] = ["million/rows", "million/rows?after=500000", "million/rows/777777"];
 
-/// How many pages are read to see what the memory does.
+/// How many pages are read to measure memory growth.
 const PAGES: usize = 50;
 
 async fn fill(engine: Engine) -> Database {
@@ -29,14 +29,14 @@ async fn fill(engine: Engine) -> Database {
     database
 }
 
-/// How much memory this process has, in KiB.
+/// The resident memory of this process, in KiB.
 fn memory() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or_default()
 }
 
-/// Reads the pages and the row, and then many pages, and says what the memory grew by.
+/// Reads the pages and the row, then many pages, and checks that memory does not grow.
 async fn read(database: &Database) {
     let shop = database.source("");
     let first: Value = serde_json::from_str(&shop.read(READS[0]).await).unwrap();
@@ -46,7 +46,7 @@ async fn read(database: &Database) {
     assert_eq!((&middle["rows"][0]["id"], &middle["rows"][99]["id"]), (&500_001.into(), &500_100.into()));
     let row: Value = serde_json::from_str(&shop.read(READS[2]).await).unwrap();
     assert_eq!(row["v"], "row 777777");
-    // Other tests take memory too, but not every time.
+    // Tests that run concurrently allocate too, so the smallest growth counts.
     let mut grown = i64::MAX;
     for _ in 0..5 {
         let before = memory();
@@ -67,7 +67,7 @@ async fn sqlite() {
     let database = fill(Engine::Sqlite).await;
     read(&database).await;
     let mut connection = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
-    // A test of the source holds that these are its statements.
+    // A unit test of the source checks that these are its statements.
     let from = r#"SELECT t."id", t."v" FROM "main"."million" AS t"#;
     let plans = [
         (format!(r#"{from} ORDER BY t."id" LIMIT 101"#), "SCAN t"),
@@ -84,13 +84,13 @@ async fn sqlite() {
         let sql = format!("EXPLAIN QUERY PLAN {statement}");
         let explained = sqlx::query(&sql).fetch_all(&mut connection).await.unwrap();
         let plan: Vec<String> = explained.iter().map(|row| row.get("detail")).collect();
-        // One step, so nothing is sorted: a scan in the order of the key ends with the limit.
+        // A plan of one step does not sort: a scan in key order stops at the limit.
         assert_eq!(plan, [expected], "{statement}");
     }
 }
 
 #[tokio::test]
-async fn postgres() {
+async fn needs_postgres() {
     let database = fill(Engine::Postgres).await;
     let name = database.url.rsplit('/').next().unwrap().to_owned();
     for setting in ["log_min_duration = 0", "log_analyze = on", "log_timing = off", "log_format = json"] {
@@ -112,7 +112,7 @@ async fn postgres() {
     }
     assert!(plans.len() >= READS.len() + PAGES, "{}", plans.len());
     for (plan, read) in plans.iter().zip(READS) {
-        // Around it are those that add and look at the size of each row.
+        // The outer plan nodes compute and limit the size of each row.
         let mut scan = &plan["Plan"];
         while scan["Plans"].is_array() {
             scan = &scan["Plans"][0];
@@ -125,7 +125,7 @@ async fn postgres() {
 }
 
 #[tokio::test]
-async fn mysql() {
+async fn needs_mariadb() {
     let database = fill(Engine::Mysql).await;
     database
         .execute(

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use libris_core::{Context, Error, Partial, Source as _, Uri};
+use libris_core::{CompletionRequest, Context, Error, Source as _, Uri};
 use libris_sources::{Sql, sql};
 
-use crate::database::{Database, ENGINES, Engine};
+use crate::database::{Database, Engine, test_on};
 
 const USERS: &str = "
     CREATE TABLE users (id integer PRIMARY KEY, name varchar(50), born date);
@@ -31,69 +31,68 @@ const QUERIES: &str = r#"
     sql = "SELECT id, name FROM users ORDER BY id DESC"
 "#;
 
-#[tokio::test]
-async fn queries_are_resources() {
-    for engine in crate::database::ENGINES {
-        let database = Database::new(engine).await;
-        database.execute(USERS).await;
-        let shop = database.source(QUERIES);
-        let read = async |uri: &str| shop.text(&Uri::parse(uri).unwrap()).await;
-        let text = read("db://users/1/profile").await.unwrap();
-        assert_eq!(text, r#"{"id":1,"name":"Ada","quoted":":user_id"}"#, "{engine:?}");
-        assert!(matches!(read("db://users/9/profile").await, Err(Error::NotFound(_))));
-        let error = read("db://users/1%20OR%201=1/profile").await.unwrap_err();
-        assert_eq!(error.to_string(), "`user_id` must be a whole number, not `1 OR 1=1`");
-        assert_eq!(
-            read("db://users/1/profile?format=csv").await.unwrap(),
-            "id,name,quoted\r\n1,Ada,:user_id\r\n"
-        );
-        let named = read("db://users/named/Grace").await.unwrap();
-        assert_eq!(named, "| name | born |\n| --- | --- |\n| Grace | 1906-12-09 |\n", "{engine:?}");
-        assert!(!read("db://users/named/Grace?since=1950-01-01").await.unwrap().contains("1906"));
-        let empty = read("db://users/named/Nobody?format=csv").await.unwrap();
-        assert_eq!(empty, "name,born\r\n", "{engine:?}");
-        let error = read("db://users/named/Grace?since=soon").await.unwrap_err();
-        assert_eq!(error.to_string(), "`since` must be a date such as `2026-07-28`, not `soon`");
-        let all = "{\"rows\":[\n{\"id\":3,\"name\":\"Ann\"},\n{\"id\":2,\"name\":\"Grace\"},\n{\"id\":1,\"name\":\"Ada\"}]}";
-        assert_eq!(read("db://users/all").await.unwrap(), all, "{engine:?}: in the order of the query");
-        let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
-        assert!(listed.iter().any(|resource| resource.uri.as_str() == "db://users/all"));
-        let few = database.source(&format!("max_rows = 2\n{QUERIES}"));
-        let cut = few.text(&Uri::parse("db://users/all").unwrap()).await.unwrap();
-        assert!(cut.ends_with(",\"more\":true}") && cut.contains("Grace") && !cut.contains("Ada"), "{cut}");
-    }
+test_on!(queries_are_resources, sqlite, needs_postgres, needs_mariadb);
+
+async fn queries_are_resources(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(USERS).await;
+    let shop = database.source(QUERIES);
+    let read = async |uri: &str| shop.text(&Uri::parse(uri).unwrap()).await;
+    let text = read("db://users/1/profile").await.unwrap();
+    assert_eq!(text, r#"{"id":1,"name":"Ada","quoted":":user_id"}"#, "{engine:?}");
+    assert!(matches!(read("db://users/9/profile").await, Err(Error::NotFound(_))));
+    let error = read("db://users/1%20OR%201=1/profile").await.unwrap_err();
+    assert_eq!(error.to_string(), "`user_id` must be a whole number, not `1 OR 1=1`");
+    assert_eq!(
+        read("db://users/1/profile?format=csv").await.unwrap(),
+        "id,name,quoted\r\n1,Ada,:user_id\r\n"
+    );
+    let named = read("db://users/named/Grace").await.unwrap();
+    assert_eq!(named, "| name | born |\n| --- | --- |\n| Grace | 1906-12-09 |\n", "{engine:?}");
+    assert!(!read("db://users/named/Grace?since=1950-01-01").await.unwrap().contains("1906"));
+    let empty = read("db://users/named/Nobody?format=csv").await.unwrap();
+    assert_eq!(empty, "name,born\r\n", "{engine:?}");
+    let error = read("db://users/named/Grace?since=soon").await.unwrap_err();
+    assert_eq!(error.to_string(), "`since` must be a date such as `2026-07-28`, not `soon`");
+    let all = "{\"rows\":[\n{\"id\":3,\"name\":\"Ann\"},\n{\"id\":2,\"name\":\"Grace\"},\n{\"id\":1,\"name\":\"Ada\"}]}";
+    assert_eq!(read("db://users/all").await.unwrap(), all, "{engine:?}: in the order of the query");
+    let listed = shop.sql.list(None, 100, &Context::default()).await.unwrap().resources;
+    assert!(listed.iter().any(|resource| resource.uri.as_str() == "db://users/all"));
+    let few = database.source(&format!("max_rows = 2\n{QUERIES}"));
+    let cut = few.text(&Uri::parse("db://users/all").unwrap()).await.unwrap();
+    assert!(cut.ends_with(",\"more\":true}") && cut.contains("Grace") && !cut.contains("Ada"), "{cut}");
 }
 
-#[tokio::test]
-async fn variables_are_completed_by_queries() {
-    for engine in crate::database::ENGINES {
-        let database = Database::new(engine).await;
-        database.execute(USERS).await;
-        let shop = database.source(QUERIES);
-        let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
-        let template = templates.iter().find(|template| template.uri.as_str().contains("named")).unwrap();
-        let complete = async |variable, typed, known: &[(&str, &str)]| {
-            let known: BTreeMap<_, _> =
-                known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-            let asked = Partial { template: &template.uri, variable, typed, known: &known, limit: 100 };
-            shop.sql.complete(asked, &Context::default()).await.unwrap().values
-        };
-        assert_eq!(complete("name", "a", &[]).await, ["Ada", "Ann"], "{engine:?}");
-        assert_eq!(complete("name", "", &[("since", "1890-01-01")]).await, ["Ann", "Grace"]);
-        assert_eq!(complete("format", "c", &[]).await, ["csv"]);
-        let rows = templates.iter().find(|template| template.uri.as_str().contains("rows/")).unwrap();
-        let key = async |typed| {
-            let known = BTreeMap::from([("table".to_owned(), "users".to_owned())]);
-            let asked = Partial { template: &rows.uri, variable: "key", typed, known: &known, limit: 100 };
-            shop.sql.complete(asked, &Context::default()).await.unwrap().values
-        };
-        assert_eq!(key("").await, ["1", "2", "3"]);
-        assert_eq!(key("2").await, ["2"]);
-        assert!(key("x'; --").await.is_empty());
-    }
+test_on!(variables_are_completed_by_queries, sqlite, needs_postgres, needs_mariadb);
+
+async fn variables_are_completed_by_queries(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(USERS).await;
+    let shop = database.source(QUERIES);
+    let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
+    let template = templates.iter().find(|template| template.uri.as_str().contains("named")).unwrap();
+    let complete = async |variable, typed, known: &[(&str, &str)]| {
+        let known: BTreeMap<_, _> =
+            known.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let asked = CompletionRequest { template: &template.uri, variable, typed, known: &known, limit: 100 };
+        shop.sql.complete(asked, &Context::default()).await.unwrap().values
+    };
+    assert_eq!(complete("name", "a", &[]).await, ["Ada", "Ann"], "{engine:?}");
+    assert_eq!(complete("name", "", &[("since", "1890-01-01")]).await, ["Ann", "Grace"]);
+    assert_eq!(complete("format", "c", &[]).await, ["csv"]);
+    let rows = templates.iter().find(|template| template.uri.as_str().contains("rows/")).unwrap();
+    let key = async |typed| {
+        let known = BTreeMap::from([("table".to_owned(), "users".to_owned())]);
+        let asked =
+            CompletionRequest { template: &rows.uri, variable: "key", typed, known: &known, limit: 100 };
+        shop.sql.complete(asked, &Context::default()).await.unwrap().values
+    };
+    assert_eq!(key("").await, ["1", "2", "3"]);
+    assert_eq!(key("2").await, ["2"]);
+    assert!(key("x'; --").await.is_empty());
 }
 
-/// What is wrong with a configuration is said before anything is served.
+/// Opening a source with a wrong configuration fails with a message that names the mistake.
 #[test]
 fn mistakes_are_explained() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +120,7 @@ fn mistakes_are_explained() {
     ];
     insta::assert_snapshot!(said.join("\n"), @r"
     a database needs either `url` or `url_env`
-    there is no file `…/gone.db`
+    there is no file `…/gone.db`; hint: check the path
     the URL of a database must begin with `sqlite:`, `postgres://` or `mysql://`
     the URL of the database is malformed: write `postgres://user@host:port/database`
     the environment variable `LIBRIS_TEST_UNSET` is not set
@@ -135,9 +134,10 @@ fn mistakes_are_explained() {
     ");
 }
 
-/// A configured query cannot write either, even if it tries.
-#[tokio::test]
-async fn queries_only_read() {
+test_on!(queries_only_read, sqlite, needs_postgres, needs_mariadb);
+
+/// Configured queries run in read-only transactions.
+async fn queries_only_read(engine: Engine) {
     let attempts = [
         (Engine::Postgres, "WITH gone AS (DELETE FROM users RETURNING *) SELECT * FROM gone"),
         (Engine::Postgres, "SELECT nextval('numbers')"),
@@ -146,37 +146,37 @@ async fn queries_only_read() {
         (Engine::Mysql, "SELECT destroy()"),
         (Engine::Sqlite, "WITH x AS (SELECT 1) DELETE FROM users"),
     ];
-    for engine in crate::database::ENGINES {
-        let database = Database::new(engine).await;
-        database.execute(USERS).await;
-        match engine {
-            Engine::Postgres => {
-                database
-                    .execute(
-                        "CREATE SEQUENCE numbers;
-                         CREATE FUNCTION destroy() RETURNS int LANGUAGE plpgsql AS
-                         'BEGIN DELETE FROM users; RETURN 1; END'",
-                    )
-                    .await;
-            }
-            Engine::Mysql => {
-                let sql = "CREATE FUNCTION destroy() RETURNS int DETERMINISTIC BEGIN DELETE FROM users; RETURN 1; END";
-                database.execute(sql).await;
-            }
-            Engine::Sqlite => {}
+    let database = Database::new(engine).await;
+    database.execute(USERS).await;
+    match engine {
+        Engine::Postgres => {
+            database
+                .execute(
+                    "CREATE SEQUENCE numbers;
+                     CREATE FUNCTION destroy() RETURNS int LANGUAGE plpgsql AS
+                     'BEGIN DELETE FROM users; RETURN 1; END'",
+                )
+                .await;
         }
-        for (_, sql) in attempts.iter().filter(|attempt| attempt.0 == engine) {
-            let shop = database.source(&format!("[[query]]\nuri = \"db://try\"\nsql = {sql:?}"));
-            let outcome = shop.text(&Uri::parse("db://try").unwrap()).await;
-            assert!(matches!(outcome, Err(Error::Failed { .. })), "{engine:?}: {sql}: {outcome:?}");
-            assert_eq!(shop.read("users/rows").await.matches("\"id\"").count(), 3, "{engine:?}: {sql}");
+        Engine::Mysql => {
+            let sql =
+                "CREATE FUNCTION destroy() RETURNS int DETERMINISTIC BEGIN DELETE FROM users; RETURN 1; END";
+            database.execute(sql).await;
         }
+        Engine::Sqlite => {}
+    }
+    for (_, sql) in attempts.iter().filter(|attempt| attempt.0 == engine) {
+        let shop = database.source(&format!("[[query]]\nuri = \"db://try\"\nsql = {sql:?}"));
+        let outcome = shop.text(&Uri::parse("db://try").unwrap()).await;
+        assert!(matches!(outcome, Err(Error::Failed { .. })), "{engine:?}: {sql}: {outcome:?}");
+        assert_eq!(shop.read("users/rows").await.matches("\"id\"").count(), 3, "{engine:?}: {sql}");
     }
 }
 
-/// The bounds around a query change neither its order nor the names of its columns.
-#[tokio::test]
-async fn queries_keep_their_order_and_names() {
+test_on!(queries_keep_their_order_and_names, sqlite, needs_postgres, needs_mariadb);
+
+/// The subquery that enforces limits preserves the row order and column names of the configured query.
+async fn queries_keep_their_order_and_names(engine: Engine) {
     let either = "SELECT v FROM t WHERE id = 1 UNION ALL SELECT v FROM t WHERE id > 1 ORDER BY v DESC";
     let cases = [
         (
@@ -191,37 +191,35 @@ async fn queries_keep_their_order_and_names() {
         ),
         ("SELECT NULL AS n, '' AS e FROM t WHERE id = 1", r#"{"rows":[{"n":null,"e":""}]}"#),
     ];
-    for engine in ENGINES {
-        let database = Database::new(engine).await;
-        let table = "CREATE TABLE t (id integer PRIMARY KEY, v text)";
-        database.execute(&format!("{table}; INSERT INTO t VALUES (2, 'b'), (1, 'a'), (3, 'c')")).await;
-        for (sql, expected) in cases {
-            let shop = database.source(&format!("[[query]]\nuri = \"db://q\"\nsql = {sql:?}"));
-            let text = shop.text(&Uri::parse("db://q").unwrap()).await;
-            let text = text.unwrap_or_else(|error| panic!("{engine:?}: {sql}: {error:?}"));
-            assert_eq!(text.replace('\n', ""), expected, "{engine:?}: {sql}");
-        }
+    let database = Database::new(engine).await;
+    let table = "CREATE TABLE t (id integer PRIMARY KEY, v text)";
+    database.execute(&format!("{table}; INSERT INTO t VALUES (2, 'b'), (1, 'a'), (3, 'c')")).await;
+    for (sql, expected) in cases {
+        let shop = database.source(&format!("[[query]]\nuri = \"db://q\"\nsql = {sql:?}"));
+        let text = shop.text(&Uri::parse("db://q").unwrap()).await;
+        let text = text.unwrap_or_else(|error| panic!("{engine:?}: {sql}: {error:?}"));
+        assert_eq!(text.replace('\n', ""), expected, "{engine:?}: {sql}");
     }
 }
 
-/// Values to offer are bounded together, not only one by one.
-#[tokio::test]
-async fn what_is_offered_is_bounded_in_total() {
-    for engine in ENGINES {
-        let database = Database::new(engine).await;
-        let rows: Vec<_> = (100..160).map(|id| format!("('{id}{}')", "x".repeat(97))).collect();
-        let table = "CREATE TABLE t (v varchar(200) PRIMARY KEY)";
-        database.execute(&format!("{table}; INSERT INTO t VALUES {}", rows.join(", "))).await;
-        let query = "[[query]]\nuri = \"db://q/{v}\"\nsql = \"SELECT :v\"\n\
-                     complete = { v = \"SELECT v FROM t ORDER BY v\" }";
-        let shop = database.source(&format!("max_bytes = 1000\n{query}"));
-        let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
-        let table = BTreeMap::from([("table".to_owned(), "t".to_owned())]);
-        for (variable, part) in [("v", "db://q"), ("key", "rows/")] {
-            let template = templates.iter().find(|template| template.uri.as_str().contains(part)).unwrap();
-            let asked = Partial { template: &template.uri, variable, typed: "1", known: &table, limit: 100 };
-            let offered = shop.sql.complete(asked, &Context::default()).await.unwrap();
-            assert_eq!((offered.values.len(), offered.more), (10, true), "{engine:?}: {variable}");
-        }
+test_on!(what_is_offered_is_bounded_in_total, sqlite, needs_postgres, needs_mariadb);
+
+/// `max_bytes` bounds the total size of the completion values.
+async fn what_is_offered_is_bounded_in_total(engine: Engine) {
+    let database = Database::new(engine).await;
+    let rows: Vec<_> = (100..160).map(|id| format!("('{id}{}')", "x".repeat(97))).collect();
+    let table = "CREATE TABLE t (v varchar(200) PRIMARY KEY)";
+    database.execute(&format!("{table}; INSERT INTO t VALUES {}", rows.join(", "))).await;
+    let query = "[[query]]\nuri = \"db://q/{v}\"\nsql = \"SELECT :v\"\n\
+                 complete = { v = \"SELECT v FROM t ORDER BY v\" }";
+    let shop = database.source(&format!("max_bytes = 1000\n{query}"));
+    let templates = shop.sql.templates(&Context::default()).await.unwrap().templates;
+    let table = BTreeMap::from([("table".to_owned(), "t".to_owned())]);
+    for (variable, part) in [("v", "db://q"), ("key", "rows/")] {
+        let template = templates.iter().find(|template| template.uri.as_str().contains(part)).unwrap();
+        let asked =
+            CompletionRequest { template: &template.uri, variable, typed: "1", known: &table, limit: 100 };
+        let offered = shop.sql.complete(asked, &Context::default()).await.unwrap();
+        assert_eq!((offered.values.len(), offered.more), (10, true), "{engine:?}: {variable}");
     }
 }

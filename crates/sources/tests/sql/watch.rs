@@ -1,4 +1,4 @@
-//! Being told of changes.
+//! Change notifications, by polling and by triggers.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use libris_core::{Change, Client, Source as _, Uri};
 
-use crate::database::{Database, Engine, Shop};
+use crate::database::{Database, Engine, Shop, test_on};
 
 const TABLES: &str = "
     CREATE TABLE t (id integer PRIMARY KEY, v varchar(20));
@@ -15,7 +15,7 @@ const TABLES: &str = "
 
 const QUERY: &str = "[[query]]\nuri = \"db://count\"\nsql = \"SELECT count(*) AS c FROM t\"\none = true\n";
 
-/// Follows changes as a server does for its subscribers.
+/// Watches the source and follows URIs, as the server does for its subscribers.
 pub(crate) struct Subscriber {
     pub(crate) changes: BoxStream<'static, Change>,
     uris: Vec<Uri>,
@@ -29,7 +29,7 @@ impl Subscriber {
         Self { changes, uris }
     }
 
-    /// Waits until each of these has been told of, and gives back what else was.
+    /// Waits until each of these URIs is reported. Returns the other followed URIs that were reported meanwhile.
     pub(crate) async fn hears(&mut self, expected: &[Uri]) -> Vec<Uri> {
         let mut missing: Vec<_> = expected.to_vec();
         let mut others = Vec::new();
@@ -48,31 +48,30 @@ impl Subscriber {
         others
     }
 
-    /// Takes what is told until nothing has been for a while.
+    /// Drains the reported changes until none is reported for 600 ms.
     pub(crate) async fn settle(&mut self) {
         while tokio::time::timeout(Duration::from_millis(600), self.changes.next()).await.is_ok() {}
     }
 }
 
-#[tokio::test]
-async fn what_is_subscribed_to_is_told() {
-    for engine in crate::database::ENGINES {
-        let database = Database::new(engine).await;
-        database.execute(TABLES).await;
-        let shop = database.source(&format!("poll = \"100ms\"\n{QUERY}"));
-        let (one, two) = (shop.uri("t/rows/1"), shop.uri("t/rows/2"));
-        let (page, count) = (shop.uri("t/rows?limit=5"), Uri::parse("db://count").unwrap());
-        let all = [one.clone(), two.clone(), page.clone(), count.clone()];
-        let mut subscriber = Subscriber::to(&shop, &all).await;
-        subscriber.settle().await;
-        database.execute("UPDATE t SET v = 'changed' WHERE id = 1").await;
-        let others = subscriber.hears(&[one.clone(), page.clone()]).await;
-        assert_eq!(others, [], "{engine:?}: only what changed is told");
-        database.execute("INSERT INTO t VALUES (3, 'c')").await;
-        subscriber.hears(&[page.clone(), count.clone()]).await;
-        database.execute("DELETE FROM t WHERE id = 2").await;
-        subscriber.hears(&[two, page, count]).await;
-    }
+test_on!(what_is_subscribed_to_is_told, sqlite, needs_postgres, needs_mariadb);
+
+async fn what_is_subscribed_to_is_told(engine: Engine) {
+    let database = Database::new(engine).await;
+    database.execute(TABLES).await;
+    let shop = database.source(&format!("poll = \"100ms\"\n{QUERY}"));
+    let (one, two) = (shop.uri("t/rows/1"), shop.uri("t/rows/2"));
+    let (page, count) = (shop.uri("t/rows?limit=5"), Uri::parse("db://count").unwrap());
+    let all = [one.clone(), two.clone(), page.clone(), count.clone()];
+    let mut subscriber = Subscriber::to(&shop, &all).await;
+    subscriber.settle().await;
+    database.execute("UPDATE t SET v = 'changed' WHERE id = 1").await;
+    let others = subscriber.hears(&[one.clone(), page.clone()]).await;
+    assert_eq!(others, [], "{engine:?}: only what changed is told");
+    database.execute("INSERT INTO t VALUES (3, 'c')").await;
+    subscriber.hears(&[page.clone(), count.clone()]).await;
+    database.execute("DELETE FROM t WHERE id = 2").await;
+    subscriber.hears(&[two, page, count]).await;
 }
 
 #[tokio::test]
@@ -86,16 +85,17 @@ async fn a_row_is_the_same_in_any_spelling() {
     assert_eq!(shop.sql.subject(&shop.uri("p/schema?format=json")), shop.uri("p/schema"));
 }
 
-#[tokio::test]
-async fn triggers_tell_at_once_and_by_row() {
-    let database = Database::new(Engine::Postgres).await;
+test_on!(triggers_tell_at_once_and_by_row, needs_postgres);
+
+async fn triggers_tell_at_once_and_by_row(engine: Engine) {
+    let database = Database::new(engine).await;
     database.execute(TABLES).await;
     database.execute("CREATE TABLE \"o'dd\" (a text, b int, PRIMARY KEY (a, b))").await;
-    // So seldom that only triggers can be meant.
+    // Polling is too rare to report any of these changes: only triggers do.
     let shop = database.source(&format!("poll = \"1h\"\nchannel = \"shop changes\"\n{QUERY}"));
     let script = shop.sql.triggers().await.unwrap().unwrap();
     database.execute(&script).await;
-    // It can be run again.
+    // The script is idempotent.
     database.execute(&script).await;
     let (one, page) = (shop.uri("t/rows/1"), shop.uri("t/rows"));
     let count = Uri::parse("db://count").unwrap();
@@ -106,7 +106,7 @@ async fn triggers_tell_at_once_and_by_row() {
     database.execute("UPDATE t SET v = 'changed' WHERE id = 1").await;
     subscriber.hears(&[one.clone(), page.clone()]).await;
     database.execute("INSERT INTO t VALUES (9, 'new')").await;
-    // Rows are told of even if nobody is known to have subscribed to them.
+    // Triggers report rows that nobody follows, too.
     subscriber.hears(&[shop.uri("t/rows/9"), page.clone(), count.clone()]).await;
     database.execute("INSERT INTO \"o'dd\" VALUES ('x y', 7)").await;
     subscriber.hears(&[odd]).await;

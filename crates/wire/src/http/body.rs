@@ -11,28 +11,28 @@ use http_body::{Frame, SizeHint};
 use libris_core::Lease;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use super::pulse::Pulse;
+use super::liveness::Liveness;
 use super::stream::Stream;
+use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::Framed;
 use crate::members::Pieces;
-use crate::unsent::{Outgoing, Room};
 
 /// Messages up to this size are copied into one piece.
-const SMALL: usize = 16 << 10;
+const MAX_COPIED: usize = 16 << 10;
 
 /// The memory reservation of unsent bytes, shared by the body and each of its pieces.
-pub(super) type Held = Arc<Room>;
+pub(super) type SharedLease = Arc<ContentLease>;
 
 /// The body of a response.
 pub struct Body {
     kind: Kind,
     /// The memory reservation of the message being sent, released when it is sent.
-    room: Option<Held>,
-    pulse: Option<Arc<Pulse>>,
+    lease: Option<SharedLease>,
+    liveness: Option<Arc<Liveness>>,
     /// The HTTP/2 stream that it is sent on.
     stream: Option<Arc<Stream>>,
     /// The units of the event stream budget that it holds, if it is an event stream that stays open.
-    listens: Option<Lease>,
+    slots: Option<Lease>,
 }
 
 enum Kind {
@@ -45,7 +45,7 @@ struct Events {
     stream: BoxStream<'static, Event>,
     pending: Pieces,
     /// The memory reservation of the pending event.
-    room: Option<Room>,
+    lease: Option<ContentLease>,
     keep_alive: Interval,
     ended: bool,
 }
@@ -53,14 +53,14 @@ struct Events {
 /// One event of an event stream.
 pub(crate) enum Event {
     /// A protocol message, with the event id to resume after, if any, and its memory reservation.
-    Message { framed: Framed, id: Option<u64>, room: Option<Room> },
+    Message { framed: Framed, id: Option<u64>, lease: Option<ContentLease> },
     /// The path to which clients of the old HTTP+SSE transport POST their messages.
     Endpoint(String),
 }
 
 impl Body {
     fn of(kind: Kind) -> Self {
-        Self { kind, room: None, pulse: None, stream: None, listens: None }
+        Self { kind, lease: None, liveness: None, stream: None, slots: None }
     }
 
     fn answer(pieces: Pieces) -> Self {
@@ -68,31 +68,31 @@ impl Body {
     }
 
     /// Holds this memory reservation until the body is sent.
-    pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
-        self.room = room.map(Arc::new);
+    pub(crate) fn holding(mut self, lease: Option<ContentLease>) -> Self {
+        self.lease = lease.map(Arc::new);
         self
     }
 
     /// Marks the body as an event stream that stays open, with a unit of the event stream budget.
-    pub(super) fn listening(mut self, place: Lease) -> Self {
-        self.listens = Some(place);
+    pub(super) fn listening(mut self, slot: Lease) -> Self {
+        self.slots = Some(slot);
         self
     }
 
     /// Whether it is an event stream that stays open.
     pub(super) fn is_listening(&self) -> bool {
-        self.listens.is_some()
+        self.slots.is_some()
     }
 
     /// Changes how many units of the event stream budget it holds. Returns `false` if they are not available.
-    pub(super) fn take_places(&mut self, places: usize) -> bool {
-        self.listens.as_mut().is_some_and(|place| place.resize(places) && place.amount() == places)
+    pub(super) fn resize_slots(&mut self, slots: usize) -> bool {
+        self.slots.as_mut().is_some_and(|slot| slot.resize(slots) && slot.amount() == slots)
     }
 
     /// Sets the HTTP/2 stream that it is sent on.
     pub(super) fn on_stream(mut self, stream: Option<Arc<Stream>>) -> Self {
-        if let Some(stream) = stream.as_ref().filter(|_| self.listens.is_some()) {
-            stream.give_place();
+        if let Some(stream) = stream.as_ref().filter(|_| self.slots.is_some()) {
+            stream.release_slot();
         }
         self.stream = stream;
         self
@@ -104,17 +104,17 @@ impl Body {
     }
 
     /// The memory reservation, to be shared by its pieces: the body may be dropped before they are sent.
-    pub(super) fn room(&self) -> Option<&Held> {
-        self.room.as_ref()
+    pub(super) fn lease(&self) -> Option<&SharedLease> {
+        self.lease.as_ref()
     }
 
-    /// Records its activity in `pulse`.
-    pub(super) fn watched(mut self, pulse: Arc<Pulse>) -> Self {
-        pulse.begin();
-        if let Some(room) = &self.room {
-            send(room, &pulse, self.stream.as_ref());
+    /// Records its activity in `liveness`.
+    pub(super) fn watched(mut self, liveness: Arc<Liveness>) -> Self {
+        liveness.begin_body();
+        if let Some(lease) = &self.lease {
+            send(lease, &liveness, self.stream.as_ref());
         }
-        self.pulse = Some(pulse);
+        self.liveness = Some(liveness);
         self
     }
 
@@ -126,7 +126,7 @@ impl Body {
     /// The body with one message.
     pub(crate) fn framed(framed: Framed) -> Self {
         let size = framed.size();
-        if size > SMALL {
+        if size > MAX_COPIED {
             return Self::answer(framed.pieces());
         }
         let mut whole = Vec::with_capacity(size);
@@ -141,7 +141,7 @@ impl Body {
         Self::of(Kind::Events(Box::new(Events {
             stream,
             pending: Pieces::whole(""),
-            room: None,
+            lease: None,
             keep_alive,
             ended: false,
         })))
@@ -149,10 +149,10 @@ impl Body {
 }
 
 /// Registers the recipient of the message with this memory reservation.
-fn send(room: &Room, connection: &Arc<Pulse>, stream: Option<&Arc<Stream>>) {
+fn send(lease: &ContentLease, connection: &Arc<Liveness>, stream: Option<&Arc<Stream>>) {
     match stream {
-        Some(stream) => room.sending_to(stream),
-        None => room.sending_to(connection),
+        Some(stream) => lease.sending_to(stream),
+        None => lease.sending_to(connection),
     }
 }
 
@@ -181,8 +181,8 @@ impl Events {
 
     fn push(&mut self, event: Event) {
         let (framed, id) = match event {
-            Event::Message { framed, id, room } => {
-                self.room = room;
+            Event::Message { framed, id, lease } => {
+                self.lease = lease;
                 (framed, id)
             }
             Event::Endpoint(path) => {
@@ -217,13 +217,13 @@ impl From<String> for Body {
 
 impl From<Framed> for Event {
     fn from(framed: Framed) -> Self {
-        Self::Message { framed, id: None, room: None }
+        Self::Message { framed, id: None, lease: None }
     }
 }
 
 impl From<Outgoing> for Event {
-    fn from(Outgoing { framed, room }: Outgoing) -> Self {
-        Self::Message { framed, id: None, room }
+    fn from(Outgoing { framed, lease }: Outgoing) -> Self {
+        Self::Message { framed, id: None, lease }
     }
 }
 
@@ -235,8 +235,8 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(pulse) = &self.pulse {
-            pulse.moved();
+        if let Some(liveness) = &self.liveness {
+            liveness.record_activity();
         }
         let this = &mut *self;
         let bytes = match &mut this.kind {
@@ -244,14 +244,14 @@ impl http_body::Body for Body {
             Kind::Events(events) => {
                 if events.pending.is_empty() && !events.ended {
                     // The pieces of the last event hold its reservation themselves.
-                    this.room = None;
+                    this.lease = None;
                 }
                 let bytes = ready!(events.poll(context));
-                if let Some(room) = events.room.take() {
-                    if let Some(pulse) = &this.pulse {
-                        send(&room, pulse, this.stream.as_ref());
+                if let Some(lease) = events.lease.take() {
+                    if let Some(liveness) = &this.liveness {
+                        send(&lease, liveness, this.stream.as_ref());
                     }
-                    this.room = Some(Arc::new(room));
+                    this.lease = Some(Arc::new(lease));
                 }
                 bytes
             }
@@ -275,8 +275,8 @@ impl http_body::Body for Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if let Some(pulse) = &self.pulse {
-            pulse.end();
+        if let Some(liveness) = &self.liveness {
+            liveness.end_body();
         }
     }
 }

@@ -12,32 +12,32 @@ use libris_core::{Budget, Client, Lease};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::pulse::Pulse;
+use super::liveness::Liveness;
 use super::sessions::Peer;
+use crate::content_budget::Recipient as _;
 use crate::lock::lock;
-use crate::unsent::Recipient as _;
 
 /// How long a new connection waits for a slot.
-const WAIT: Duration = Duration::from_secs(2);
+const SLOT_WAIT: Duration = Duration::from_secs(2);
 
 /// How many new connections may wait for a slot. They use file descriptors that are reserved for sources.
-const WAITERS: usize = 32;
+const MAX_WAITERS: usize = 32;
 
 /// The interval at which a waiting connection evicts another one.
-const LOOK: Duration = Duration::from_millis(100);
+const EVICTION_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The most connections that one eviction examines.
 const MAX_EVICTION_SCAN: usize = 64;
 
 /// With more connections than this, or than half of the maximum, an idle connection frees the memory that only
 /// answering needs.
-const CROWD: usize = 2_048;
+const CROWDED: usize = 2_048;
 
 /// Closed connections are pruned when the queues exceed twice the number of open connections by this many entries.
-const SPARE: usize = 64;
+const PRUNE_SLACK: usize = 64;
 
 /// The response to a client whose connection is over the limit.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+const TOO_MANY_CONNECTIONS: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\ncontent-length: 110\r\nretry-after: 5\r\nconnection: close\r\n\r\n\
     {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32603,\
     \"message\":\"too many connections are open; try again later\"}}";
@@ -55,15 +55,15 @@ pub(super) struct Connections {
 struct State {
     last: u64,
     /// Connections without a request when they were last examined, the oldest first.
-    unused: VecDeque<(Client, Weak<Pulse>)>,
+    unused: VecDeque<(Client, Weak<Liveness>)>,
     /// Connections that have had a request, the least recently opened or examined first.
-    used: VecDeque<(Client, Weak<Pulse>)>,
+    used: VecDeque<(Client, Weak<Liveness>)>,
 }
 
 /// An accepted connection that may not have a slot yet.
-pub(super) struct Arrival {
+pub(super) struct AcceptedConnection {
     pub(super) peer: Peer,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) liveness: Arc<Liveness>,
     connections: Arc<Connections>,
     lease: Option<Lease>,
 }
@@ -81,7 +81,7 @@ impl Connections {
         let most = most.min(there_are);
         Arc::new(Self {
             most,
-            budget: Budget::with_waiters(most, WAITERS),
+            budget: Budget::with_waiters(most, MAX_WAITERS),
             state: Mutex::default(),
             evicted: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
@@ -105,7 +105,7 @@ impl Connections {
 
     /// Whether there are so many connections that idle ones must free their memory.
     pub(super) fn is_crowded(&self) -> bool {
-        self.count() > CROWD.min(self.most / 2)
+        self.count() > CROWDED.min(self.most / 2)
     }
 
     /// Starts the graceful shutdown of every connection.
@@ -128,7 +128,7 @@ impl Connections {
     }
 
     /// Takes a slot for a new connection. If there is none, an idle connection is evicted.
-    pub(super) fn arrive(self: &Arc<Self>, address: IpAddr) -> Arrival {
+    pub(super) fn accept(self: &Arc<Self>, address: IpAddr) -> AcceptedConnection {
         let client = Client::at(address);
         let lease = self.budget.try_take(client, 1);
         if lease.is_none() {
@@ -137,28 +137,28 @@ impl Connections {
         let mut state = lock(&self.state);
         state.last += 1;
         let peer = Peer { client, connection: Some(state.last) };
-        Arrival { peer, pulse: Arc::default(), connections: self.clone(), lease }
+        AcceptedConnection { peer, liveness: Arc::default(), connections: self.clone(), lease }
     }
 
     /// Takes a slot for a connection that already has one in another `Connections`, such as one of HTTP/2.
-    pub(super) fn arrive_again(self: &Arc<Self>, peer: Peer, pulse: Arc<Pulse>) -> Arrival {
+    pub(super) fn accept_again(self: &Arc<Self>, peer: Peer, liveness: Arc<Liveness>) -> AcceptedConnection {
         let lease = self.budget.try_take(peer.client, 1);
         if lease.is_none() {
             self.evict(peer.client);
         }
-        Arrival { peer, pulse, connections: self.clone(), lease }
+        AcceptedConnection { peer, liveness, connections: self.clone(), lease }
     }
 }
 
 impl Connections {
     /// Waits for a slot, and keeps evicting: another connection may take the slot that an eviction has freed.
     async fn wait(&self, client: Client) -> Option<Lease> {
-        let mut taking = pin!(timeout(WAIT, self.budget.take(client, 1)));
+        let mut taking = pin!(timeout(SLOT_WAIT, self.budget.take(client, 1)));
         loop {
             tokio::select! {
                 biased;
                 lease = &mut taking => return lease.ok().flatten(),
-                () = sleep(LOOK) => self.evict(client),
+                () = sleep(EVICTION_INTERVAL) => self.evict(client),
             }
         }
     }
@@ -172,17 +172,17 @@ impl Connections {
             // While the client is at its own limit, evicting a connection of another client does not help.
             own.or_else(|| self.budget.is_full().then(|| state.unused(None)).flatten())
         };
-        if let Some(pulse) = idle {
+        if let Some(liveness) = idle {
             self.evicted.fetch_add(1, Ordering::Relaxed);
-            pulse.close();
+            liveness.close();
         }
     }
 }
 
 impl State {
     /// Removes the oldest connection without a request, of this client or of any.
-    fn unused(&mut self, client: Option<Client>) -> Option<Arc<Pulse>> {
-        let mut unused = self.unused.iter().enumerate().filter(|(_, (_, pulse))| is_unused(pulse));
+    fn unused(&mut self, client: Option<Client>) -> Option<Arc<Liveness>> {
+        let mut unused = self.unused.iter().enumerate().filter(|(_, (_, liveness))| is_unused(liveness));
         let (at, _) = match client {
             None => unused.next(),
             Some(client) => unused.take(MAX_EVICTION_SCAN).find(|(_, (owner, _))| *owner == client),
@@ -192,12 +192,12 @@ impl State {
 
     /// Removes a connection of this client that has no response outstanding. Connections of other clients stay: a
     /// client within its share loses no connection to a flood.
-    fn idle(&mut self, client: Client) -> Option<Arc<Pulse>> {
+    fn idle(&mut self, client: Client) -> Option<Arc<Liveness>> {
         for _ in 0..self.used.len().min(MAX_EVICTION_SCAN) {
             let (owner, connection) = self.used.pop_front()?;
-            let Some(pulse) = connection.upgrade() else { continue };
-            if owner == client && pulse.is_idle() {
-                return Some(pulse);
+            let Some(liveness) = connection.upgrade() else { continue };
+            if owner == client && liveness.is_idle() {
+                return Some(liveness);
             }
             // So that the next eviction examines it last.
             self.used.push_back((owner, connection));
@@ -208,7 +208,8 @@ impl State {
     /// Moves connections that have had their first request from `unused` to `used`, and removes closed ones from the
     /// front.
     fn settle(&mut self) {
-        while let Some((client, connection)) = self.unused.pop_front_if(|(_, pulse)| !is_unused(pulse)) {
+        while let Some((client, connection)) = self.unused.pop_front_if(|(_, liveness)| !is_unused(liveness))
+        {
             if connection.strong_count() > 0 {
                 self.used.push_back((client, connection));
             }
@@ -217,10 +218,10 @@ impl State {
     }
 }
 
-impl Arrival {
+impl AcceptedConnection {
     /// Waits for a slot; `None` if there is none in time, after a 503 response.
     pub(super) async fn admitted(self, stream: &TcpStream) -> Option<Lease> {
-        let Self { peer: Peer { client, .. }, pulse, connections, lease } = self;
+        let Self { peer: Peer { client, .. }, liveness, connections, lease } = self;
         let lease = match lease {
             Some(lease) => Some(lease),
             None => connections.wait(client).await,
@@ -228,23 +229,23 @@ impl Arrival {
         if lease.is_none() {
             tracing::debug!(?client, "too many connections are open");
             connections.refused.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.try_write(FULL);
+            let _ = stream.try_write(TOO_MANY_CONNECTIONS);
             return None;
         }
         let mut state = lock(&connections.state);
         state.settle();
         // Closed connections behind an open one are pruned all at once.
-        if state.unused.len() + state.used.len() > SPARE + 2 * connections.count() {
+        if state.unused.len() + state.used.len() > PRUNE_SLACK + 2 * connections.count() {
             state.unused.retain(|(_, connection)| connection.strong_count() > 0);
             state.used.retain(|(_, connection)| connection.strong_count() > 0);
         }
-        state.unused.push_back((client, Arc::downgrade(&pulse)));
+        state.unused.push_back((client, Arc::downgrade(&liveness)));
         lease
     }
 }
 
-fn is_unused(pulse: &Weak<Pulse>) -> bool {
-    pulse.upgrade().is_some_and(|pulse| pulse.is_unused())
+fn is_unused(liveness: &Weak<Liveness>) -> bool {
+    liveness.upgrade().is_some_and(|liveness| liveness.is_unused())
 }
 
 /// The process's limit of open file descriptors.
@@ -267,7 +268,7 @@ fn for_connections(descriptors: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connections, Lease, Pulse, for_connections, lock};
+    use super::{Connections, Lease, Liveness, for_connections, lock};
     use futures_util::FutureExt as _;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
@@ -295,21 +296,21 @@ mod tests {
     }
 
     /// Connections of these clients without a request, in this order.
-    async fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<(Arc<Pulse>, Lease)> {
+    async fn open(connections: &Arc<Connections>, clients: &[u8]) -> Vec<(Arc<Liveness>, Lease)> {
         let (_client, stream) = ends().await;
         let mut open = Vec::new();
         for last in clients {
-            let arrival = connections.arrive(address(*last));
-            let pulse = arrival.pulse.clone();
-            open.push((pulse, arrival.admitted(&stream).await.unwrap()));
+            let accepted = connections.accept(address(*last));
+            let liveness = accepted.liveness.clone();
+            open.push((liveness, accepted.admitted(&stream).await.unwrap()));
         }
         open
     }
 
     /// The indexes of the connections that were told to close.
-    fn closed(open: &[(Arc<Pulse>, Lease)]) -> Vec<usize> {
-        let is_closed = |pulse: &Arc<Pulse>| pulse.closed().now_or_never().is_some();
-        open.iter().enumerate().filter(|(_, (pulse, _))| is_closed(pulse)).map(|(at, _)| at).collect()
+    fn closed(open: &[(Arc<Liveness>, Lease)]) -> Vec<usize> {
+        let is_closed = |liveness: &Arc<Liveness>| liveness.closed().now_or_never().is_some();
+        open.iter().enumerate().filter(|(_, (liveness, _))| is_closed(liveness)).map(|(at, _)| at).collect()
     }
 
     #[tokio::test]
@@ -317,27 +318,27 @@ mod tests {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1]).await;
-        open[0].0.served();
+        open[0].0.record_request();
         // The client has used its share, and the oldest of its connections has had a request.
-        let late = connections.arrive(address(1));
+        let late = connections.accept(address(1));
         assert!(late.lease.is_none());
         assert_eq!(closed(&open), [1]);
         open.remove(1);
         assert!(late.admitted(&stream).await.is_some());
         // Another client has a share of its own.
-        assert!(connections.arrive(address(2)).lease.is_some());
+        assert!(connections.accept(address(2)).lease.is_some());
     }
 
     #[tokio::test]
     async fn a_client_makes_room_for_itself_first() {
         let connections = Connections::new(4);
         let mut open = open(&connections, &[1, 2, 2, 1]).await;
-        let _late = connections.arrive(address(2));
+        let _late = connections.accept(address(2));
         assert_eq!(closed(&open), [1]);
         // For a client without connections, one of another client is evicted.
         open.remove(1);
-        connections.arrive(address(2)).lease.map(std::mem::forget).unwrap();
-        let _other = connections.arrive(address(3));
+        connections.accept(address(2)).lease.map(std::mem::forget).unwrap();
+        let _other = connections.accept(address(3));
         assert_eq!(closed(&open), [0]);
     }
 
@@ -346,14 +347,14 @@ mod tests {
         let connections = Connections::new(4);
         let (_client, stream) = ends().await;
         let mut open = open(&connections, &[1, 1, 1, 3]).await;
-        let late = connections.arrive(address(2));
+        let late = connections.accept(address(2));
         assert_eq!(closed(&open), [0]);
         open.remove(0);
-        let quick = connections.arrive(address(4));
+        let quick = connections.accept(address(4));
         assert!(quick.lease.is_some());
-        let (pulse, lease) = open.remove(0);
+        let (liveness, lease) = open.remove(0);
         tokio::spawn(async move {
-            pulse.closed().await;
+            liveness.closed().await;
             drop(lease);
         });
         assert!(late.admitted(&stream).await.is_some());
@@ -364,11 +365,11 @@ mod tests {
         let connections = Connections::new(4);
         let open = open(&connections, &[1, 1, 1]).await;
         // Their responses are outstanding.
-        for (pulse, _) in &open {
-            pulse.asked();
+        for (liveness, _) in &open {
+            liveness.begin_request();
         }
         let (mut client, stream) = ends().await;
-        assert!(connections.arrive(address(1)).admitted(&stream).await.is_none());
+        assert!(connections.accept(address(1)).admitted(&stream).await.is_none());
         drop(stream);
         let mut told = String::new();
         client.read_to_string(&mut told).await.unwrap();
@@ -384,17 +385,17 @@ mod tests {
     async fn a_client_loses_its_own_idle_connections_and_not_those_of_others() {
         let connections = Connections::new(8);
         let mut open = open(&connections, &[2, 2, 1, 1, 1, 1, 1, 1]).await;
-        open.iter().for_each(|(pulse, _)| pulse.served());
-        open[2].0.asked();
-        let _late = connections.arrive(address(1));
+        open.iter().for_each(|(liveness, _)| liveness.record_request());
+        open[2].0.begin_request();
+        let _late = connections.accept(address(1));
         // The oldest of its own connections without an outstanding response.
         assert_eq!(closed(&open), [3]);
         open.remove(3);
-        assert!(connections.arrive(address(3)).lease.is_some_and(|lease| {
+        assert!(connections.accept(address(3)).lease.is_some_and(|lease| {
             std::mem::forget(lease);
             true
         }));
-        let _other = connections.arrive(address(3));
+        let _other = connections.accept(address(3));
         assert!(closed(&open).is_empty());
         assert_eq!(connections.evicted(), 1);
     }
@@ -403,11 +404,11 @@ mod tests {
     async fn who_has_its_share_closes_no_connection_of_another() {
         let connections = Connections::new(8);
         let open = open(&connections, &[2, 1, 1, 1, 1, 1, 1]).await;
-        for (pulse, _) in &open[1..] {
-            pulse.asked();
+        for (liveness, _) in &open[1..] {
+            liveness.begin_request();
         }
         // Other clients still have slots, and all connections of this client have outstanding responses.
-        let _late = connections.arrive(address(1));
+        let _late = connections.accept(address(1));
         assert!(closed(&open).is_empty());
     }
 
@@ -417,14 +418,14 @@ mod tests {
         let (_client, stream) = ends().await;
         let open = open(&all, &[1, 1, 1, 2]).await;
         let mut places = Vec::new();
-        for (pulse, _) in &open[..3] {
-            let peer = all.arrive(address(1)).peer;
-            places.push(few.arrive_again(peer, pulse.clone()).admitted(&stream).await.unwrap());
+        for (liveness, _) in &open[..3] {
+            let peer = all.accept(address(1)).peer;
+            places.push(few.accept_again(peer, liveness.clone()).admitted(&stream).await.unwrap());
         }
         // The client has used its share of `few`, and its oldest connection is evicted.
-        let late = all.arrive(address(1));
+        let late = all.accept(address(1));
         assert!(late.lease.is_some());
-        assert!(few.arrive_again(late.peer, late.pulse.clone()).lease.is_none());
+        assert!(few.accept_again(late.peer, late.liveness.clone()).lease.is_none());
         assert_eq!(closed(&open), [0]);
     }
 
@@ -436,7 +437,7 @@ mod tests {
             let _stays = open(&connections, clients).await;
             for _ in 0..500 {
                 let open = open(&connections, &[2, 3]).await;
-                open[0].0.served();
+                open[0].0.record_request();
             }
             let state = lock(&connections.state);
             let noted = state.unused.len() + state.used.len();

@@ -1,7 +1,7 @@
 //! The memory cost of each connection, session and stream, so that raising a limit without the memory for it fails a
 //! test.
 
-use super::{Config, WINDOW};
+use super::{CONNECTION_WINDOW, Config};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -19,13 +19,13 @@ const HTTP_2_STREAM: usize = 13 * KIB;
 
 #[test]
 fn what_is_bounded_by_its_number_is_bounded_in_memory() {
-    let Config { connections, sessions, listens, requests, http2_connections, streams, .. } =
+    let Config { connections, sessions, event_streams, requests, http2_connections, http2_streams, .. } =
         Config::default();
     assert!(connections * CONNECTION <= 100 * MIB);
     assert!(sessions * SESSION <= 48 * MIB);
-    assert!(listens * EVENT_STREAM <= 164 * MIB);
+    assert!(event_streams * EVENT_STREAM <= 164 * MIB);
     assert!(requests * REQUEST <= 64 * MIB);
-    let input = WINDOW as usize + HTTP_2_HEAD;
+    let input = CONNECTION_WINDOW as usize + HTTP_2_HEAD;
     assert!(http2_connections * (HTTP_2_CONNECTION + input) <= 64 * MIB);
-    assert!(streams * HTTP_2_STREAM <= 64 * MIB);
+    assert!(http2_streams * HTTP_2_STREAM <= 64 * MIB);
 }

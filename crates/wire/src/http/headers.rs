@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64_turbo::STANDARD;
 use http::header::{ACCEPT, HeaderMap, HeaderName};
 
 use crate::failure::{ErrorObject, HEADER_MISMATCH, INVALID_PARAMS};
@@ -17,18 +16,18 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(super) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The `Accept` value that nearly all clients send.
-pub(super) const USUAL: &[u8] = b"application/json, text/event-stream";
+pub(super) const USUAL_ACCEPT: &[u8] = b"application/json, text/event-stream";
 
 /// The MCP headers of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said<'a> {
+pub(super) struct McpHeaders<'a> {
     pub(super) version: Option<&'a str>,
     pub(super) method: Option<&'a str>,
     pub(super) name: Option<&'a str>,
     pub(super) session: Option<&'a str>,
 }
 
-impl Said<'_> {
+impl McpHeaders<'_> {
     /// The revision of a modern request, whose headers must match its body.
     pub(super) fn modern(&self, method: &str, params: &Params<'_>) -> Result<Revision, Refused> {
         let meta = params.meta()?;
@@ -49,31 +48,31 @@ impl Said<'_> {
 
 /// The content types that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Takes {
+pub(super) struct Accepts {
     pub(super) json: bool,
     pub(super) events: bool,
 }
 
-impl Takes {
+impl Accepts {
     /// Both, as nearly all clients do.
     pub(super) const BOTH: Self = Self { json: true, events: true };
 
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let mut takes = Self { json: false, events: false };
-        let mut said = false;
+        let mut accepts = Self { json: false, events: false };
+        let mut is_present = false;
         for value in headers.get_all(ACCEPT) {
-            if value == USUAL {
+            if value == USUAL_ACCEPT {
                 return Self::BOTH;
             }
             for range in value.to_str().unwrap_or_default().split(',') {
-                said = true;
+                is_present = true;
                 let range = range.split(';').next().unwrap_or_default().trim();
                 let is = |names: &[&str]| names.iter().any(|name| range.eq_ignore_ascii_case(name));
-                takes.json |= is(&["*/*", "application/json", "application/*"]);
-                takes.events |= is(&["*/*", "text/event-stream", "text/*"]);
+                accepts.json |= is(&["*/*", "application/json", "application/*"]);
+                accepts.events |= is(&["*/*", "text/event-stream", "text/*"]);
             }
         }
-        if said { takes } else { Self::BOTH }
+        if is_present { accepts } else { Self::BOTH }
     }
 }
 
@@ -126,29 +125,31 @@ fn decoded(value: &str) -> Result<Cow<'_, str>, ErrorObject> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Takes, decoded};
+    use super::{Accepts, decoded};
     use http::header::{ACCEPT, HeaderMap};
 
-    fn takes(accept: &str) -> (bool, bool) {
+    fn accepts(accept: &str) -> (bool, bool) {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, accept.parse().unwrap());
-        let Takes { json, events } = Takes::of(&headers);
+        let Accepts { json, events } = Accepts::of(&headers);
         (json, events)
     }
 
     #[test]
     fn the_accept_header_is_understood() {
-        assert_eq!(takes("application/json, text/event-stream"), (true, true));
-        assert_eq!(takes("Text/Event-Stream;q=1"), (false, true));
-        assert_eq!(takes("*/*"), (true, true));
-        assert_eq!(takes("text/html"), (false, false));
+        assert_eq!(accepts("application/json, text/event-stream"), (true, true));
+        assert_eq!(accepts("Text/Event-Stream;q=1"), (false, true));
+        assert_eq!(accepts("*/*"), (true, true));
+        assert_eq!(accepts("text/html"), (false, false));
     }
 
     #[test]
     fn names_that_a_header_cannot_carry_come_as_base64() {
         assert_eq!(decoded("plain").unwrap(), "plain");
         assert_eq!(decoded("=?base64?SGVsbG8sIOS4lueVjA==?=").unwrap(), "Hello, 世界");
-        assert!(decoded("=?base64?!?=").is_err());
+        for invalid in ["!", "SGk", "SGl=", "SGk=\n", "SG k="] {
+            assert!(decoded(&format!("=?base64?{invalid}?=")).is_err(), "{invalid:?}");
+        }
         assert_eq!(decoded("=?BASE64?SGk=?=").unwrap(), "=?BASE64?SGk=?=");
     }
 }

@@ -7,16 +7,16 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Request as HttpRequest, Response, StatusCode};
 
 use super::body::Body;
-use super::headers::{LAST_EVENT, SESSION, Said, Takes, VERSION, text};
+use super::headers::{Accepts, LAST_EVENT, McpHeaders, SESSION, VERSION, text};
 use super::session::Session;
 use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::envelope::Id;
 use crate::failure::ErrorObject;
-use crate::patience::within;
 use crate::protocol;
 use crate::request::{Params, Request};
+use crate::time_limit::within;
 use crate::{Era, Revision, View};
 
 impl Endpoint {
@@ -29,7 +29,7 @@ impl Endpoint {
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
         let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
-        let Request::Initialize { asked } = &request else {
+        let Request::Initialize { asked, .. } = &request else {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
@@ -86,7 +86,7 @@ impl Endpoint {
             return response::refusal(StatusCode::BAD_REQUEST, why);
         }
         let call = self.call(peer, session.view.clone(), session.revision);
-        let call = call.of(Some(session.news.listener.clone()));
+        let call = call.of(Some(session.notifications.listener.clone()));
         let most = self.protocol.limits.batch;
         if batch.len() > most {
             let why = format!("a batch may have {most} messages at most");
@@ -99,7 +99,7 @@ impl Endpoint {
             let permit = within(self.protocol.limits.time, session.in_flight.acquire()).await;
             let Some(Ok(_permit)) = permit else { return self.busy(None, TOO_MANY) };
             match self.protocol.batch(Some(&call), batch).await {
-                Some(framed) => self.framed(Takes::of(headers), &call, None, framed).await,
+                Some(framed) => self.framed(Accepts::of(headers), &call, None, framed).await,
                 None => response::bare(StatusCode::ACCEPTED),
             }
         };
@@ -116,7 +116,7 @@ impl Endpoint {
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
         }
-        if !Takes::of(headers).events {
+        if !Accepts::of(headers).events {
             let why = "the `Accept` header must list `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
@@ -124,13 +124,13 @@ impl Endpoint {
             Ok(session) => session,
             Err(refusal) => return refusal,
         };
-        let Some(lease) = self.listens.try_take(self.peer(request).client, 1) else {
+        let Some(lease) = self.event_streams.try_take(self.peer(request).client, 1) else {
             return self.busy(None, "there are too many streams open; try again later");
         };
         let closing = self.closing.clone();
         let seen = text(headers, &LAST_EVENT).ok().flatten().and_then(|id| id.parse().ok());
-        let news = session.news.open(seen);
-        let listener = session.news.listener.clone();
+        let notifications = session.notifications.open(seen);
+        let listener = session.notifications.listener.clone();
         // The stream opens at once; subscribing to the list may take longer.
         let begun = async move {
             protocol::follow(&*listener).await;
@@ -143,7 +143,7 @@ impl Endpoint {
             }
         };
         let begun = begun.into_stream().filter_map(std::future::ready);
-        let events = stream::select(begun, news).take_until(ends);
+        let events = stream::select(begun, notifications).take_until(ends);
         response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
     }
 
@@ -161,14 +161,14 @@ impl Endpoint {
 
     /// The session that the headers name, if it belongs to this view's caller and the version header is absent or
     /// names a legacy revision.
-    pub(super) fn find_session(&self, view: &dyn View, said: &Said<'_>) -> Option<Arc<Session>> {
-        if said
+    pub(super) fn find_session(&self, view: &dyn View, mcp: &McpHeaders<'_>) -> Option<Arc<Session>> {
+        if mcp
             .version
             .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
         {
             return None;
         }
-        self.sessions.find(said.session?).filter(|session| session.belongs_to(view))
+        self.sessions.find(mcp.session?).filter(|session| session.belongs_to(view))
     }
 
     /// The session that the headers name, or the response that refuses the request. Another caller's session is

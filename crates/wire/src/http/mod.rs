@@ -1,22 +1,19 @@
 //! The HTTP transports: Streamable HTTP at `/mcp` for both protocol eras, and the old HTTP+SSE transport if it is
 //! enabled.
 
-mod answering;
 mod body;
 mod connections;
 #[cfg(test)]
 mod costs;
 mod express;
-mod gather;
+mod gathered_body;
 mod guard;
-mod handover;
 mod headers;
-mod heads;
-mod lane;
+mod http_sse;
+mod input_budget;
 mod legacy;
-mod mailbox;
-mod old;
-mod pulse;
+mod liveness;
+mod notification_log;
 mod receive;
 mod response;
 mod route;
@@ -47,18 +44,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::body::Body;
-use self::connections::{Arrival, Connections};
-use self::gather::Gathered;
+use self::connections::{AcceptedConnection, Connections};
+use self::express::{DetachedStream, Framing, Lane, StreamDetached, through_hyper};
+use self::gathered_body::GatheredBody;
 use self::guard::Guard;
-use self::handover::{Framing, Handed, HandedOver, through_hyper};
-use self::heads::Heads;
-use self::lane::Lane;
-use self::old::Old;
+use self::http_sse::HttpSse;
+use self::input_budget::InputBudget;
 pub use self::route::Route;
 use self::sessions::{Peer, Sessions};
 use self::stream::{Spawn, Stream};
+use crate::content_budget::{ContentBudget, Share};
 use crate::protocol::Protocol;
-use crate::unsent::{Share, Unsent};
 use crate::{Limits, Service};
 
 /// The configuration of the HTTP transports.
@@ -82,22 +78,25 @@ pub struct Config {
     /// The maximum number of requests in progress; further ones are refused.
     pub requests: usize,
     /// The memory budget of unfinished request heads, in bytes.
-    pub heads: usize,
+    pub head_bytes: usize,
     /// The memory budget of requests whose bodies are being received, in bytes: 48 KiB each, and twice the size of
-    /// the head. The bodies themselves count against `bodies`.
-    pub arriving: usize,
+    /// the head. The bodies themselves count against `body_bytes`.
+    pub receiving_bytes: usize,
     /// The memory budget of request bodies, in bytes.
-    pub bodies: usize,
+    pub body_bytes: usize,
     /// The maximum number of event streams: those of `subscriptions/listen`, those that sessions open with GET, and
     /// those of the HTTP+SSE transport.
-    pub listens: usize,
+    pub event_streams: usize,
     /// The maximum number of HTTP/2 streams, not counting event streams. Each takes about 12 KiB until its client has
     /// read the response, however small it is.
-    pub streams: usize,
+    pub http2_streams: usize,
     /// The interval of keep-alive comments on an idle event stream.
     pub keep_alive: Duration,
     /// Whether to serve the HTTP+SSE transport of 2024-11-05 too, at `/sse`.
     pub sse: bool,
+    /// Whether common HTTP/1.1 requests are answered without hyper. Otherwise every request goes through hyper, with the
+    /// same responses, at a higher cost.
+    pub express: bool,
     /// The prefix of metric names.
     pub metrics_prefix: String,
 }
@@ -113,13 +112,14 @@ impl Default for Config {
             connections: 20_000,
             http2_connections: 256,
             requests: 2_048,
-            heads: 12 << 20,
-            arriving: 24 << 20,
-            bodies: 24 << 20,
-            listens: 15_000,
-            streams: 4_096,
+            head_bytes: 12 << 20,
+            receiving_bytes: 24 << 20,
+            body_bytes: 24 << 20,
+            event_streams: 15_000,
+            http2_streams: 4_096,
             keep_alive: Duration::from_secs(15),
             sse: false,
+            express: true,
             metrics_prefix: "mcp".into(),
         }
     }
@@ -130,26 +130,26 @@ pub struct Endpoint {
     protocol: Protocol,
     guard: Guard,
     sessions: Sessions,
-    old: Option<Old>,
+    http_sse: Option<HttpSse>,
     /// Bounds the requests in progress.
     requests: Arc<Budget>,
     /// The number of requests refused because a limit was reached, since the start.
     refused: AtomicUsize,
     /// Bounds the memory of requests whose bodies are being received, and of large heads.
-    arriving: Arc<Budget>,
+    receiving: Arc<Budget>,
     /// Bound the request bodies in memory. Bodies of moderate size have a quarter for themselves.
     bodies: Arc<Budget>,
     moderate_bodies: Arc<Budget>,
     /// Bounds the memory of contents, from before they are loaded until the response is written.
-    unsent: Arc<Unsent>,
-    listens: Arc<Budget>,
+    content_budget: Arc<ContentBudget>,
+    event_streams: Arc<Budget>,
     /// Bounds the streams of all HTTP/2 connections, not counting event streams.
-    streams: Arc<Budget>,
+    http2_streams: Arc<Budget>,
     connections: Arc<Connections>,
     /// Bounds the HTTP/2 connections, which take far more memory than others.
     http2_connections: Arc<Connections>,
     /// Bounds the memory of unfinished request heads and pipelined input.
-    heads: Arc<Heads>,
+    input_budget: Arc<InputBudget>,
     routes: Vec<Arc<dyn Route>>,
     config: Config,
     /// Ends open event streams when the server shuts down.
@@ -169,18 +169,22 @@ impl Endpoint {
             protocol: Protocol::new(service, config.limits.clone()),
             guard: Guard::new(&config.hosts, &config.origins),
             sessions: Sessions::new(config.sessions, config.idle),
-            old: config.sse.then(Old::default),
+            http_sse: config.sse.then(HttpSse::default),
             requests: Budget::new(config.requests),
             refused: AtomicUsize::new(0),
-            arriving: Budget::new(config.arriving),
-            bodies: Budget::new(config.bodies - config.bodies / 4),
-            moderate_bodies: Budget::new(config.bodies / 4),
-            unsent: Unsent::new(config.limits.unsent, Share::Most, PATIENCE),
-            listens: Budget::new(config.listens),
-            streams: Budget::new(config.streams),
+            receiving: Budget::new(config.receiving_bytes),
+            bodies: Budget::new(config.body_bytes - config.body_bytes / 4),
+            moderate_bodies: Budget::new(config.body_bytes / 4),
+            content_budget: ContentBudget::new(
+                config.limits.content_bytes,
+                Share::ThreeQuarters,
+                CONTENT_WAIT,
+            ),
+            event_streams: Budget::new(config.event_streams),
+            http2_streams: Budget::new(config.http2_streams),
             http2_connections: Connections::new(config.http2_connections.min(connections.most())),
             connections,
-            heads: Heads::new(config.heads),
+            input_budget: InputBudget::new(config.head_bytes),
             routes,
             config,
             closing: CancellationToken::new(),
@@ -227,12 +231,12 @@ impl Endpoint {
             ("http2_connections", self.http2_connections.count()),
             ("requests_refused_total", self.refused.load(Ordering::Relaxed)),
             ("requests", self.requests.used()),
-            ("request_head_bytes", self.heads.used()),
+            ("request_head_bytes", self.input_budget.used()),
             ("request_body_bytes", self.bodies.used() + self.moderate_bodies.used()),
-            ("unsent_bytes", self.unsent.used()),
+            ("unsent_bytes", self.content_budget.used()),
             ("sessions", sessions),
             ("session_streams", streams),
-            ("listen_streams", self.listens.used()),
+            ("listen_streams", self.event_streams.used()),
         ];
         counts.extend(self.protocol.counts());
         counts
@@ -255,8 +259,8 @@ impl Endpoint {
             (&Method::DELETE, "/mcp") => self.delete(&*view, &request),
             (_, "/mcp") => response::not_allowed("POST, GET, DELETE"),
             (&Method::GET, "/metrics") => response::metrics(&self.config.metrics_prefix, &self.counts()),
-            (&Method::GET, "/sse") if self.old.is_some() => self.old_stream(view, &request),
-            (&Method::POST, "/message") if self.old.is_some() => self.old_message(view, request).await,
+            (&Method::GET, "/sse") if self.http_sse.is_some() => self.sse_stream(view, &request),
+            (&Method::POST, "/message") if self.http_sse.is_some() => self.sse_message(view, request).await,
             (_, path) => match self.routes.iter().find(|route| route.covers(path)) {
                 Some(route) => self.routed(peer, view, &**route, request).await,
                 None => {
@@ -268,32 +272,37 @@ impl Endpoint {
 }
 
 /// How long a response waits for memory. Waiting costs only time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CONTENT_WAIT: Duration = Duration::from_secs(20);
 
 /// The time limit of requests in flight during a graceful shutdown.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The interval of HTTP/2 keep-alive pings.
-const PING: Duration = Duration::from_secs(30);
+const PING_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The largest request head, and the most event bytes that hyper buffers for a connection.
-const HEAD: usize = 16 << 10;
+const MAX_HEAD: usize = 16 << 10;
 
 /// The maximum number of concurrent requests on one HTTP/2 connection.
-const STREAMS: u32 = 64;
+const MAX_CONCURRENT_STREAMS: u32 = 64;
 
 /// The HTTP/2 flow-control windows: how many body bytes a client may send ahead, on a connection and on each stream.
 /// No budget counts them before they are read, so [`Config::http2_connections`] times as many may be in memory.
-const WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 64 << 10;
 const STREAM_WINDOW: u32 = 32 << 10;
 
 /// The most response bytes that hyper buffers for each HTTP/2 stream.
 const SEND_BUFFER: usize = 16 << 10;
 
+/// How many units of the event stream budget a stream takes that hyper sends: over HTTP/1 because earlier responses
+/// on the connection were outstanding, or over HTTP/2.
+const SLOTS_IN_HYPER: usize = 4;
+const SLOTS_IN_HTTP2: usize = 2;
+
 /// The delay before the first bytes of a connection are peeked at again if they do not determine the HTTP version:
 /// initially, and at most.
-const PEEK: Duration = Duration::from_millis(5);
-const SELDOM: Duration = Duration::from_millis(640);
+const MIN_PEEK_DELAY: Duration = Duration::from_millis(5);
+const MAX_PEEK_DELAY: Duration = Duration::from_millis(640);
 
 /// Serves `endpoint` on `listener` until `stop` is cancelled, then shuts down gracefully.
 pub async fn serve(
@@ -302,16 +311,16 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let graceful = GracefulShutdown::new();
-    // The liveness checks of `Pulse` limit how long a head may take, without a timer for each request.
+    // The checks of `Liveness` limit how long a head may take, without a timer for each request.
     let mut http1 = http1::Builder::new();
-    http1.header_read_timeout(None).max_buf_size(HEAD);
+    http1.header_read_timeout(None).max_buf_size(MAX_HEAD);
     let mut http2 = http2::Builder::new(Spawn);
     http2
         .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(HEAD as u32)
-        .initial_connection_window_size(WINDOW)
+        .keep_alive_interval(PING_INTERVAL)
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
+        .max_header_list_size(MAX_HEAD as u32)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
         .max_send_buf_size(SEND_BUFFER);
     let builders = Arc::new((http1, http2));
@@ -336,15 +345,15 @@ pub async fn serve(
         if let Err(cause) = stream.set_nodelay(true) {
             tracing::debug!(%cause, "could not set TCP_NODELAY");
         }
-        let arrival = endpoint.connections.arrive(address.ip());
+        let accepted = endpoint.connections.accept(address.ip());
         let (stop, graceful) = (stop.clone(), graceful.watcher());
         let served = Served { endpoint: endpoint.clone(), builders: builders.clone(), graceful, stop };
-        tokio::spawn(served.connection(stream, arrival));
+        tokio::spawn(served.connection(stream, accepted));
     }
     drop(listener);
     endpoint.closing.cancel();
     endpoint.connections.stop();
-    let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIME_LIMIT, graceful.shutdown()).await;
     Ok(())
 }
 
@@ -358,38 +367,38 @@ struct Served {
 
 impl Served {
     /// Serves a connection until it ends, is evicted or fails a liveness check.
-    async fn connection(self, stream: TcpStream, arrival: Arrival) {
-        let (peer, pulse) = (arrival.peer, arrival.pulse.clone());
-        let Some(_lease) = arrival.admitted(&stream).await else { return };
+    async fn connection(self, stream: TcpStream, accepted: AcceptedConnection) {
+        let (peer, liveness) = (accepted.peer, accepted.liveness.clone());
+        let Some(_lease) = accepted.admitted(&stream).await else { return };
         let Self { endpoint, builders, graceful, stop } = self;
-        let (asked, watched, served) = (pulse.clone(), pulse.clone(), endpoint.clone());
+        let (counted, watched, served) = (liveness.clone(), liveness.clone(), endpoint.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let number = asked.asked();
-            let (endpoint, pulse) = (endpoint.clone(), asked.clone());
+            let number = counted.begin_request();
+            let (endpoint, liveness) = (endpoint.clone(), counted.clone());
             // Boxed, or the connection would reserve memory for this future as long as an event stream is open.
             Box::pin(async move {
                 let version = request.version();
                 request.extensions_mut().insert(peer);
                 let is_http2 = version == Version::HTTP_2;
-                let stream =
-                    is_http2.then(|| Stream::enter(&endpoint.streams, peer.client, &pulse)).flatten();
+                let stream = is_http2
+                    .then(|| Stream::enter(&endpoint.http2_streams, peer.client, &liveness))
+                    .flatten();
                 let framing = Framing::of(&request);
                 let mut response = match stream.is_some() == is_http2 {
                     true => endpoint.clone().handle(request).await,
                     false => endpoint.full(),
                 };
                 if response.body().is_listening() {
-                    if !is_http2 && pulse.is_alone(number) {
-                        pulse.hand_over(Handed { response, framing });
-                        return Err(HandedOver);
+                    if !is_http2 && liveness.is_alone(number) {
+                        liveness.detach_stream(DetachedStream { response, framing });
+                        return Err(StreamDetached);
                     }
-                    let places =
-                        if is_http2 { handover::PLACES_IN_HTTP_2 } else { handover::PLACES_IN_HYPER };
-                    if !response.body_mut().take_places(places) {
+                    let slots = if is_http2 { SLOTS_IN_HTTP2 } else { SLOTS_IN_HYPER };
+                    if !response.body_mut().resize_slots(slots) {
                         response = endpoint.full();
                     }
                 }
-                Ok(response.map(|body| Gathered::new(body.on_stream(stream).watched(pulse), version)))
+                Ok(response.map(|body| GatheredBody::new(body.on_stream(stream).watched(liveness), version)))
             })
         });
         // Created here: a future passed as an argument would occupy memory twice, as the argument and where it is
@@ -403,8 +412,8 @@ impl Served {
             match version {
                 // Boxed, since it is by far the larger future.
                 Version::HTTP_2 => {
-                    let arrival = served.http2_connections.arrive_again(peer, watched);
-                    let Some(_place) = arrival.admitted(&stream).await else { return Ok(()) };
+                    let accepted = served.http2_connections.accept_again(peer, watched);
+                    let Some(_place) = accepted.admitted(&stream).await else { return Ok(()) };
                     let stream = TokioIo::new(stream);
                     Ok(Box::pin(graceful.watch(http2.serve_connection(stream, service))).await?)
                 }
@@ -425,7 +434,8 @@ impl Served {
             }
         };
         let mut connection = pin!(connection);
-        let mut look = tokio::time::interval_at(Instant::now() + pulse::LOOK, pulse::LOOK);
+        let mut checks =
+            tokio::time::interval_at(Instant::now() + liveness::CHECK_INTERVAL, liveness::CHECK_INTERVAL);
         loop {
             tokio::select! {
                 ended = &mut connection => {
@@ -435,13 +445,13 @@ impl Served {
                     break;
                 }
                 // An eviction aborts requests in progress.
-                () = pulse.closed(), if !pulse.is_stopping() => {
-                    if !pulse.is_stopping() {
+                () = liveness.closed(), if !liveness.is_stopping() => {
+                    if !liveness.is_stopping() {
                         tracing::debug!(?peer, "closed a connection, as others need what it holds");
                         break;
                     }
                 }
-                _ = look.tick() => if let Some(why) = pulse.stopped() {
+                _ = checks.tick() => if let Some(why) = liveness.check() {
                     tracing::debug!(?peer, why, "let go of a connection");
                     break;
                 },
@@ -456,13 +466,13 @@ impl Served {
 async fn version(stream: &TcpStream) -> Version {
     const PREFACE: &[u8] = b"PRI";
     let mut first = [0; PREFACE.len()];
-    let mut pause = PEEK;
+    let mut pause = MIN_PEEK_DELAY;
     loop {
         match stream.peek(&mut first).await {
             Ok(read @ 1..) if read < PREFACE.len() && PREFACE.starts_with(&first[..read]) => {
                 // `peek` returns at once while any byte is buffered, so only a timer can wait for more.
                 tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(SELDOM);
+                pause = (pause * 2).min(MAX_PEEK_DELAY);
             }
             Ok(_) if first == *PREFACE => return Version::HTTP_2,
             _ => return Version::HTTP_11,

@@ -13,34 +13,34 @@ use tokio::time::timeout;
 
 use super::body::Body;
 use super::{Endpoint, response};
-use crate::patience::within;
+use crate::time_limit::within;
 
 /// How many bytes of a body that is too large are read and discarded. Many clients read the response only after they
 /// have sent the whole request, and treat a connection that is closed earlier as a failure.
-const DRAINED: usize = 64 << 20;
+const MAX_DISCARDED: usize = 64 << 20;
 
 /// A body of up to this many bytes in one piece does not count against the budget: it stays in hyper's read buffer.
-const SMALL: usize = 16 << 10;
+const UNCOUNTED_BODY: usize = 16 << 10;
 
 /// The memory that a request takes while its body is received, beside its head and a counted body: hyper's two
 /// buffers, the future that answers the request, and a small body in hyper's read buffer.
-const RECEIVING: usize = 48 << 10;
+const RECEIVING_OVERHEAD: usize = 48 << 10;
 
 /// The memory that a head takes, as a multiple of its size: its text in a buffer of its own, and the table of its
 /// fields.
 const HEAD_COPIES: usize = 2;
 
 /// A head of up to this many bytes is not counted once the body is received.
-const SMALL_HEAD: usize = 4 << 10;
+const UNCOUNTED_HEAD: usize = 4 << 10;
 
 /// Bodies of up to this many bytes have a budget of their own, so that they do not wait for larger ones.
-const MODERATE: usize = 256 << 10;
+const MODERATE_BODY: usize = 256 << 10;
 
 /// The time limit for receiving the body of a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a client may send nothing of a body while other requests wait for the memory that the body holds.
-const STALLED: Duration = Duration::from_secs(2);
+const STALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A request body with its memory reservation.
 pub(super) struct Received {
@@ -84,15 +84,17 @@ impl Endpoint {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        let Some(mut arriving) = self.arriving.try_take(client, RECEIVING + HEAD_COPIES * head) else {
+        let Some(mut receiving) = self.receiving.try_take(client, RECEIVING_OVERHEAD + HEAD_COPIES * head)
+        else {
             return Err(self.busy(None, "too many requests are being received; try again later"));
         };
         let late = || response::refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long");
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let (bytes, memory) =
-            within(PATIENCE, self.collect(client, length, body)).await.unwrap_or_else(|| Err(late()))?;
-        let is_large = head > SMALL_HEAD && arriving.resize(HEAD_COPIES * head);
-        Ok(Received { bytes, _memory: memory, _head: is_large.then_some(arriving) })
+        let (bytes, memory) = within(BODY_TIME_LIMIT, self.collect(client, length, body))
+            .await
+            .unwrap_or_else(|| Err(late()))?;
+        let is_large = head > UNCOUNTED_HEAD && receiving.resize(HEAD_COPIES * head);
+        Ok(Received { bytes, _memory: memory, _head: is_large.then_some(receiving) })
     }
 
     async fn collect<B>(
@@ -114,7 +116,7 @@ impl Endpoint {
         let mut memory = self.bodies.empty_lease();
         let mut size = 0;
         loop {
-            let frame = match within(STALLED, body.frame()).await {
+            let frame = match within(STALL_LIMIT, body.frame()).await {
                 Some(Some(frame)) => frame,
                 Some(None) => break,
                 None if memory.is_needed() => {
@@ -129,16 +131,16 @@ impl Endpoint {
             let Ok(mut data) = frame.into_data() else { continue };
             let piece = data.remaining();
             size += piece;
-            if size > limit + DRAINED {
+            if size > limit + MAX_DISCARDED {
                 break;
             }
             if size > limit {
                 (first, rest, memory) = (Bytes::new(), BytesMut::new(), self.bodies.empty_lease());
                 continue;
             }
-            if size > SMALL && size > memory.amount() {
+            if size > UNCOUNTED_BODY && size > memory.amount() {
                 // Nothing more is read until memory is available (backpressure).
-                let expected = length.unwrap_or(if size <= MODERATE { MODERATE } else { limit });
+                let expected = length.unwrap_or(if size <= MODERATE_BODY { MODERATE_BODY } else { limit });
                 memory = self.memory(client, expected.clamp(size, limit)).await?;
                 rest.reserve(memory.amount().clamp(size, limit) - rest.len());
             }
@@ -163,10 +165,10 @@ impl Endpoint {
     /// part and wait for the rest would deadlock.
     async fn memory(&self, client: Client, size: usize) -> Result<Lease, Response<Body>> {
         let (budget, size) = match size {
-            ..=MODERATE => (&self.moderate_bodies, MODERATE),
+            ..=MODERATE_BODY => (&self.moderate_bodies, MODERATE_BODY),
             _ => (&self.bodies, size),
         };
-        let taken = timeout(PATIENCE, budget.take(client, size)).await;
+        let taken = timeout(BODY_TIME_LIMIT, budget.take(client, size)).await;
         taken
             .ok()
             .flatten()

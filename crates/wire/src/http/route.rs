@@ -11,8 +11,8 @@ use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Body, Endpoint};
 use crate::View;
-use crate::patience::within;
-use crate::protocol::UNSENT;
+use crate::protocol::CONTENT_BUDGET_FULL;
+use crate::time_limit::within;
 
 /// Answers HTTP requests for paths of its own, such as those of a web page.
 ///
@@ -52,9 +52,9 @@ impl Endpoint {
             return self.busy(None, "no answer in time; try again later");
         };
         let size = response.body().size_hint().exact().unwrap_or_default() as usize;
-        match self.unsent.take(peer.client, size).await {
-            Some(room) => response.map(|body| body.holding(Some(room))),
-            None => self.busy(None, UNSENT),
+        match self.content_budget.take(peer.client, size).await {
+            Some(lease) => response.map(|body| body.holding(Some(lease))),
+            None => self.busy(None, CONTENT_BUDGET_FULL),
         }
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use crate::lock::lock;
-use crate::{Failure, Listener, News};
+use crate::{Failure, Listener, Notification};
 
-/// A listener whose only pending news are those passed to `owe`.
+/// A listener whose only pending notifications are those passed to `requeue`.
 #[derive(Default)]
-pub(super) struct Scripted(Mutex<VecDeque<News>>);
+pub(super) struct Scripted(Mutex<VecDeque<Notification>>);
 
 impl Scripted {
-    /// Takes all pending news.
-    pub(super) fn owed(&self) -> Vec<News> {
+    /// Takes all pending notifications.
+    pub(super) fn pending(&self) -> Vec<Notification> {
         lock(&self.0).drain(..).collect()
     }
 }
@@ -33,15 +33,15 @@ impl Listener for Scripted {
 
     fn unsubscribe(&self, _: &str) {}
 
-    async fn next(&self) -> News {
-        let news = lock(&self.0).pop_front();
-        match news {
-            Some(news) => news,
+    async fn next(&self) -> Notification {
+        let notification = lock(&self.0).pop_front();
+        match notification {
+            Some(notification) => notification,
             None => std::future::pending().await,
         }
     }
 
-    fn owe(&self, news: News) {
-        lock(&self.0).push_back(news);
+    fn requeue(&self, notification: Notification) {
+        lock(&self.0).push_back(notification);
     }
 }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::mailbox::Mailbox;
+use super::notification_log::NotificationLog;
 use crate::envelope::Id;
 use crate::lock::lock;
 use crate::{Listener, Revision, View};
 
 /// How many requests of a session may be queued for each one that may be in flight.
-const WAITING: usize = 8;
+const QUEUED_PER_IN_FLIGHT: usize = 8;
 
 /// The session of a client that has completed the handshake.
 pub(super) struct Session {
@@ -26,7 +26,7 @@ pub(super) struct Session {
     pub(super) waiting: Semaphore,
     /// Cancelled when the session ends; ends its event streams too.
     pub(super) ended: CancellationToken,
-    pub(super) news: Arc<Mailbox>,
+    pub(super) notifications: Arc<NotificationLog>,
     /// Requests in progress by id, with a number that distinguishes two of the same id.
     running: Mutex<HashMap<Id, (u64, CancellationToken)>>,
     requests: AtomicU64,
@@ -44,9 +44,9 @@ impl Session {
         Self {
             revision,
             view,
-            news: Arc::new(Mailbox::new(listener)),
+            notifications: Arc::new(NotificationLog::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
-            waiting: Semaphore::new(WAITING * in_flight),
+            waiting: Semaphore::new(QUEUED_PER_IN_FLIGHT * in_flight),
             ended: CancellationToken::new(),
             running: Mutex::default(),
             requests: AtomicU64::new(0),
@@ -87,7 +87,7 @@ impl Session {
 
     /// Whether an event stream is open or a request is in progress, so that the session is not idle.
     pub(super) fn is_in_use(&self) -> bool {
-        self.news.streams() > 0 || self.is_busy()
+        self.notifications.streams() > 0 || self.is_busy()
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Peer {
 const RESOLUTION: Duration = Duration::from_secs(1);
 
 /// The most sessions that one eviction examines. Busy ones are not evicted.
-const TRIED: usize = 16;
+const MAX_EVICTION_SCAN: usize = 16;
 
 /// All sessions by id.
 pub(super) struct Sessions {
@@ -129,7 +129,7 @@ impl Sessions {
     /// The number of open sessions, and of their event streams.
     pub(super) fn count(&self) -> (usize, usize) {
         let table = lock(&self.table);
-        let streams = table.open.values().map(|entry| entry.session.news.streams()).sum();
+        let streams = table.open.values().map(|entry| entry.session.notifications.streams()).sum();
         (table.open.len(), streams)
     }
 
@@ -202,7 +202,7 @@ impl Table {
             Owner::Everybody => Owner::Client(self.largest.last()?.1),
             owner => owner,
         };
-        for _ in 0..TRIED {
+        for _ in 0..MAX_EVICTION_SCAN {
             let first = Rank { used: false, last: Duration::ZERO };
             let id = match self.order.range((owner, first, Arc::from(""))..).next() {
                 Some((other, _, id)) if *other == owner => id.clone(),
@@ -316,7 +316,7 @@ mod tests {
         let sessions = Sessions::new(2, Duration::ZERO);
         let ids = [1, 2].map(|number| sessions.open(session(), peer(number, number.into())).unwrap());
         let held = ids.map(|id| sessions.find(&id).unwrap());
-        let _streams = held.each_ref().map(|session| session.news.open(None));
+        let _streams = held.each_ref().map(|session| session.notifications.open(None));
         sessions.sweep();
         assert_eq!(sessions.count(), (2, 2));
         assert!(sessions.open(session(), peer(9, 9)).is_some());

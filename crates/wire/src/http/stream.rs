@@ -10,9 +10,9 @@ use hyper::rt::Executor;
 use libris_core::{Budget, Client, Lease};
 use tokio::task::AbortHandle;
 
-use super::pulse::Pulse;
+use super::liveness::Liveness;
+use crate::content_budget::Recipient;
 use crate::lock::lock;
-use crate::unsent::Recipient;
 
 tokio::task_local! {
     /// The stream that the task answers.
@@ -23,16 +23,16 @@ tokio::task_local! {
 #[derive(Default)]
 pub(super) struct Stream {
     /// How many bytes of the response hyper has received, and how many of these it has sent.
-    given: AtomicU64,
-    taken: AtomicU64,
+    bytes_passed: AtomicU64,
+    bytes_sent: AtomicU64,
     /// Woken when hyper has sent all that it has received.
-    left: AtomicWaker,
+    drained: AtomicWaker,
     /// The task that answers the request. When it is aborted, hyper resets the stream.
     task: OnceLock<AbortHandle>,
     /// The connection of the stream.
-    connection: OnceLock<Arc<Pulse>>,
+    connection: OnceLock<Arc<Liveness>>,
     /// The unit of the stream budget that it holds, unless it is an event stream.
-    place: Mutex<Option<Lease>>,
+    slot: Mutex<Option<Lease>>,
 }
 
 /// Hyper's executor: spawns the task of each stream, with the stream as its task-local value.
@@ -54,53 +54,57 @@ where
 
 impl Stream {
     /// The stream of the current task, with a unit of the stream budget; `None` if the budget is used up.
-    pub(super) fn enter(streams: &Arc<Budget>, client: Client, connection: &Arc<Pulse>) -> Option<Arc<Self>> {
+    pub(super) fn enter(
+        streams: &Arc<Budget>,
+        client: Client,
+        connection: &Arc<Liveness>,
+    ) -> Option<Arc<Self>> {
         let stream = CURRENT.try_with(Arc::clone).ok()?;
-        *lock(&stream.place) = Some(streams.try_take(client, 1)?);
+        *lock(&stream.slot) = Some(streams.try_take(client, 1)?);
         let _ = stream.connection.set(connection.clone());
         connection.watch(&stream);
         Some(stream)
     }
 
     /// Releases its unit of the stream budget, since event streams have a budget of their own.
-    pub(super) fn give_place(&self) {
-        lock(&self.place).take();
+    pub(super) fn release_slot(&self) {
+        lock(&self.slot).take();
     }
 
     /// Records bytes passed to hyper.
-    pub(super) fn give(&self, bytes: usize) {
-        self.given.fetch_add(bytes as u64, Ordering::AcqRel);
+    pub(super) fn record_passed(&self, bytes: usize) {
+        self.bytes_passed.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 
     /// Records bytes that hyper has sent or dropped.
-    pub(super) fn leave(&self, bytes: usize) {
-        let taken = self.taken.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64;
+    pub(super) fn record_sent(&self, bytes: usize) {
+        let sent = self.bytes_sent.fetch_add(bytes as u64, Ordering::AcqRel) + bytes as u64;
         if let Some(connection) = self.connection.get() {
-            connection.sent(bytes);
+            connection.record_sent(bytes);
         }
-        if taken >= self.given.load(Ordering::Acquire) {
-            self.left.wake();
+        if sent >= self.bytes_passed.load(Ordering::Acquire) {
+            self.drained.wake();
         }
     }
 
     /// Whether hyper has bytes of the response that it has not sent.
     pub(super) fn is_unsent(&self) -> bool {
-        self.taken.load(Ordering::Acquire) < self.given.load(Ordering::Acquire)
+        self.bytes_sent.load(Ordering::Acquire) < self.bytes_passed.load(Ordering::Acquire)
     }
 
     /// Ready when hyper has sent all that it has received.
-    pub(super) fn poll_left(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_drained(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.is_unsent() {
             return Poll::Ready(());
         }
-        self.left.register(context.waker());
+        self.drained.register(context.waker());
         if self.is_unsent() { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
 impl Recipient for Stream {
-    fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent.load(Ordering::Relaxed)
     }
 
     fn sharers(&self) -> u64 {
@@ -119,8 +123,8 @@ impl Recipient for Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pulse, Spawn, Stream};
-    use crate::unsent::Recipient as _;
+    use super::{Liveness, Spawn, Stream};
+    use crate::content_budget::Recipient as _;
     use futures_util::FutureExt as _;
     use hyper::rt::Executor as _;
     use libris_core::{Budget, Client};
@@ -129,12 +133,15 @@ mod tests {
     use tokio::sync::oneshot;
 
     /// A stream of this connection whose task runs until the returned sender is dropped.
-    async fn open(streams: &Arc<Budget>, pulse: &Arc<Pulse>) -> (Option<Arc<Stream>>, oneshot::Sender<()>) {
+    async fn open(
+        streams: &Arc<Budget>,
+        liveness: &Arc<Liveness>,
+    ) -> (Option<Arc<Stream>>, oneshot::Sender<()>) {
         let (sender, receiver) = oneshot::channel();
         let (end, ended) = oneshot::channel::<()>();
-        let (streams, pulse) = (streams.clone(), pulse.clone());
+        let (streams, liveness) = (streams.clone(), liveness.clone());
         Spawn.execute(async move {
-            let _ = sender.send(Stream::enter(&streams, Client::default(), &pulse));
+            let _ = sender.send(Stream::enter(&streams, Client::default(), &liveness));
             let _ = ended.await;
         });
         (receiver.await.unwrap(), end)
@@ -142,16 +149,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_keeps_its_place_until_its_response_has_left() {
-        let (streams, pulse) = (Budget::with_share(1, 1), Arc::<Pulse>::default());
-        let (stream, end) = open(&streams, &pulse).await;
+        let (streams, liveness) = (Budget::with_share(1, 1), Arc::<Liveness>::default());
+        let (stream, end) = open(&streams, &liveness).await;
         let stream = stream.unwrap();
-        assert!(open(&streams, &pulse).await.0.is_none());
-        stream.give(5);
-        stream.leave(4);
+        assert!(open(&streams, &liveness).await.0.is_none());
+        stream.record_passed(5);
+        stream.record_sent(4);
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(stream.poll_left(&mut context), Poll::Pending);
-        stream.leave(1);
-        assert_eq!(stream.poll_left(&mut context), Poll::Ready(()));
+        assert_eq!(stream.poll_drained(&mut context), Poll::Pending);
+        stream.record_sent(1);
+        assert_eq!(stream.poll_drained(&mut context), Poll::Ready(()));
         drop(stream);
         assert_eq!(streams.used(), 1);
         drop(end);
@@ -162,39 +169,39 @@ mod tests {
 
     #[tokio::test]
     async fn a_stalled_stream_is_let_go_although_others_move() {
-        let (streams, pulse) = (Budget::with_share(8, 8), Arc::<Pulse>::default());
-        pulse.asked();
-        let (busy, _busy) = open(&streams, &pulse).await;
-        let (waits, _waits) = open(&streams, &pulse).await;
-        let (stalled, mut end) = open(&streams, &pulse).await;
+        let (streams, liveness) = (Budget::with_share(8, 8), Arc::<Liveness>::default());
+        liveness.begin_request();
+        let (busy, _busy) = open(&streams, &liveness).await;
+        let (waits, _waits) = open(&streams, &liveness).await;
+        let (stalled, mut end) = open(&streams, &liveness).await;
         let (busy, _waits, stalled) = (busy.unwrap(), waits.unwrap(), stalled.unwrap());
-        stalled.give(10);
-        let mut looks = 0;
-        while end.closed().now_or_never().is_none() && looks < 100 {
-            looks += 1;
-            busy.give(1);
-            busy.leave(1);
-            assert_eq!(pulse.stopped(), None);
+        stalled.record_passed(10);
+        let mut checks = 0;
+        while end.closed().now_or_never().is_none() && checks < 100 {
+            checks += 1;
+            busy.record_passed(1);
+            busy.record_sent(1);
+            assert_eq!(liveness.check(), None);
             tokio::task::yield_now().await;
         }
-        assert_eq!(looks, super::super::pulse::STILL + 1);
+        assert_eq!(checks, super::super::liveness::CHECKS_WITHOUT_ACTIVITY + 1);
         drop(stalled);
         assert_eq!(streams.used(), 2);
-        assert!(pulse.closed().now_or_never().is_none(), "the connection stays");
+        assert!(liveness.closed().now_or_never().is_none(), "the connection stays");
         assert_eq!(busy.sharers(), 0);
-        busy.give(1);
+        busy.record_passed(1);
         assert_eq!(busy.sharers(), 1);
     }
 
     #[tokio::test]
     async fn a_stream_that_hyper_has_given_up_ends_with_its_connection() {
-        let (streams, pulse) = (Budget::with_share(8, 8), Arc::<Pulse>::default());
-        let (stream, mut end) = open(&streams, &pulse).await;
+        let (streams, liveness) = (Budget::with_share(8, 8), Arc::<Liveness>::default());
+        let (stream, mut end) = open(&streams, &liveness).await;
         let stream = stream.unwrap();
         stream.close();
         end.closed().await;
-        assert!(pulse.closed().now_or_never().is_none());
+        assert!(liveness.closed().now_or_never().is_none());
         stream.close();
-        assert!(pulse.closed().now_or_never().is_some());
+        assert!(liveness.closed().now_or_never().is_some());
     }
 }

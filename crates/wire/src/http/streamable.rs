@@ -13,18 +13,18 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::body::{Body, Event};
-use super::headers::{METHOD, NAME, Refused, Said, Takes, VERSION, text};
+use super::headers::{Accepts, METHOD, McpHeaders, NAME, Refused, VERSION, text};
 use super::session::{Running, Session};
 use super::sessions::Peer;
 use super::{Endpoint, response};
 use crate::call::{Call, Reporter};
+use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::offload::off_worker;
-use crate::patience::within;
-use crate::protocol::{Arrived, UNSENT};
+use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
 use crate::request::{Filter, Request};
-use crate::unsent::{Outgoing, Room};
+use crate::time_limit::within;
 use crate::{Caller, Era, Failure, Revision, View};
 
 /// The error message if the limit of requests in progress is reached.
@@ -52,8 +52,8 @@ impl Endpoint {
     {
         let (head, incoming) = request.into_parts();
         let headers = &head.headers;
-        let takes = Takes::of(headers);
-        if !takes.json && !takes.events {
+        let accepts = Accepts::of(headers);
+        if !accepts.json && !accepts.events {
             let why = "the `Accept` header must list `application/json` and `text/event-stream`";
             return response::refusal(StatusCode::NOT_ACCEPTABLE, why);
         }
@@ -68,7 +68,7 @@ impl Endpoint {
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 let since = Instant::now();
                 let arrived = Arrived { since, id: &id, method: &method, params: &params };
-                let answered = self.request(peer, view, headers, takes, arrived).await;
+                let answered = self.request(peer, view, headers, accepts, arrived).await;
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
@@ -86,7 +86,7 @@ impl Endpoint {
         peer: Peer,
         view: Arc<dyn View>,
         headers: &HeaderMap,
-        takes: Takes,
+        accepts: Accepts,
         arrived: Arrived<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
         let Arrived { id, method, params, .. } = arrived;
@@ -97,9 +97,9 @@ impl Endpoint {
         let token = meta.progress_token();
         if modern_header || meta.version()?.is_some() {
             let name = || params.subject(method).map_or(Ok(None), |_| text(headers, &NAME));
-            let said =
-                Said { version: header, method: text(headers, &METHOD)?, name: name()?, session: None };
-            let revision = match said.modern(method, params) {
+            let mcp =
+                McpHeaders { version: header, method: text(headers, &METHOD)?, name: name()?, session: None };
+            let revision = match mcp.modern(method, params) {
                 Ok(revision) => revision,
                 // A modern request without a required member gets status 400, whatever the error code.
                 Err(Refused::Incomplete(error)) => {
@@ -108,14 +108,14 @@ impl Endpoint {
                 Err(Refused::Wrong(error)) => return Err(error),
             };
             if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
-                return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
+                return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
             }
             let request = off_worker(params.size(), || Request::parse(revision, &*view, method, params))?;
             let call = self.call(peer, view, revision);
             if let Request::Listen(filter) = &request {
-                return self.listen(takes, &call, id, filter).await;
+                return self.listen(accepts, &call, id, filter).await;
             }
-            return Ok(self.answer(takes, call, token, id, request).await);
+            return Ok(self.answer(accepts, call, token, id, request).await);
         }
         if method == "initialize" {
             return self.initialize(peer, view, id, params).await;
@@ -125,9 +125,9 @@ impl Endpoint {
             Err(refusal) => return Ok(refusal),
         };
         let (view, revision) = (session.view.clone(), session.revision);
-        let listener = Some(&*session.news.listener);
+        let listener = Some(&*session.notifications.listener);
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
-            return Ok(self.framed(takes, &self.call(peer, view, revision), Some(id), framed).await);
+            return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session, an invalid request gets status 200 like any other.
         let request = match off_worker(params.size(), || Request::parse(revision, &*view, method, params)) {
@@ -135,7 +135,7 @@ impl Endpoint {
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
         let call = self.call(peer, view, revision);
-        Ok(self.in_session(&session, takes, call, token, id, request).await)
+        Ok(self.in_session(&session, accepts, call, token, id, request).await)
     }
 
     /// Admits the sender of a request to its view; the error is the response that refuses it.
@@ -163,14 +163,14 @@ impl Endpoint {
 
     /// A call of this peer.
     pub(super) fn call(&self, peer: Peer, view: Arc<dyn View>, revision: Revision) -> Call {
-        Call::new(view, revision).by(peer.client, &self.unsent)
+        Call::new(view, revision).by(peer.client, &self.content_budget)
     }
 
     /// Answers a request of a session, unless the client cancels it or the session ends.
     pub(super) async fn in_session(
         self: Arc<Self>,
         session: &Arc<Session>,
-        takes: Takes,
+        accepts: Accepts,
         call: Call,
         token: Option<&str>,
         id: &Id,
@@ -198,9 +198,9 @@ impl Endpoint {
             return self.busy(Some(id), why);
         };
         let progress = InProgress { _lease: lease, session: Some((running, permit)) };
-        let call = call.of(Some(session.news.listener.clone()));
+        let call = call.of(Some(session.notifications.listener.clone()));
         tokio::select! {
-            answered = self.admitted(progress, takes, call, token, id, request) => answered,
+            answered = self.admitted(progress, accepts, call, token, id, request) => answered,
             // A cancelled request has no response; its event stream just ends.
             () = cancelled.cancelled() => response::events(Body::empty()),
         }
@@ -209,7 +209,7 @@ impl Endpoint {
     /// Answers a request, unless too many are in progress.
     pub(super) async fn answer(
         self: Arc<Self>,
-        takes: Takes,
+        accepts: Accepts,
         call: Call,
         token: Option<&str>,
         id: &Id,
@@ -217,22 +217,22 @@ impl Endpoint {
     ) -> Response<Body> {
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: None };
-        self.admitted(progress, takes, call, token, id, request).await
+        self.admitted(progress, accepts, call, token, id, request).await
     }
 
     /// Answers with JSON, or with an event stream once there is a progress notification.
     async fn admitted(
         self: Arc<Self>,
         progress: InProgress,
-        takes: Takes,
+        accepts: Accepts,
         call: Call,
         token: Option<&str>,
         id: &Id,
         request: Request,
     ) -> Response<Body> {
-        let Some(token) = token.filter(|_| takes.events) else {
+        let Some(token) = token.filter(|_| accepts.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
-            return self.framed(takes, &call, Some(id), framed).await;
+            return self.framed(accepts, &call, Some(id), framed).await;
         };
         let (sender, mut receiver) = mpsc::channel(8);
         // If the channel is full, a progress notification is dropped, never the response.
@@ -244,27 +244,27 @@ impl Endpoint {
         // request would hold its resources without reaching its time limit.
         let answer = tokio::spawn(async move {
             let framed = endpoint.protocol.answer(&call, &asked, &request).await;
-            let room = endpoint.room(&call, &framed).await;
+            let lease = endpoint.content_lease(&call, &framed).await;
             // The request is complete; the memory budget bounds the unsent response.
             drop(progress);
-            (framed, room)
+            (framed, lease)
         });
         let mut answer = AbortOnDropHandle::new(answer)
             .map(|answered| answered.unwrap_or_else(|_| (Framed::whole(""), None)));
         tokio::select! {
             biased;
-            (framed, room) = &mut answer => match room {
-                Some(room) => self.response(takes, framed, room),
-                None => self.busy(Some(id), UNSENT),
+            (framed, lease) = &mut answer => match lease {
+                Some(lease) => self.response(accepts, framed, lease),
+                None => self.busy(Some(id), CONTENT_BUDGET_FULL),
             },
             Some(first) = receiver.recv() => {
                 let progress = stream::unfold(receiver, async |mut receiver| {
                     receiver.recv().await.map(|framed| (Event::from(framed), receiver))
                 });
                 let id = id.clone();
-                let answer = answer.map(move |(framed, room)| match room {
-                    Some(room) => Event::from(Outgoing { framed, room: Some(room) }),
-                    None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, UNSENT))),
+                let answer = answer.map(move |(framed, lease)| match lease {
+                    Some(lease) => Event::from(Outgoing { framed, lease: Some(lease) }),
+                    None => Event::from(Framed::error(Some(&id), &ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL))),
                 });
                 // The call holds the sender, so the progress stream ends when the response is complete.
                 let rest = stream::select(progress, answer.into_stream());
@@ -309,17 +309,17 @@ impl Endpoint {
     /// Opens the event stream of a `subscriptions/listen` request.
     async fn listen(
         &self,
-        takes: Takes,
+        accepts: Accepts,
         call: &Call,
         id: &Id,
         filter: &Filter,
     ) -> Result<Response<Body>, ErrorObject> {
-        if !takes.events {
+        if !accepts.events {
             let why = "the `Accept` header must list `text/event-stream`";
             return Ok(response::refusal(StatusCode::NOT_ACCEPTABLE, why));
         }
         let (Some(lease), Ok(_admitted)) =
-            (self.listens.try_take(call.client, 1), self.requests.try_take(call.client, 1).ok_or(()))
+            (self.event_streams.try_take(call.client, 1), self.requests.try_take(call.client, 1).ok_or(()))
         else {
             return Ok(self.busy(Some(id), "there are too many streams open; try again later"));
         };
@@ -338,30 +338,30 @@ impl Endpoint {
     /// The HTTP response for a message; 503 if memory for it is short.
     pub(super) async fn framed(
         &self,
-        takes: Takes,
+        accepts: Accepts,
         call: &Call,
         id: Option<&Id>,
         framed: Framed,
     ) -> Response<Body> {
-        match self.room(call, &framed).await {
-            Some(room) => self.response(takes, framed, room),
-            None => self.busy(id, UNSENT),
+        match self.content_lease(call, &framed).await {
+            Some(lease) => self.response(accepts, framed, lease),
+            None => self.busy(id, CONTENT_BUDGET_FULL),
         }
     }
 
-    fn response(&self, takes: Takes, framed: Framed, room: Room) -> Response<Body> {
-        if takes.json {
-            return response::json(StatusCode::OK, framed).map(|body| body.holding(Some(room)));
+    fn response(&self, accepts: Accepts, framed: Framed, lease: ContentLease) -> Response<Body> {
+        if accepts.json {
+            return response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
         }
-        let events = stream::iter([Event::from(Outgoing { framed, room: Some(room) })]);
+        let events = stream::iter([Event::from(Outgoing { framed, lease: Some(lease) })]);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
     }
 
     /// The memory reservation of a response until it is sent, part of which its call may have made already.
-    pub(super) async fn room(&self, call: &Call, framed: &Framed) -> Option<Room> {
+    pub(super) async fn content_lease(&self, call: &Call, framed: &Framed) -> Option<ContentLease> {
         match &call.memory {
-            Some(memory) => memory.settle(framed).await,
-            None => self.unsent.take(call.client, framed.size()).await,
+            Some(memory) => memory.lease_for(framed).await,
+            None => self.content_budget.take(call.client, framed.size()).await,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that are being received, and what is counted of them.
+//! Memory accounting of request bodies while they are received.
 
 use libris_wire::http::Config;
 use serde_json::json;
@@ -12,7 +12,7 @@ const KIB: usize = 1 << 10;
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_wait_for_their_body_are_counted_with_their_heads() {
     // One client has three quarters of it.
-    let server = Server::start(Config { arriving: 1_024 * KIB, ..Config::default() }).await;
+    let server = Server::start(Config { receiving_bytes: 1_024 * KIB, ..Config::default() }).await;
     let mut refused = 0;
     for (head, fits) in [(0, 15), (12_000, 10)] {
         let field = "a".repeat(head);
@@ -48,7 +48,7 @@ async fn requests_that_wait_for_their_body_are_counted_with_their_heads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_head_is_counted_for_as_long_as_its_request_waits() {
     for (head, second) in [(1_000, None), (12_000, Some(503))] {
-        let server = Server::start(Config { arriving: 112 * KIB, ..Config::default() }).await;
+        let server = Server::start(Config { receiving_bytes: 112 * KIB, ..Config::default() }).await;
         let field = "a".repeat(head);
         let message = modern(1, "resources/read", json!({ "uri": "toy:wait" }));
         let headers = [

@@ -1,4 +1,4 @@
-//! Request bodies that are never finished.
+//! Incomplete request bodies.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn unfinished_bodies_are_bounded_in_all() {
         let mut clients = Vec::new();
         for _ in 0..100 {
             let mut client = server.connect().await;
-            // What the server does not read stays with the system.
+            // Unread bytes stay in the socket buffers.
             let body = vec![b' '; 4 * MIB - 1];
             let sending = client.begin("/mcp", &[], 4 * MIB, &body);
             let _ = timeout(Duration::from_millis(100), sending).await;
@@ -60,7 +60,7 @@ async fn unfinished_bodies_on_one_connection_are_bounded() {
                 hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
             tokio::spawn(connection);
             for _ in 0..50 {
-                // Never ends, as far as the server is told.
+                // A chunked body without an end.
                 let body = Full::new(spaces.clone()).with_trailers(std::future::pending());
                 let request = Request::post(format!("http://{}/mcp", server.address))
                     .header("content-type", "application/json")

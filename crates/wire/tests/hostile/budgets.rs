@@ -1,4 +1,4 @@
-//! What requests hold while they wait, and how much of a request its error repeats.
+//! Memory of waiting requests, and the length of request text in errors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use libris_wire::http::{Body, Config, Endpoint, Route};
-use libris_wire::{About, Caller, Client as Address, Limits, Refusal, Service, View};
+use libris_wire::{Caller, Client as Address, Limits, Refusal, ServerInfo, Service, View};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -73,11 +73,11 @@ async fn errors_repeat_little_of_a_large_request() {
 async fn a_batch_that_holds_memory_does_not_wait_for_more() {
     let _alone = alone().await;
     // Of this, contents of more than 1 MiB have 9 MiB.
-    let limits = Limits { unsent: 12 * MIB, ..Limits::default() };
+    let limits = Limits { content_bytes: 12 * MIB, ..Limits::default() };
     let endpoint = Endpoint::new(Toy::new(), Config { limits, ..Config::default() });
     let opened = endpoint.clone().handle(post(2, &[], &initialize("2025-03-26"))).await;
     let session = opened.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-    // Another client does not take what it asked for.
+    // Another client does not read its responses.
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "resources/read"),
@@ -95,7 +95,7 @@ async fn a_batch_that_holds_memory_does_not_wait_for_more() {
     let answers: Value = serde_json::from_slice(&answers).unwrap();
     assert!(answers[0]["result"].is_object() && answers[1]["error"].is_object());
     drop(untaken);
-    // What holds none does wait.
+    // Requests that hold no memory wait.
     let response = endpoint.clone().handle(post(2, &[("mcp-session-id", &session)], &batch)).await;
     let answers: Value =
         serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
@@ -121,7 +121,7 @@ async fn requests_that_wait_in_a_session_are_counted() {
         .send(&[("mcp-session-id", &session)], &request(9, "resources/read", json!({ "uri": "toy:wait" })))
         .await;
     assert_eq!(refused.status().await, 503);
-    // As are batches.
+    // The same for batches.
     let mut client = server.connect().await;
     client.send(&[], &initialize("2025-03-26")).await;
     let (_, head, _) = client.response().await;
@@ -154,7 +154,7 @@ async fn requests_that_wait_on_the_old_transport_are_counted() {
         }
         posters.push(poster);
     }
-    // Eight have a place for their answers, and four wait for one.
+    // Eight requests have a slot for their responses, and four wait for one.
     until("all of them are counted", async || server.metric("requests").await == 12).await;
     until("eight are worked on", async || server.toy.begun.load(Ordering::SeqCst) == 8).await;
     let mut refused = server.connect().await;
@@ -163,7 +163,7 @@ async fn requests_that_wait_on_the_old_transport_are_counted() {
     assert_eq!(refused.status().await, 503);
 }
 
-/// Waits until it is told to go on, then answers with 2 MiB.
+/// A service that waits for a signal, then responds with 2 MiB.
 #[derive(Default)]
 struct Slow(Notify);
 
@@ -183,7 +183,7 @@ impl Route for Slow {
 async fn requests_to_further_routes_have_the_same_bounds() {
     let _alone = alone().await;
     let slow = Arc::<Slow>::default();
-    let limits = Limits { unsent: 12 * MIB, ..Limits::default() };
+    let limits = Limits { content_bytes: 12 * MIB, ..Limits::default() };
     let config = Config { requests: 4, limits, ..Config::default() };
     let endpoint = Endpoint::with_routes(Toy::new(), config, vec![slow.clone()]);
     let ask = |last: u8| {
@@ -201,7 +201,7 @@ async fn requests_to_further_routes_have_the_same_bounds() {
         held.push(response.await.unwrap());
     }
     assert!(held.iter().all(|response| response.status() == 200));
-    // Each of them is in memory for as long as it is not taken.
+    // Each response is in memory until the client reads it.
     let metrics =
         Request::get("/metrics").header("host", "localhost").body(Full::<Bytes>::default()).unwrap();
     let metrics = endpoint.clone().handle(metrics).await.into_body().collect().await.unwrap().to_bytes();
@@ -231,16 +231,16 @@ async fn a_batch_ends_with_its_session() {
     assert_eq!(toy.ended.load(Ordering::SeqCst), 1);
 }
 
-/// Never tells who is asking.
+/// A service whose admission never completes.
 struct Hanging;
 
 #[async_trait]
 impl Service for Hanging {
-    fn about(&self) -> About {
-        About::default()
+    fn info(&self) -> ServerInfo {
+        ServerInfo::default()
     }
 
-    fn known(&self, _: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, _: &Caller<'_>) -> Option<Arc<dyn View>> {
         None
     }
 

@@ -1,4 +1,4 @@
-//! Connections and sessions: many of them, idle, half closed or slow to say what they speak.
+//! Limits on connections and sessions: many, idle, half-closed, or slow to send the HTTP/2 preface.
 
 use std::time::Duration;
 

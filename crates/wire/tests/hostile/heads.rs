@@ -1,11 +1,11 @@
-//! Heads of requests that are never finished.
+//! Incomplete request heads (slowloris).
 
 use libris_wire::http::Config;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{Client, MIB, Server, growth, until};
 
-/// The beginning of a head, of so many bytes.
+/// The first `size` bytes of a request head.
 fn begun(bytes: usize) -> Vec<u8> {
     let mut head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nx-a: ".to_vec();
     head.resize(bytes, b'a');
@@ -56,8 +56,8 @@ async fn unfinished_heads_are_cheap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_heads_are_bounded_in_all_and_the_slowest_make_room() {
     let heads = MIB;
-    let server = Server::start(Config { heads, ..Config::default() }).await;
-    // Another client began before all of them and is not done.
+    let server = Server::start(Config { head_bytes: heads, ..Config::default() }).await;
+    // Another client started its head before all of them and has not finished it.
     let mut bystander = server.connect_from(2).await;
     begin(&mut bystander, 2_000).await;
     until("it has begun", async || server.metric("request_head_bytes").await >= 2_000).await;
@@ -85,11 +85,11 @@ async fn unfinished_heads_are_bounded_in_all_and_the_slowest_make_room() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unfinished_heads_are_counted_also_where_hyper_has_them() {
     let heads = MIB;
-    let server = Server::start(Config { heads, ..Config::default() }).await;
+    let server = Server::start(Config { head_bytes: heads, ..Config::default() }).await;
     let mut held = Vec::new();
     for _ in 0..100 {
         let mut client = server.connect().await;
-        // Its end is not told by a length, so that all that follows goes to hyper.
+        // Chunked, so that hyper takes over the connection.
         client
             .stream
             .write_all(b"PUT /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n")
@@ -107,7 +107,7 @@ async fn unfinished_heads_are_counted_also_where_hyper_has_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn input_behind_a_stream_is_counted() {
-    let server = Server::start(Config { heads: MIB, ..Config::default() }).await;
+    let server = Server::start(Config { head_bytes: MIB, ..Config::default() }).await;
     let mut client = server.connect().await;
     client
         .ask("subscriptions/listen", serde_json::json!({ "notifications": { "resourcesListChanged": true } }))

@@ -1,4 +1,4 @@
-//! Clients that mean no good: what they take is bounded, and others do not notice.
+//! Hostile clients: their use of resources is bounded, and other clients are served.
 //!
 //! The tests measure the memory of the whole process, so they run one after the other.
 
@@ -20,19 +20,19 @@ use std::time::Duration;
 
 use libris_wire::http::{Config, Endpoint, serve};
 use serde_json::{Value, json};
-use support::{Toy, initialize, modern, request};
+use support::{Toy, configured, initialize, modern, request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How long anything may take that is answered at all, on however busy a machine.
+/// Distinguishes slow responses on a loaded machine from missing ones.
 const SOON: Duration = Duration::from_secs(40);
 
 const MIB: usize = 1 << 20;
 
-/// Lets no other test run.
+/// Holds the lock that serialises the tests.
 async fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     ALONE.lock().await
@@ -52,7 +52,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, Endpoint::new(toy.clone(), config), stop.clone()));
+        tokio::spawn(serve(listener, Endpoint::new(toy.clone(), configured(config)), stop.clone()));
         Self { address, toy, _stop: stop.drop_guard(), _alone: alone }
     }
 
@@ -60,7 +60,7 @@ impl Server {
         Client { stream: TcpStream::connect(self.address).await.unwrap() }
     }
 
-    /// What the server tells monitors of itself.
+    /// The server's metrics.
     async fn metric(&self, name: &str) -> usize {
         let mut monitor = self.connect().await;
         monitor.stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").await.unwrap();
@@ -70,7 +70,7 @@ impl Server {
         line.unwrap().parse().unwrap()
     }
 
-    /// A client at another address of this machine.
+    /// A client at another loopback address.
     async fn connect_from(&self, last: u8) -> Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
@@ -114,7 +114,7 @@ impl Client {
         self.ask("resources/read", json!({ "uri": uri })).await;
     }
 
-    /// The next response: its status, its head and its body. Panics where it takes too long.
+    /// The next response: status, head and body. Panics after a time-out.
     async fn response(&mut self) -> (u16, String, Vec<u8>) {
         timeout(SOON, self.response_at_last())
             .await
@@ -178,7 +178,7 @@ fn resident() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() >> 10
 }
 
-/// The most that resident memory grows by while this is done, in MiB.
+/// The peak growth of resident memory during an action, in MiB.
 async fn growth<T>(work: impl Future<Output = T>) -> (usize, T) {
     let before = resident();
     let mut most = before;

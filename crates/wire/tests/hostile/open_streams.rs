@@ -1,4 +1,4 @@
-//! Streams of events that stay open: what each costs, and what happens on its connection before and after.
+//! Open event streams: memory per stream, and requests before and after them on the same connection.
 
 use libris_wire::http::Config;
 use serde_json::json;
@@ -126,7 +126,7 @@ async fn a_stream_that_is_the_last_response_ends_its_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_hyper_sends_takes_several_places() {
-    let server = Server::start(Config { listens: 8, ..Config::default() }).await;
+    let server = Server::start(Config { event_streams: 8, ..Config::default() }).await;
     let mut held = Vec::new();
     for status in ["HTTP/1.1 200", "HTTP/1.1 503"] {
         let mut client = server.connect().await;

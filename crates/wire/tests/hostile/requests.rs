@@ -1,4 +1,4 @@
-//! Requests: many in progress, and their time.
+//! Limits on concurrent requests, and their time-out.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Responses that nobody takes.
+//! Unread responses.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn responses_that_nobody_takes_are_bounded_and_keep_nobody_waiting() {
     })
     .await;
     assert!(grown < 160, "{grown} MiB for responses that nobody takes");
-    // Those who read are served, also where the memory of their own address is used up.
+    // Clients that read are served, even if the budget of their address is exhausted.
     for address in [1, 2] {
         for _ in 0..5 {
             let mut client = server.connect_from(address).await;
@@ -38,7 +38,7 @@ async fn responses_that_nobody_takes_are_bounded_and_keep_nobody_waiting() {
             assert_eq!((status, body.len() > 200_000), (200, true), "127.0.0.{address}");
         }
     }
-    // Those who do not are let go while others wait for the memory that they hold.
+    // Connections of clients that do not read are closed while others wait for memory.
     until("stalled connections are closed", async || server.metric("connections").await <= 29).await;
     drop(stalled);
 }
@@ -101,7 +101,7 @@ async fn small_responses_that_nobody_takes_are_counted() {
     let read = json!({ "uri": "toy:kept/large" });
     let text = format!("\"contents\":[{{\"uri\":\"toy:kept/large\",\"text\":\"{}\"}}]", "x".repeat(60_000));
     *server.toy.large.lock().unwrap() = Some(text.into_bytes().into());
-    // Until neither the system nor the server takes any more.
+    // Until neither the kernel nor the server accepts more.
     let asking = async {
         loop {
             client.ask("resources/read", read.clone()).await;

@@ -1,4 +1,4 @@
-//! Streams of HTTP/2 that are not taken, and streams of events that are not closed.
+//! HTTP/2 streams whose client does not read, and event streams that stay open.
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -17,7 +17,7 @@ use crate::{Client, Server, until};
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// A connection of HTTP/2 whose streams have a window of so many bytes.
+/// An HTTP/2 connection whose streams have a flow-control window of this many bytes.
 async fn connect(server: &Server, window: u32) -> Sender {
     let stream = TokioIo::new(server.connect().await.stream);
     let mut builder = Builder::new(TokioExecutor::new());
@@ -80,7 +80,7 @@ async fn a_stalled_stream_is_reset_while_others_of_its_connection_are_taken() {
         .await;
         until_idle(async || server.metric("unsent_bytes").await == 0).await;
         assert!(stalled.body_mut().collect().await.is_err(), "window {window}: it was not reset");
-        // And the connection goes on.
+        // The connection stays usable.
         assert_eq!(read(&mut sender, "toy:parts/10").await.status(), StatusCode::OK);
     }
 }
@@ -88,7 +88,7 @@ async fn a_stalled_stream_is_reset_while_others_of_its_connection_are_taken() {
 #[tokio::test(start_paused = true)]
 async fn a_stalled_stream_makes_room_while_others_of_its_connection_are_taken() {
     let _time = stop_time();
-    let limits = libris_wire::Limits { unsent: 12 << 20, ..Default::default() };
+    let limits = libris_wire::Limits { content_bytes: 12 << 20, ..Default::default() };
     let server = Server::start(Config { limits, ..Config::default() }).await;
     let mut sender = connect(&server, 60_000).await;
     let mut stalled = read(&mut sender, "toy:parts/5000000").await;
@@ -105,7 +105,7 @@ async fn a_stalled_stream_makes_room_while_others_of_its_connection_are_taken() 
     assert!(stalled.body_mut().collect().await.is_err());
 }
 
-/// Waits until this holds, in a time that does not move.
+/// Waits until a condition holds, without advancing the paused clock.
 async fn until_idle(mut holds: impl AsyncFnMut() -> bool) {
     for _ in 0..2_000 {
         if holds().await {
@@ -137,7 +137,7 @@ async fn a_small_response_that_is_not_taken_costs_its_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn small_responses_over_http_2_that_nobody_takes_are_bounded() {
-    let server = Server::start(Config { streams: 8, ..Config::default() }).await;
+    let server = Server::start(Config { http2_streams: 8, ..Config::default() }).await;
     // With a window of one byte hyper has all of a response at once; with none it has not even begun.
     for window in [1, 0] {
         let mut sender = connect(&server, window).await;
@@ -170,7 +170,7 @@ async fn small_responses_over_http_2_that_nobody_takes_are_bounded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn event_streams_over_http_2_are_not_counted_among_others() {
     // One client has three quarters of each, and an event stream over HTTP/2 takes two places.
-    let server = Server::start(Config { listens: 8, streams: 4, ..Config::default() }).await;
+    let server = Server::start(Config { event_streams: 8, http2_streams: 4, ..Config::default() }).await;
     let mut sender = connect(&server, 65_535).await;
     let message =
         modern(1, "subscriptions/listen", json!({ "notifications": { "resourcesListChanged": true } }));
@@ -287,7 +287,7 @@ async fn idle_sessions_with_a_stream_make_room_for_newcomers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_of_sessions_are_bounded_for_each_client_and_in_all() {
-    let server = Server::start(Config { listens: 4, ..Config::default() }).await;
+    let server = Server::start(Config { event_streams: 4, ..Config::default() }).await;
     let open_by = async |last: u8, count: usize| {
         let mut streams = Vec::new();
         let mut statuses = Vec::new();

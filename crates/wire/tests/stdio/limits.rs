@@ -1,4 +1,4 @@
-//! What a client can make the server hold: answers that it does not read, and requests that wait for their turn.
+//! Limits on unread responses and queued requests.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use serde_json::json;
 use crate::support::modern;
 use crate::{Client, drive};
 
-/// For how long a count must stay the same to be taken for the last one.
+/// For how long a count must be stable to count as final.
 const REST: Duration = Duration::from_millis(400);
 
-/// The value of a count once it rests; at once if it is more than `most`.
+/// The value of a count once it is stable; immediately if it exceeds `most`.
 fn rested(count: &AtomicUsize, most: usize) -> usize {
     let (mut seen, mut since) = (count.load(Ordering::SeqCst), Instant::now());
     while since.elapsed() < REST && seen <= most {
@@ -27,7 +27,7 @@ fn rested(count: &AtomicUsize, most: usize) -> usize {
     seen
 }
 
-/// Sends pieces from a thread of its own; gives how many the server has taken so far.
+/// Sends pieces from another thread. Returns the number of pieces that the server has read so far.
 fn send_all(client: &Client, pieces: Vec<String>) -> Arc<AtomicUsize> {
     let mut input = client.input.try_clone().unwrap();
     let count = Arc::<AtomicUsize>::default();
@@ -41,7 +41,7 @@ fn send_all(client: &Client, pieces: Vec<String>) -> Arc<AtomicUsize> {
     count
 }
 
-/// Answers of a size that counts in memory, and of one that only the queue bounds.
+/// Responses limited by the memory budget, and responses limited by the queue length only.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_is_not_read_from() {
     for size in [1_048_576, 60_000] {
@@ -50,7 +50,7 @@ async fn a_client_that_does_not_read_is_not_read_from() {
             let read = |id| modern(id, "resources/read", json!({ "uri": format!("toy:size/{size}") }));
             // All at once, or the reader would wait with those that did not arrive together.
             send_all(client, vec![(0..60).map(|id| format!("{}\n", read(id))).collect()]);
-            // The first answer is on its way, and still only so many reads may have begun.
+            // The first response is being written; the number of started reads is still bounded.
             assert!(!client.output.fill_buf().unwrap().is_empty());
             let begun = rested(&toy.begun, 20);
             assert!(begun <= 20, "{begun} reads of {size} bytes have begun though nobody reads the answers");

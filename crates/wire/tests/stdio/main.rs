@@ -1,4 +1,4 @@
-//! The stdio transport, driven as a client drives it: through pipes.
+//! The stdio transport, over pipes.
 
 mod limits;
 mod shutdown;
@@ -50,7 +50,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|cause| panic!("{cause}: {line:?}"))
     }
 
-    /// Only the id of an answer, for those too large to look at whole.
+    /// The id of a response, without parsing all of it.
     fn receive_id(&mut self) -> u32 {
         let mut line = Vec::new();
         self.output.read_until(b'\n', &mut line).unwrap();
@@ -65,13 +65,13 @@ impl Client {
     }
 }
 
-/// Runs a test whose pipes block, beside the server.
+/// Runs a test with blocking pipe I/O on a thread, concurrently with the server.
 async fn drive(limits: Limits, test: impl FnOnce(&mut Client, &Toy) + Send + 'static) {
     let toy = Toy::new();
     let mut client = Client::connect(&toy, limits);
     let server = tokio::task::spawn_blocking(move || {
         test(&mut client, &toy);
-        // The pipes are dropped here, so the server sees the end of its input.
+        // Dropping the pipes ends the server's input.
         client.server
     });
     server.await.unwrap().await.unwrap().unwrap();
@@ -178,7 +178,7 @@ async fn requests_that_wait_for_their_turn_can_be_taken_back() {
         }
         assert_eq!(client.ask(&request(11, "ping", json!({})))["id"], 11);
         assert_eq!(toy.begun.load(Ordering::SeqCst), 2);
-        // Those that wait first, or they would have their turn.
+        // The waiting requests first: otherwise they would start.
         for id in (1..=9).rev() {
             let params = json!({ "requestId": id });
             client.send(&json!({

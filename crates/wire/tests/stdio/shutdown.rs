@@ -1,4 +1,4 @@
-//! A server that is dropped or stopped: nothing waits for a client that neither sends nor reads.
+//! Shutdown does not wait for a client that neither sends nor reads.
 
 use std::io::{BufRead as _, BufReader, PipeReader, PipeWriter, Read as _, Write as _};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Toy, modern, request};
 
-/// How long a shutdown may take, on however busy a machine. A read that is never interrupted takes longer.
+/// Distinguishes a slow shutdown on a loaded machine from one that is blocked.
 const SOON: Duration = Duration::from_secs(20);
 
 /// How a server ends before its client leaves.
@@ -22,7 +22,7 @@ enum End {
     Stopped,
 }
 
-/// What the client does by then.
+/// The client's state at shutdown.
 #[derive(Clone, Copy, Debug)]
 enum Peer {
     Idle,
@@ -37,7 +37,7 @@ struct Pipes {
 }
 
 impl Peer {
-    /// Returns once the client has asked all that it will ask and the server is at it.
+    /// Returns once the client has sent all its requests and the server works on them.
     fn begin(self, pipes: &mut Pipes) {
         let mut line = String::new();
         match self {
@@ -55,7 +55,7 @@ impl Peer {
                     let read = modern(id, "resources/read", json!({ "uri": "toy:size/1000000" }));
                     writeln!(pipes.input, "{read}").unwrap();
                 }
-                // The first answer is being written, and is more than the pipe holds.
+                // The first response is being written and exceeds the pipe's capacity.
                 assert!(!pipes.output.fill_buf().unwrap().is_empty());
             }
         }
@@ -67,7 +67,7 @@ fn runtimes() -> [Runtime; 2] {
         .map(|builder| builder.enable_all().build().unwrap())
 }
 
-/// Serves a client on a runtime until it has begun, and ends that.
+/// Serves a client on a runtime until its requests have started, then shuts down.
 fn serve_and_end(runtime: &Runtime, peer: Peer, end: End) -> Pipes {
     let (server_input, input) = std::io::pipe().unwrap();
     let (output, server_output) = std::io::pipe().unwrap();
@@ -86,7 +86,7 @@ fn serve_and_end(runtime: &Runtime, peer: Peer, end: End) -> Pipes {
             End::Aborted => server.abort(),
             End::Stopped => stop.cancel(),
         }
-        // An error where it was aborted.
+        // A `JoinError` if the task was aborted.
         let _ = server.await;
         pipes
     })
@@ -106,7 +106,7 @@ fn a_runtime_shuts_down_without_its_client() {
             std::thread::spawn(move || {
                 let pipes = serve_and_end(&runtime, peer, end);
                 drop(runtime);
-                // The client is there for longer than the server.
+                // The client outlives the server.
                 done.send(pipes).unwrap();
             });
             let pipes = ended.recv_timeout(SOON);
@@ -122,7 +122,7 @@ fn a_client_of_a_dropped_server_sees_the_end_when_it_sends_or_reads() {
         std::thread::spawn(move || {
             let [runtime, _] = runtimes();
             let Pipes { mut input, mut output } = serve_and_end(&runtime, peer, End::Aborted);
-            // It may be gone already.
+            // The process may have ended already.
             let late = modern(99, "resources/read", json!({ "uri": "toy:kept/late" }));
             let _ = writeln!(input, "{late}");
             let mut rest = String::new();

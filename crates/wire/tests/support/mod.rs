@@ -1,4 +1,4 @@
-//! A service that answers by its URI, for the tests of the transports.
+//! A service whose behaviour depends on the URI, for tests of the transports.
 #![allow(dead_code, reason = "each test has a part of it")]
 
 use std::collections::VecDeque;
@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use libris_wire::http::Config;
 use libris_wire::{
-    About, Answer, Call, Caller, Capabilities, Completing, Failure, Listener, Members, News, Question,
-    Refusal, Reply, Revision, Service, View, Writer,
+    Answer, CacheableRequest, Call, Caller, Capabilities, CompletionParams, Failure, Listener, Members,
+    Notification, Refusal, Reply, Revision, ServerInfo, Service, View, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -22,21 +23,21 @@ use tokio::sync::Notify;
 pub(crate) struct Toy {
     me: Weak<Toy>,
     pub(crate) begun: AtomicUsize,
-    /// How many answers were at hand.
+    /// The number of responses served from the cache.
     pub(crate) kept: AtomicUsize,
     pub(crate) ended: AtomicUsize,
     pub(crate) go: Notify,
-    /// A large answer that is kept, until somebody changes it.
+    /// A large cached response, until a test changes it.
     pub(crate) large: Mutex<Option<Members>>,
     listeners: Mutex<Vec<Weak<Ear>>>,
 }
 
-/// Somebody who hears of everything it subscribed to, and of the list once it follows it.
+/// A listener, notified of the resources it subscribed to, and of the list once it follows that.
 #[derive(Default)]
 struct Ear {
     subscribed: Mutex<Vec<String>>,
     list: AtomicUsize,
-    owed: Mutex<VecDeque<News>>,
+    pending: Mutex<VecDeque<Notification>>,
     ready: Notify,
 }
 
@@ -51,7 +52,7 @@ impl Listener for Ear {
 
     async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
         if !uri.starts_with("toy:") {
-            return Err(Failure::NotFound { uri: uri.to_owned() });
+            return Err(Failure::not_found(uri));
         }
         self.subscribed.lock().unwrap().push(uri.to_owned());
         Ok(())
@@ -61,18 +62,18 @@ impl Listener for Ear {
         self.subscribed.lock().unwrap().retain(|name| name != uri);
     }
 
-    async fn next(&self) -> News {
+    async fn next(&self) -> Notification {
         loop {
             let ready = self.ready.notified();
-            if let Some(news) = self.owed.lock().unwrap().pop_front() {
-                return news;
+            if let Some(notification) = self.pending.lock().unwrap().pop_front() {
+                return notification;
             }
             ready.await;
         }
     }
 
-    fn owe(&self, news: News) {
-        self.owed.lock().unwrap().push_back(news);
+    fn requeue(&self, notification: Notification) {
+        self.pending.lock().unwrap().push_back(notification);
         self.ready.notify_one();
     }
 }
@@ -86,29 +87,29 @@ impl Toy {
         self.listeners.lock().unwrap().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// How many listen.
+    /// The number of listeners.
     pub(crate) fn listening(&self) -> usize {
         self.ears().len()
     }
 
-    /// How many follow the list.
+    /// The number of listeners that follow the list.
     pub(crate) fn following(&self) -> usize {
         self.ears().iter().map(|ear| ear.list.load(Ordering::SeqCst)).sum()
     }
 
-    /// Says that this resource has changed.
+    /// Notifies that this resource has changed.
     pub(crate) fn update(&self, uri: &str) {
         for ear in self.ears() {
             if ear.subscribed.lock().unwrap().iter().any(|name| name == uri) {
-                ear.owe(News::Updated(uri.into()));
+                ear.requeue(Notification::Updated(uri.into()));
             }
         }
     }
 
-    /// Says that the list has changed.
+    /// Notifies that the list has changed.
     pub(crate) fn relist(&self) {
         for ear in self.ears().iter().filter(|ear| ear.list.load(Ordering::SeqCst) == 1) {
-            ear.owe(News::List);
+            ear.requeue(Notification::ListChanged);
         }
     }
 }
@@ -133,11 +134,16 @@ fn reply(value: &Value) -> Answer {
 
 #[async_trait]
 impl Service for Toy {
-    fn about(&self) -> About {
-        About { name: "toy".into(), title: Some("Toy".into()), version: "1".into(), ..About::default() }
+    fn info(&self) -> ServerInfo {
+        ServerInfo {
+            name: "toy".into(),
+            title: Some("Toy".into()),
+            version: "1".into(),
+            ..ServerInfo::default()
+        }
     }
 
-    fn known(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
         let toy = self.me.upgrade()?;
         match caller.authorization.map(|token| String::from_utf8_lossy(token).into_owned()) {
             None => Some(toy),
@@ -150,11 +156,11 @@ impl Service for Toy {
 
     async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
         let message = "not a name".to_owned();
-        self.known(caller).ok_or(Refusal::Unauthenticated { challenge: "Toy".into(), message })
+        self.cached_view(caller).ok_or(Refusal::Unauthenticated { challenge: "Toy".into(), message })
     }
 }
 
-/// The toy of somebody with a name.
+/// The view of a caller with a name.
 struct ToyAs {
     toy: Arc<Toy>,
     name: String,
@@ -175,8 +181,8 @@ impl View for ToyAs {
         }
     }
 
-    fn cached(&self, revision: Revision, question: Question<'_>, since: Instant) -> Option<Reply> {
-        self.toy.cached(revision, question, since)
+    fn cached(&self, revision: Revision, request: CacheableRequest<'_>, since: Instant) -> Option<Reply> {
+        self.toy.cached(revision, request, since)
     }
 
     async fn list(&self, call: &Call, cursor: Option<&str>) -> Answer {
@@ -195,7 +201,7 @@ impl View for ToyAs {
         }
     }
 
-    async fn complete(&self, call: &Call, asked: &Completing) -> Answer {
+    async fn complete(&self, call: &Call, asked: &CompletionParams) -> Answer {
         self.toy.complete(call, asked).await
     }
 
@@ -223,8 +229,8 @@ impl View for Toy {
         Capabilities { live: true, ..Capabilities::default() }
     }
 
-    fn cached(&self, _: Revision, question: Question<'_>, _: Instant) -> Option<Reply> {
-        let Question::Read(uri) = question else { return None };
+    fn cached(&self, _: Revision, request: CacheableRequest<'_>, _: Instant) -> Option<Reply> {
+        let CacheableRequest::Read(uri) = request else { return None };
         uri.strip_prefix("toy:kept/")?;
         self.kept.fetch_add(1, Ordering::SeqCst);
         if uri == "toy:kept/large" {
@@ -254,7 +260,7 @@ impl View for Toy {
                 "waited".to_owned()
             }
             Some("progress") => {
-                // Long enough for the first report to be worth sending.
+                // Exceeds the delay before the first progress report.
                 tokio::time::sleep(std::time::Duration::from_millis(250)).await;
                 call.progress(1, Some(2));
                 self.go.notified().await;
@@ -278,12 +284,12 @@ impl View for Toy {
                 out.json().extend_from_slice(b"}]");
                 return Ok(Reply { members: out.finish(), freshness: None, meta: Bytes::new() });
             }
-            _ => return Err(Failure::NotFound { uri: uri.to_owned() }),
+            _ => return Err(Failure::not_found(uri)),
         };
         reply(&json!({ "contents": [{ "uri": uri, "text": text }] }))
     }
 
-    async fn complete(&self, _: &Call, asked: &Completing) -> Answer {
+    async fn complete(&self, _: &Call, asked: &CompletionParams) -> Answer {
         reply(&json!({ "completion": { "values": [asked.typed] } }))
     }
 
@@ -292,6 +298,14 @@ impl View for Toy {
         self.listeners.lock().unwrap().push(Arc::downgrade(&ear));
         Ok(ear)
     }
+}
+
+/// The configuration, with the express lane off if the environment variable `LIBRIS_TEST_EXPRESS` is `off`: `./test`
+/// runs the HTTP tests both ways.
+pub(crate) fn configured(config: Config) -> Config {
+    let express =
+        config.express && std::env::var_os("LIBRIS_TEST_EXPRESS").is_none_or(|value| value != "off");
+    Config { express, ..config }
 }
 
 /// A request of the newest revision.

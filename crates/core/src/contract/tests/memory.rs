@@ -11,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::uri_template::Specificity;
 use crate::{
-    Change, Client, Completion, Content, Contents, Context, DIRECTORY, Error, Freshness, Page, Partial,
-    Proof, Resource, Result, Scope, Source, Template, Templates, Uri, UriTemplate,
+    CacheScope, Change, Client, Completion, CompletionRequest, Content, Contents, Context, DIRECTORY, Error,
+    Freshness, Page, Proof, Resource, Result, Source, Template, Templates, Uri, UriTemplate,
 };
 
 /// A flaw of a source.
@@ -160,7 +160,7 @@ impl MemorySource {
         rest.truncate(limit + usize::from(self.has(Flaw::OversizedPages)));
         let mut freshness = Freshness::proven(self.has(Flaw::ProvesListsForEver).then(Proof::always));
         if self.has(Flaw::PublicListsForOne) {
-            freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(Scope::Public);
+            freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(CacheScope::Public);
         }
         Page { resources: rest, more, freshness, ..Page::default() }
     }
@@ -225,7 +225,7 @@ impl Source for MemorySource {
                     freshness = Freshness::proven(Proof::new(|| false));
                 }
                 if self.has(Flaw::PublicReadsForOne) {
-                    freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(Scope::Public);
+                    freshness = freshness.with_ttl(Duration::from_secs(60)).with_scope(CacheScope::Public);
                 }
                 if (self.has(Flaw::PublicReadsForOne) || self.has(Flaw::SharedReadsForOne))
                     && let Some(identity) = context.identity()
@@ -250,7 +250,7 @@ impl Source for MemorySource {
         Ok(texts.into_iter().map(template).collect::<Result<Vec<_>>>()?.into())
     }
 
-    async fn complete(&self, asked: Partial<'_>, _context: &Context) -> Result<Completion> {
+    async fn complete(&self, asked: CompletionRequest<'_>, _context: &Context) -> Result<Completion> {
         let entries = self.entries.lock().unwrap();
         let paths = entries.keys().filter_map(|uri| String::from_utf8(Uri::decode_segment(uri.path())?).ok());
         let mut values: Vec<String> = match asked.variable {

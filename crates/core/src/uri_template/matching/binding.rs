@@ -5,36 +5,36 @@ use std::collections::btree_map::Entry;
 
 use crate::uri::percent;
 use crate::uri_template::pattern::VariableSlot;
-use crate::uri_template::variables::{Value, Variables};
+use crate::uri_template::variables::{VariableValue, Variables};
 
 /// The variables bound so far. Each method returns `None` if the value is not UTF-8 or contradicts an earlier binding.
 #[derive(Default)]
-pub(super) struct Bindings(BTreeMap<String, Bound>);
+pub(super) struct Bindings(BTreeMap<String, BoundVariable>);
 
-struct Bound {
-    value: Value,
+struct BoundVariable {
+    value: VariableValue,
     /// Whether the value is a prefix (prefix modifier), so that the variable may be longer.
     prefix: bool,
 }
 
 impl Bindings {
     pub(super) fn text(&mut self, slot: &VariableSlot, raw: &str) -> Option<()> {
-        let value = Value::Text(percent::decode(raw)?);
-        self.bind(&slot.name, Bound { value, prefix: slot.limit.is_some() })
+        let value = VariableValue::Text(percent::decode(raw)?);
+        self.bind(&slot.name, BoundVariable { value, prefix: slot.limit.is_some() })
     }
 
     pub(super) fn list<'a>(&mut self, slot: &VariableSlot, raw: impl Iterator<Item = &'a str>) -> Option<()> {
-        let value = Value::List(raw.map(percent::decode).collect::<Option<_>>()?);
-        self.bind(&slot.name, Bound { value, prefix: false })
+        let value = VariableValue::List(raw.map(percent::decode).collect::<Option<_>>()?);
+        self.bind(&slot.name, BoundVariable { value, prefix: false })
     }
 
     pub(super) fn map(&mut self, slot: &VariableSlot, raw: &[(&str, &str)]) -> Option<()> {
         let pair = |&(name, value): &(&str, &str)| Some((percent::decode(name)?, percent::decode(value)?));
-        let value = Value::Map(raw.iter().map(pair).collect::<Option<_>>()?);
-        self.bind(&slot.name, Bound { value, prefix: false })
+        let value = VariableValue::Map(raw.iter().map(pair).collect::<Option<_>>()?);
+        self.bind(&slot.name, BoundVariable { value, prefix: false })
     }
 
-    fn bind(&mut self, name: &str, new: Bound) -> Option<()> {
+    fn bind(&mut self, name: &str, new: BoundVariable) -> Option<()> {
         match self.0.entry(name.into()) {
             Entry::Vacant(entry) => {
                 entry.insert(new);
@@ -56,10 +56,10 @@ impl Bindings {
     }
 }
 
-impl Bound {
+impl BoundVariable {
     fn extends(&self, prefix: &Self) -> bool {
         match (&self.value, &prefix.value) {
-            (Value::Text(text), Value::Text(prefix)) => text.starts_with(prefix.as_str()),
+            (VariableValue::Text(text), VariableValue::Text(prefix)) => text.starts_with(prefix.as_str()),
             _ => false,
         }
     }

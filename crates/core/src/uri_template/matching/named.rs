@@ -2,20 +2,20 @@
 
 use super::binding::Bindings;
 use super::text::{SlidingMaximum, UriText};
-use super::{Row, filled, work};
+use super::{ScoreRow, filled, work};
 use crate::uri_template::parse::Operator;
 use crate::uri_template::pattern::{ExpressionSlots, VariableSlot};
 
-pub(super) struct NamedPlan<'a> {
+pub(super) struct NamedScores<'a> {
     slots: &'a ExpressionSlots,
     /// For each slot, the score of a value that begins here.
-    values: Vec<Row>,
+    values: Vec<ScoreRow>,
     /// The score of the rest of a foreign name, for the slot that accepts foreign names.
-    names: Row,
+    names: ScoreRow,
     /// The score if no parameter has been matched yet.
-    fresh: Row,
+    fresh: ScoreRow,
     /// The score if a parameter has been matched, so that a separator comes first.
-    going: Row,
+    going: ScoreRow,
 }
 
 /// A way to match a parameter.
@@ -28,8 +28,8 @@ enum ParameterReading {
     Foreign(usize),
 }
 
-impl<'a> NamedPlan<'a> {
-    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &Row) -> Self {
+impl<'a> NamedScores<'a> {
+    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let count = slots.slots.len();
         let mut plan = Self {
             slots,
@@ -61,7 +61,7 @@ impl<'a> NamedPlan<'a> {
         plan
     }
 
-    pub(super) fn entry(&self) -> &Row {
+    pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh
     }
 
@@ -103,7 +103,7 @@ impl<'a> NamedPlan<'a> {
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,
-        next: &Row,
+        next: &ScoreRow,
         mut at: usize,
         bindings: &mut Bindings,
     ) -> Option<usize> {

@@ -2,21 +2,21 @@
 
 use super::binding::Bindings;
 use super::text::{SlidingMaximum, UriText};
-use super::{Row, filled};
+use super::{ScoreRow, filled};
 use crate::uri_template::pattern::ExpressionSlots;
 
-pub(super) struct PositionalPlan<'a> {
+pub(super) struct PositionalScores<'a> {
     slots: &'a ExpressionSlots,
     /// For each slot, the score of a value that begins here.
-    values: Vec<Row>,
+    values: Vec<ScoreRow>,
     /// For each slot, the score if no slot before it is bound.
-    fresh: Vec<Row>,
+    fresh: Vec<ScoreRow>,
     /// For each slot, the score if a slot before it is bound, so that a separator comes first.
-    going: Vec<Row>,
+    going: Vec<ScoreRow>,
 }
 
-impl<'a> PositionalPlan<'a> {
-    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &Row) -> Self {
+impl<'a> PositionalScores<'a> {
+    pub(super) fn new(slots: &'a ExpressionSlots, text: &UriText<'_>, next: &ScoreRow) -> Self {
         let mut plan = Self { slots, values: Vec::new(), fresh: Vec::new(), going: Vec::new() };
         let operator = slots.operator;
         for slot in slots.slots.iter().rev() {
@@ -50,14 +50,14 @@ impl<'a> PositionalPlan<'a> {
         plan
     }
 
-    pub(super) fn entry(&self) -> &Row {
+    pub(super) fn entry(&self) -> &ScoreRow {
         &self.fresh[0]
     }
 
     pub(super) fn walk(
         &self,
         text: &UriText<'_>,
-        next: &Row,
+        next: &ScoreRow,
         mut at: usize,
         bindings: &mut Bindings,
     ) -> Option<usize> {

@@ -30,7 +30,7 @@ fn variables() -> Variables {
 fn check(examples: &[(&str, &str)]) {
     let variables = variables();
     for (text, expected) in examples {
-        assert_eq!(&template(text).expand(&variables), expected, "{text}");
+        assert_eq!(&template(text).expand(&variables).unwrap(), expected, "{text}");
     }
 }
 
@@ -217,10 +217,25 @@ fn what_the_sections_leave_out() {
         // Escapes survive only where reserved characters do.
         ("{escaped}", "a%252fb%252"),
         ("{+escaped}", "a%2fb%252"),
-        // A prefix of a list means nothing, so the list is not defined.
-        ("{list:3}{?keys:1}", ""),
+        // An empty map is not defined, so a prefix of it is nothing.
+        ("{empty_keys:1}", ""),
         ("", ""),
     ] {
-        assert_eq!(template(text).expand(&variables), expected, "{text}");
+        assert_eq!(template(text).expand(&variables).unwrap(), expected, "{text}");
     }
+}
+
+/// The last two cases of the public suite's negative tests, and the same for a list.
+#[test]
+fn a_prefix_of_a_list_or_map_is_an_error() {
+    let variables = variables();
+    for (text, kind) in [("{keys:1}", "map"), ("{+keys:1}", "map"), ("x{?var,list:3}", "list")] {
+        let error = template(text).expand(&variables).unwrap_err().to_string();
+        assert!(error.contains(&format!("is a {kind}; give it one value")), "{text}: {error}");
+    }
+    let error = template("{keys:1}").expand(&variables).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "`keys:1` is a prefix, and the value of `keys` is a map; give it one value, or write `keys*` in the template"
+    );
 }

@@ -1,13 +1,13 @@
 use super::{list, map, template, uri};
 use crate::uri_template::matching::{matches, work};
 use crate::uri_template::pattern::Pattern;
-use crate::uri_template::{Value, Variables, parse};
+use crate::uri_template::{VariableValue, Variables, parse};
 
 fn found(text: &str, at: &str) -> Option<Variables> {
     template(text).matches(&uri(at))
 }
 
-fn check<V: Into<Value> + Clone>(text: &str, at: &str, expected: &[(&str, V)]) {
+fn check<V: Into<VariableValue> + Clone>(text: &str, at: &str, expected: &[(&str, V)]) {
     assert_eq!(found(text, at), Some(expected.iter().cloned().collect()), "{text} on {at}");
 }
 

@@ -8,10 +8,10 @@ use libris_core::Uri;
 use proptest::prelude::*;
 
 use super::super::SubscriptionConfig;
-use super::super::budget::{BudgetOwner, SUBSCRIPTION, TEXT};
+use super::super::budget::{BudgetOwner, SUBSCRIPTION_OVERHEAD, TEXT_OVERHEAD};
 use super::{Registry, SubscriptionRefusal};
 use crate::FunctionSource;
-use crate::rights::{Access, OpenPolicy};
+use crate::rights::{CurrentPolicy, OpenPolicy};
 use crate::view::View;
 
 /// An action of a client. Listeners are numbered in the order in which they joined.
@@ -45,7 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<ClientAction>> {
 
 /// A view without restrictions.
 fn view() -> Arc<View> {
-    let access = Arc::new(Access::new(Arc::new(OpenPolicy)));
+    let access = Arc::new(CurrentPolicy::new(Arc::new(OpenPolicy)));
     Arc::new(View::new(Arc::new(FunctionSource::new()), access, None))
 }
 
@@ -59,20 +59,20 @@ fn leave(registry: &mut Registry, listener: u64) {
 }
 
 /// Recounts the charges for the subscriptions of these members.
-fn recount<'a>(members: impl Iterator<Item = &'a super::Member>) -> usize {
+fn recount<'a>(members: impl Iterator<Item = &'a super::RegisteredListener>) -> usize {
     let mut texts = HashSet::new();
     let mut subscriptions = 0;
     for (name, subject) in members.flat_map(|member| &member.subscriptions) {
         texts.extend([&**name, subject.as_str()]);
-        subscriptions += SUBSCRIPTION;
+        subscriptions += SUBSCRIPTION_OVERHEAD;
     }
-    subscriptions + texts.iter().map(|text| TEXT + text.len()).sum::<usize>()
+    subscriptions + texts.iter().map(|text| TEXT_OVERHEAD + text.len()).sum::<usize>()
 }
 
 fn check(registry: &Registry, limits: &SubscriptionConfig) {
     assert_eq!(registry.bytes(), recount(registry.members.values()));
     assert!(registry.bytes() <= limits.subscription_bytes);
-    let mut clients = HashMap::<BudgetOwner, Vec<&super::Member>>::new();
+    let mut clients = HashMap::<BudgetOwner, Vec<&super::RegisteredListener>>::new();
     for member in registry.members.values().filter(|member| !member.subscriptions.is_empty()) {
         clients.entry(member.client).or_default().push(member);
     }
@@ -83,7 +83,7 @@ fn check(registry: &Registry, limits: &SubscriptionConfig) {
     let names: usize = registry.members.values().map(|member| member.subscriptions.len()).sum();
     assert_eq!(registry.subscriptions(), names);
     assert_eq!(registry.subjects.values().map(HashSet::len).sum::<usize>(), names);
-    assert!(registry.changed.iter().all(|subject| registry.wanted_by(subject).is_some()));
+    assert!(registry.changed.iter().all(|subject| registry.client_following(subject).is_some()));
     let mut classes = HashMap::new();
     for member in registry.members.values() {
         *classes.entry(member.class).or_insert(0) += 1;
@@ -153,7 +153,7 @@ proptest! {
 #[test]
 fn listeners_of_one_address_share_a_budget() {
     let limits = SubscriptionConfig {
-        client_subscription_bytes: 2 * (SUBSCRIPTION + TEXT + 3),
+        client_subscription_bytes: 2 * (SUBSCRIPTION_OVERHEAD + TEXT_OVERHEAD + 3),
         ..SubscriptionConfig::default()
     };
     let mut registry = Registry::new(&limits);
@@ -182,7 +182,7 @@ fn unlimited_budgets_do_not_overflow() {
     let mut registry = Registry::new(&limits);
     let (listener, _) = registry.join(view(), None);
     assert!(registry.subscribe(listener, "a:x", subject("a:x"), usize::MAX).is_ok());
-    assert_eq!(registry.bytes(), SUBSCRIPTION + TEXT + 3);
+    assert_eq!(registry.bytes(), SUBSCRIPTION_OVERHEAD + TEXT_OVERHEAD + 3);
 }
 
 #[test]

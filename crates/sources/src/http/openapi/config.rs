@@ -20,8 +20,16 @@ use crate::http::config::{Caching, RequestLimits, TextOrSecret};
 pub struct Config {
     /// The document: a path relative to the configuration file, or a URL.
     pub document: String,
-    /// The scheme of its URIs. Default: derived from the title of the document.
+    /// The scheme of its URIs, such as `library`, or scheme and authority, such as `api://library`. Default: a scheme
+    /// derived from the title of the document.
     pub name: Option<String>,
+    /// Only these operations: patterns for their paths, such as `"/books/**"`, or for their IDs, such as `"list*"`. `*`
+    /// stands for any characters but `/`, `**` for any characters. Default: all.
+    pub include: Vec<String>,
+    /// All but these operations.
+    pub exclude: Vec<String>,
+    /// Only operations with one of these tags. Default: all.
+    pub tags: Vec<String>,
     /// The base URL of its paths. Default: the first server of the operation, of its path, or of the document.
     pub base: Option<String>,
     /// Headers of every request.
@@ -43,6 +51,9 @@ impl Default for Config {
         Self {
             document: String::new(),
             name: None,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            tags: Vec::new(),
             base: None,
             headers: BTreeMap::new(),
             query: BTreeMap::new(),

@@ -7,19 +7,19 @@ use libris_core::Result;
 
 use super::{Config, derive, read};
 use crate::http::Http;
-use crate::registry::{CommandLine, ConfigFile, Declared, Definition, Opened};
+use crate::registry::{CommandLine, ConfigFile, Definition, OpenedSource, SourceConfig};
 
 const PREFIX: &str = "openapi:";
 
 /// An API with its loaded OpenAPI document.
 #[derive(Clone, Debug, PartialEq)]
-struct DescribedApi {
+struct OpenApiDefinition {
     config: Config,
     folder: PathBuf,
     document: String,
 }
 
-impl Declared for Config {
+impl SourceConfig for Config {
     const COMMAND_LINE: Option<CommandLine> = Some(CommandLine {
         prefixes: &[PREFIX],
         form: "an API as `openapi:FILE` or `openapi:URL`",
@@ -31,12 +31,16 @@ impl Declared for Config {
     });
 
     fn definition(self, file: &ConfigFile) -> Box<dyn Definition> {
-        Box::new(DescribedApi { config: self, folder: file.folder().to_owned(), document: String::new() })
+        Box::new(OpenApiDefinition {
+            config: self,
+            folder: file.folder().to_owned(),
+            document: String::new(),
+        })
     }
 }
 
 #[async_trait]
-impl Definition for DescribedApi {
+impl Definition for OpenApiDefinition {
     fn label(&self) -> String {
         format!("{PREFIX}{}", self.config.document)
     }
@@ -46,7 +50,7 @@ impl Definition for DescribedApi {
         Ok(())
     }
 
-    fn open(&self) -> Result<Opened> {
-        Ok(Opened::new(Http::new(derive(&self.config, &self.document)?)?))
+    fn open(&self) -> Result<OpenedSource> {
+        Ok(OpenedSource::new(Http::new(derive(&self.config, &self.document)?)?))
     }
 }

@@ -10,10 +10,7 @@ use super::operation::OpenApiOperation;
 use crate::http::list;
 
 /// The most references in a chain, and the deepest nesting of schema wrappers.
-const DEPTH: usize = 16;
-
-/// The most operations of a document.
-const OPERATIONS: usize = 1_000;
+const MAX_DEPTH: usize = 16;
 
 /// An OpenAPI document.
 pub(super) struct OpenApiDocument(Value);
@@ -75,17 +72,13 @@ impl OpenApiDocument {
         for (path, item) in paths {
             let Some(item) = self.resolved(item) else { continue };
             let Some(get) = item.get("get").filter(|get| get.is_object()) else { continue };
-            if operations.len() == OPERATIONS {
-                tracing::warn!("only the first {OPERATIONS} operations of an OpenAPI document are taken");
-                break;
-            }
             let mut parameters = BTreeMap::new();
             // Parameters of the operation override those of the path item.
             for of in [item, get] {
                 for parameter in of["parameters"].as_array().into_iter().flatten() {
                     let Some(parameter) = self.resolved(parameter) else { continue };
                     match (parameter["name"].as_str(), parameter["in"].as_str()) {
-                        (Some(name), Some(place)) => _ = parameters.insert((place, name), parameter),
+                        (Some(name), Some(location)) => _ = parameters.insert((location, name), parameter),
                         _ => tracing::warn!(path, "a parameter is left out: its `name` or `in` is not text"),
                     }
                 }
@@ -101,7 +94,7 @@ impl OpenApiDocument {
     /// `null` that declares an optional value.
     pub(super) fn schema<'a>(&'a self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
-        for _ in 0..DEPTH {
+        for _ in 0..MAX_DEPTH {
             let Some(found) = self.resolved(schema) else { return &Value::Null };
             schema = found;
             let says = |key: &str| schema.get(key).is_some();
@@ -117,7 +110,7 @@ impl OpenApiDocument {
     /// Follows the references of a value within the document; `None` if one cannot be resolved.
     pub(super) fn resolved<'a>(&'a self, value: &'a Value) -> Option<&'a Value> {
         let mut value = value;
-        for _ in 0..DEPTH {
+        for _ in 0..MAX_DEPTH {
             let Some(reference) = value.get("$ref").and_then(Value::as_str) else { return Some(value) };
             let Some(pointer) = reference.strip_prefix('#') else {
                 tracing::warn!(reference, "a reference out of the OpenAPI document is not followed");

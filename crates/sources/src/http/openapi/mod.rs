@@ -4,6 +4,7 @@ mod config;
 mod definition;
 mod document;
 mod operation;
+mod select;
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,15 +15,19 @@ use libris_core::{Error, Result, Uri};
 pub use config::Config;
 
 use super::client::ApiClient;
-use super::config::{Config as Http, EndpointConfig, Method};
+use super::config::{Config as Http, EndpointConfig};
 use super::endpoint::{ApiEndpoint, EndpointSpec};
+use super::fault::HttpFault;
 use super::guard::AddressGuard;
 use super::open::{EndpointBuilder, wrong};
 use crate::regular_file;
 use document::OpenApiDocument;
 
 /// The largest document, in bytes.
-const LIMIT: u64 = 16 * 1024 * 1024;
+const MAX_DOCUMENT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most operations of a document.
+const MAX_OPERATIONS: usize = 1_000;
 
 /// Reads the document of a configuration; `folder` is the base of a relative path.
 pub async fn read(config: &Config, folder: &Path) -> Result<String> {
@@ -30,9 +35,9 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
         fetch(config).await?
     } else {
         let path = folder.join(&config.document);
-        regular_file::read(&path, LIMIT).map_err(|cause| match cause.kind() {
+        regular_file::read(&path, MAX_DOCUMENT_BYTES).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::FileTooLarge => {
-                too_large(std::fs::metadata(&path).map_or(LIMIT, |file| file.len()))
+                too_large(std::fs::metadata(&path).map_or(MAX_DOCUMENT_BYTES, |file| file.len()))
             }
             _ => Error::failed("read the OpenAPI document", cause),
         })?
@@ -44,11 +49,14 @@ pub async fn read(config: &Config, folder: &Path) -> Result<String> {
 pub fn derive(config: &Config, document: &str) -> Result<Http> {
     let document = OpenApiDocument::parse(document)?;
     let name = config.name.clone().unwrap_or_else(|| document.name());
-    let scheme = Uri::parse(&format!("{name}://x")).is_ok_and(|uri| uri.scheme() == name);
-    if !scheme {
-        return Err(Error::invalid(format!("`{name}` cannot be the scheme of a URI: set another `name`")));
+    let prefix = UriPrefix::of(&name)?;
+    let mut operations = select::selected(config, document.operations())?;
+    if operations.len() > MAX_OPERATIONS {
+        tracing::warn!(
+            "only the first {MAX_OPERATIONS} operations of an OpenAPI document are taken; select some with `include` or `tags`"
+        );
+        operations.truncate(MAX_OPERATIONS);
     }
-    let operations = document.operations();
     let base = match (&config.base, document.server(config.remote())) {
         (Some(base), _) => Some(base.clone()),
         // Operations with a server of their own need no base.
@@ -70,14 +78,14 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     let mut left_out = Vec::new();
     let (mut resources, mut templates) = (Vec::new(), Vec::new());
     for operation in operations {
-        let Some(entries) = operation.entries(&name, config) else { continue };
+        let Some(entries) = operation.entries(&prefix, config) else { continue };
         if let Some(entry) = entries.resource {
             let opened = opening.resource(entry.clone()).map(drop);
-            left_out.extend(keep(&mut resources, entry, opened));
+            left_out.extend(add_entry(&mut resources, entry, opened));
         }
         if let Some(entry) = entries.template {
             let opened = opening.template(entry.clone()).map(drop);
-            left_out.extend(keep(&mut templates, entry, opened));
+            left_out.extend(add_entry(&mut templates, entry, opened));
         }
     }
     if resources.is_empty() && templates.is_empty() {
@@ -91,8 +99,45 @@ pub fn derive(config: &Config, document: &str) -> Result<Http> {
     Ok(http)
 }
 
+/// The beginning of the URIs of a document.
+enum UriPrefix {
+    /// A scheme; the first segment of a path becomes the authority.
+    Scheme(String),
+    /// A scheme and an authority.
+    Authority(String),
+}
+
+impl UriPrefix {
+    fn of(name: &str) -> Result<Self> {
+        let wrong = || {
+            let form = "a scheme such as `library`, or a scheme and an authority such as `api://library`";
+            Error::invalid(format!("`{name}` cannot be the beginning of a URI: set `name` to {form}"))
+        };
+        let sample = if name.contains(':') { format!("{name}/x") } else { format!("{name}://x") };
+        let uri = Uri::parse(&sample).map_err(|_| wrong())?;
+        match (name.contains(':'), uri.path(), uri.authority()) {
+            (false, _, _) if uri.scheme() == name => Ok(Self::Scheme(name.to_owned())),
+            (true, "/x", Some(authority)) if uri.as_str() == sample && !authority.is_empty() => {
+                Ok(Self::Authority(name.to_owned()))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// The URI of a path.
+    fn uri(&self, path: &str) -> String {
+        match self {
+            Self::Scheme(scheme) if path == "/" => format!("{scheme}:///"),
+            Self::Scheme(scheme) => {
+                format!("{scheme}://{}", operation::escaped_authority(path.strip_prefix('/').unwrap_or(path)))
+            }
+            Self::Authority(authority) => format!("{authority}{path}"),
+        }
+    }
+}
+
 /// Adds an entry; returns an error if it is invalid or a duplicate.
-fn keep<U: Display + PartialEq>(
+fn add_entry<U: Display + PartialEq>(
     entries: &mut Vec<EndpointConfig<U>>,
     entry: EndpointConfig<U>,
     opened: Result<(), String>,
@@ -112,29 +157,29 @@ fn keep<U: Display + PartialEq>(
 async fn fetch(config: &Config) -> Result<Vec<u8>> {
     let http = Http { headers: config.headers.clone(), query: config.query.clone(), ..Http::default() };
     let mut limits = config.limits.clone();
-    limits.max_size = LIMIT;
+    limits.max_size = MAX_DOCUMENT_BYTES;
     let guard = AddressGuard::new(&limits);
-    let nothing = Default::default();
-    let written = EndpointSpec {
-        url: &config.document,
-        method: Method::GET,
-        headers: &nothing,
-        query: &nothing,
-        mime: None,
-        required: &[],
-        renamed: &Default::default(),
-        variables: Vec::new(),
-    };
-    let endpoint = ApiEndpoint::new(written, 0, &http, &guard).map_err(Error::invalid)?;
+    let spec = EndpointSpec::new(&config.document);
+    let endpoint = ApiEndpoint::new(spec, 0, &http, &guard).map_err(Error::invalid)?;
     let secure = endpoint.origin().starts_with("https:");
     let uri = Uri::parse(&config.document)?;
-    let url = endpoint.url(Variables::new()).map_err(|fault| fault.of(&uri))?;
+    let url = endpoint.url(Variables::new()).map_err(|fault| document_error(&uri, fault))?;
     let reply = ApiClient::new(&limits, guard, secure)?
         .ask(&endpoint, &url, &Default::default(), libris_core::Client::default())
         .await;
-    Ok(reply.map_err(|fault| fault.of(&uri))?.data)
+    Ok(reply.map_err(|fault| document_error(&uri, fault))?.data)
+}
+
+/// The error of a request for the document: a missing document is a mistake in the configuration.
+fn document_error(uri: &Uri, fault: HttpFault) -> Error {
+    match fault.of(uri, "") {
+        Error::Missing { hint, .. } => Error::invalid(format!("`{uri}` cannot be read: {hint}")),
+        error => error,
+    }
 }
 
 fn too_large(size: u64) -> Error {
-    Error::invalid(format!("the OpenAPI document has {size} bytes, more than the limit of {LIMIT}"))
+    Error::invalid(format!(
+        "the OpenAPI document has {size} bytes, more than the limit of {MAX_DOCUMENT_BYTES}"
+    ))
 }

@@ -5,13 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use libris_core::{Uri, UriTemplate};
 use serde_json::Value;
 
-use super::Config;
 use super::document::{self, OpenApiDocument};
+use super::{Config, UriPrefix};
 use crate::http::config::{Choice, Choices, EndpointConfig};
 use crate::http::list;
+use crate::wrong_uri;
 
 /// The longest name, title or description, in characters.
-const SHOWN: usize = 1_000;
+const MAX_TEXT_CHARACTERS: usize = 1_000;
+
+/// The longest description of a parameter, in characters.
+const MAX_PARAMETER_CHARACTERS: usize = 300;
+
+/// The most values of a parameter that its description names.
+const MAX_NAMED_VALUES: usize = 20;
 
 /// A GET operation.
 pub(super) struct OpenApiOperation<'a> {
@@ -25,7 +32,7 @@ pub(super) struct OpenApiOperation<'a> {
 }
 
 /// The resources of an operation: a resource if it has no required parameter, a template if it has any parameter.
-pub(super) struct Entries {
+pub(super) struct OperationResources {
     pub(super) resource: Option<EndpointConfig<Uri>>,
     pub(super) template: Option<EndpointConfig<UriTemplate>>,
 }
@@ -38,15 +45,28 @@ struct OperationParameter {
     required: bool,
     list: bool,
     choices: Vec<Choice>,
+    /// Whether no other values are allowed.
+    is_closed: bool,
+    description: Option<String>,
+    default: Option<String>,
 }
 
-impl OpenApiOperation<'_> {
+impl<'a> OpenApiOperation<'a> {
+    /// The `operationId`.
+    pub(super) fn id(&self) -> Option<&'a str> {
+        self.get["operationId"].as_str()
+    }
+
+    pub(super) fn tags(&self) -> impl Iterator<Item = &'a str> {
+        self.get["tags"].as_array().into_iter().flatten().filter_map(Value::as_str)
+    }
+
     /// The resource and template of the operation; `None` if it requires parameters that callers cannot provide, or
     /// its URL cannot be built.
-    pub(super) fn entries(&self, scheme: &str, config: &Config) -> Option<Entries> {
+    pub(super) fn entries(&self, prefix: &UriPrefix, config: &Config) -> Option<OperationResources> {
         let skipped = |why: &str| {
             tracing::warn!(path = self.path, "an operation of the OpenAPI document is left out: {why}");
-            None::<Entries>
+            None::<OperationResources>
         };
         let server = self.server.filter(|_| config.base.is_none());
         let server = match server.map(|server| document::location(server, config.remote())).transpose() {
@@ -82,8 +102,7 @@ impl OpenApiOperation<'_> {
             }
         };
         let query = queried(|parameter| &parameter.name);
-        let place = format!("{scheme}://{}", escaped_authority(path.strip_prefix('/').unwrap_or(&path)));
-        let place = if path == "/" { format!("{scheme}:///") } else { place };
+        let place = prefix.uri(&path);
         let plain = in_path.is_empty() && in_query.iter().all(|parameter| !parameter.required);
         let resource = match plain {
             true => match Uri::parse(&place) {
@@ -98,9 +117,15 @@ impl OpenApiOperation<'_> {
                 Ok(uri) => {
                     let url = server + &path_in_url + &queried(|parameter| &parameter.upstream);
                     let mut entry = self.entry(uri, url);
-                    for parameter in in_path.into_iter().chain(in_query) {
+                    let parameters: Vec<_> = in_path.into_iter().chain(in_query).collect();
+                    entry.description = described(entry.description, &parameters);
+                    for parameter in parameters {
                         if parameter.required {
                             entry.required.push(parameter.name.clone());
+                        }
+                        if parameter.is_closed {
+                            let values = parameter.choices.iter().map(|choice| choice.value().to_owned());
+                            entry.allowed.insert(parameter.name.clone(), values.collect());
                         }
                         if !parameter.choices.is_empty() {
                             let choices = Choices::Fixed(parameter.choices);
@@ -115,15 +140,16 @@ impl OpenApiOperation<'_> {
                 Err(_) => return skipped("its path cannot be a part of a URI template"),
             },
         };
-        Some(Entries { resource, template })
+        Some(OperationResources { resource, template })
     }
 
     fn entry<U>(&self, uri: U, url: String) -> EndpointConfig<U> {
-        let text =
-            |key: &str| self.get[key].as_str().map(|text| text.chars().take(SHOWN).collect::<String>());
+        let text = |key: &str| {
+            self.get[key].as_str().map(|text| text.chars().take(MAX_TEXT_CHARACTERS).collect::<String>())
+        };
         EndpointConfig {
             name: Some(text("operationId").unwrap_or_else(|| self.path.to_owned())),
-            title: text("summary"),
+            title: text("summary").or_else(|| self.id().map(spaced)),
             description: text("description"),
             mime: self.mime(),
             ..EndpointConfig::new(uri, url)
@@ -151,13 +177,16 @@ impl OpenApiOperation<'_> {
         let schema = self.document.schema(&said["schema"]);
         let is_list = is_of_type(schema, "array");
         let of = if is_list { self.document.schema(&schema["items"]) } else { schema };
+        let mut is_closed = false;
         let choices = match &of["enum"] {
             Value::Array(values) => {
-                if is_of_type(of, "string") && values.iter().any(Value::is_number) {
-                    // YAML parses `010` as a number, and the original text is lost.
+                // YAML parses `010` as a number, and the original text is lost.
+                let is_lossy = is_of_type(of, "string") && values.iter().any(Value::is_number);
+                if is_lossy {
                     tracing::warn!(path = self.path, name, "values that should be text are not quoted");
                 }
-                values.iter().filter_map(choice).collect()
+                is_closed = !is_lossy;
+                values.iter().filter_map(choice).collect::<Vec<_>>()
             }
             _ if is_of_type(of, "boolean") => ["true", "false"].map(|text| Choice::Plain(text.into())).into(),
             _ => of.get("const").and_then(choice).into_iter().collect(),
@@ -167,7 +196,16 @@ impl OpenApiOperation<'_> {
             upstream: escaped_variable(name),
             required: said["required"].as_bool().unwrap_or(false) || said["in"] == "path",
             list: is_list && said["in"] == "query" && said["explode"].as_bool().unwrap_or(true),
+            // A list in one value, as in `a,b`, is not checked.
+            is_closed: is_closed
+                && !choices.is_empty()
+                && (!is_list || said["explode"].as_bool().unwrap_or(true)),
             choices,
+            description: said["description"]
+                .as_str()
+                .or_else(|| schema["description"].as_str())
+                .map(one_line),
+            default: list::text(schema, "/default"),
         }
     }
 
@@ -198,13 +236,15 @@ impl OpenApiOperation<'_> {
             match parameters.iter_mut().find(|parameter| parameter.upstream == upstream) {
                 Some(parameter) => parameter.name = name,
                 None => {
-                    let choices = Vec::new();
                     parameters.push(OperationParameter {
                         name,
                         upstream,
                         required: true,
                         list: false,
-                        choices,
+                        choices: Vec::new(),
+                        is_closed: false,
+                        description: None,
+                        default: None,
                     });
                 }
             }
@@ -245,6 +285,67 @@ fn distinguish(
     path
 }
 
+/// The description of a template: that of the operation, and its parameters.
+fn described(description: Option<String>, parameters: &[OperationParameter]) -> Option<String> {
+    let mut lines = Vec::new();
+    for parameter in parameters {
+        let mut about = Vec::new();
+        about.extend(parameter.description.clone());
+        if !parameter.choices.is_empty() {
+            let values: Vec<_> = parameter.choices.iter().take(MAX_NAMED_VALUES).map(Choice::value).collect();
+            let more = if parameter.choices.len() > MAX_NAMED_VALUES { ", …" } else { "" };
+            about.push(format!("one of {}{more}", wrong_uri::all_of(&values)));
+        }
+        about.extend(parameter.default.as_ref().map(|default| format!("default `{default}`")));
+        if about.is_empty() {
+            continue;
+        }
+        let required = if parameter.required { " (required)" } else { "" };
+        lines.push(format!("- `{}`{required}: {}", parameter.name, about.join("; ")));
+    }
+    if lines.is_empty() {
+        return description;
+    }
+    let mut text = description.map(|text| text.trim_end().to_owned() + "\n\n").unwrap_or_default();
+    text += "Parameters:\n";
+    for line in lines {
+        if text.chars().count() + line.chars().count() > MAX_TEXT_CHARACTERS * 4 {
+            text += "- …\n";
+            break;
+        }
+        text += &line;
+        text.push('\n');
+    }
+    Some(text.trim_end().to_owned())
+}
+
+/// The first sentence or line of a text.
+fn one_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let sentence = line.split_once(". ").map_or(line, |(sentence, _)| sentence);
+    sentence.trim().trim_end_matches('.').chars().take(MAX_PARAMETER_CHARACTERS).collect()
+}
+
+/// An identifier as words: `listBooks` and `books/list-all` become `List books` and `Books list all`.
+fn spaced(id: &str) -> String {
+    let mut words = String::new();
+    let mut after_lower = false;
+    for letter in id.chars().take(MAX_TEXT_CHARACTERS) {
+        if !letter.is_alphanumeric() {
+            words.push(' ');
+        } else if letter.is_uppercase() && after_lower {
+            words.push(' ');
+            words.extend(letter.to_lowercase());
+        } else {
+            words.push(letter);
+        }
+        after_lower = letter.is_lowercase() || letter.is_numeric();
+    }
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut letters = words.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
 fn is_of_type(schema: &Value, kind: &str) -> bool {
     match &schema["type"] {
         Value::String(only) => only == kind,
@@ -279,7 +380,7 @@ fn escaped_variable(name: &str) -> String {
 }
 
 /// Escapes the first segment of a path, which takes the position of the authority in the URI.
-fn escaped_authority(path: &str) -> String {
+pub(super) fn escaped_authority(path: &str) -> String {
     let (first, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
     first.replace(':', "%3A").replace('@', "%40") + rest
 }

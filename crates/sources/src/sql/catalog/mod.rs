@@ -1,17 +1,18 @@
-//! Reads the catalog of a database: tables, columns, indexes, foreign keys.
+//! Reads the catalog of a database: tables, columns, indexes, foreign keys, CHECK constraints, view definitions.
 //!
-//! Each database has four queries with the same result columns, so that their results can be combined by the same
+//! Each database has six queries with the same result columns, so that their results can be combined by the same
 //! code. Names from a URI are bound as values; later statements contain only names from the result.
 
+mod create_table;
 mod mysql;
 mod postgres;
 mod sqlite;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::dialect::Dialect;
 use super::driver::{Driver, DriverError, Statement, collect};
-use super::value::{Bind, Cell, ValueType};
+use super::value::{BindValue, SqlValue, ValueType};
 
 /// A table or view, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +23,7 @@ pub(super) struct TableName {
 
 /// The summary of a table in a listing.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Summary {
+pub(super) struct TableSummary {
     pub(super) name: TableName,
     pub(super) view: bool,
     pub(super) comment: Option<String>,
@@ -33,14 +34,19 @@ pub(super) struct Summary {
 /// The full description of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableInfo {
-    pub(super) summary: Summary,
+    pub(super) summary: TableSummary,
     pub(super) columns: Vec<Column>,
     /// The columns that identify a row: the primary key, or else a unique index without nulls.
     pub(super) key: Vec<Column>,
     /// Whether `key` was declared as the primary key.
     pub(super) primary: bool,
-    pub(super) indexes: Vec<Index>,
+    /// The `rowid` of SQLite, if `key` may contain nulls: keys with nulls are not unique.
+    pub(super) tie_breaker: Option<Column>,
+    pub(super) indexes: Vec<TableIndex>,
     pub(super) references: Vec<ForeignKey>,
+    pub(super) checks: Vec<CheckConstraint>,
+    /// The query of a view, or the statement that created a table with comments in SQLite.
+    pub(super) definition: Option<String>,
 }
 
 /// A column.
@@ -57,14 +63,18 @@ pub(super) struct Column {
     pub(super) nullable: bool,
     pub(super) default: Option<String>,
     pub(super) comment: Option<String>,
+    /// The values of an enum; otherwise empty.
+    pub(super) values: Vec<String>,
 }
 
 /// An index.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Index {
+pub(super) struct TableIndex {
     pub(super) name: String,
     pub(super) unique: bool,
     pub(super) primary: bool,
+    /// Whether it finds all rows with a given value of its first column.
+    pub(super) equality: bool,
     pub(super) columns: Vec<String>,
 }
 
@@ -77,30 +87,54 @@ pub(super) struct ForeignKey {
     pub(super) target_columns: Vec<String>,
 }
 
+/// A CHECK constraint.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CheckConstraint {
+    /// Its name; empty if it has none.
+    pub(super) name: String,
+    pub(super) expression: String,
+}
+
 /// The catalog queries, each of which may be restricted to one table.
-struct Questions {
+struct CatalogQueries {
     /// Schema, table, whether it is a view, comment, estimate of rows.
     tables: String,
-    /// Schema, table, column, type, base type, cast type, whether null is allowed, default, comment.
+    /// Schema, table, column, type, base type, cast type, whether null is allowed, default, comment,
+    /// values of an enum as a JSON array.
     columns: String,
-    /// Schema, table, index, whether it is unique, whether it is primary, column.
+    /// Schema, table, index, whether it is unique, whether it is primary, column, whether it finds equal values.
     indexes: String,
     /// Schema, table, constraint, column; referenced schema, table and column; ordinal position from 1.
     references: String,
+    /// Schema, table, name, expression.
+    checks: String,
+    /// Schema, table, definition.
+    definitions: String,
 }
 
-fn questions(dialect: Dialect, schemas: &[String]) -> Questions {
+fn catalog_queries(dialect: Dialect, schemas: &[String]) -> CatalogQueries {
     match dialect {
-        Dialect::Sqlite => sqlite::questions(),
-        Dialect::Postgres => postgres::questions(),
-        Dialect::Mysql => mysql::questions(schemas),
+        Dialect::Sqlite => sqlite::catalog_queries(),
+        Dialect::Postgres => postgres::catalog_queries(),
+        Dialect::Mysql => mysql::catalog_queries(schemas),
     }
 }
 
 /// All tables and views, without their columns.
-pub(super) async fn summaries(driver: &dyn Driver, schemas: &[String]) -> Result<Vec<Summary>, DriverError> {
-    let tables = ask(driver, questions(driver.dialect(), schemas).tables, None).await?;
-    Ok(tables.iter().map(|row| summary(row)).collect())
+pub(super) async fn summaries(
+    driver: &dyn Driver,
+    schemas: &[String],
+) -> Result<Vec<TableSummary>, DriverError> {
+    let asked = catalog_queries(driver.dialect(), schemas);
+    let tables = ask(driver, asked.tables, None).await?;
+    let mut summaries: Vec<_> = tables.iter().map(|row| summary(row)).collect();
+    if driver.dialect() == Dialect::Mysql {
+        // MySQL also names tables that the user may only write to.
+        let columns = ask(driver, asked.columns, None).await?;
+        let readable: HashSet<_> = columns.iter().map(|row| name(row)).collect();
+        summaries.retain(|summary| summary.view || readable.contains(&summary.name));
+    }
+    Ok(summaries)
 }
 
 /// The description of one table, if it exists.
@@ -126,7 +160,7 @@ async fn describe(
     schemas: &[String],
     only: Option<&TableName>,
 ) -> Result<Vec<TableInfo>, DriverError> {
-    let asked = questions(driver.dialect(), schemas);
+    let asked = catalog_queries(driver.dialect(), schemas);
     let mut tables: BTreeMap<TableName, TableInfo> = BTreeMap::new();
     for row in ask(driver, asked.tables, only).await? {
         let summary = summary(&row);
@@ -153,6 +187,16 @@ async fn describe(
         let Some(table) = tables.get_mut(&name(&row)) else { continue };
         table.add_reference(&row);
     }
+    for row in ask(driver, asked.checks, only).await? {
+        let Some(table) = tables.get_mut(&name(&row)) else { continue };
+        table.checks.push(CheckConstraint { name: row[2].name(), expression: row[3].name() });
+    }
+    for row in ask(driver, asked.definitions, only).await? {
+        let Some(table) = tables.get_mut(&name(&row)) else { continue };
+        table.define(non_empty(&row[2]));
+    }
+    // Tables of which the user may read no column. The columns of a broken view are unknown.
+    tables.retain(|_, table| table.summary.view || !table.columns.is_empty());
     let mut tables: Vec<_> = tables.into_values().collect();
     for table in &mut tables {
         table.choose_key();
@@ -170,8 +214,8 @@ async fn ask(
     driver: &dyn Driver,
     sql: String,
     only: Option<&TableName>,
-) -> Result<Vec<Vec<Cell>>, DriverError> {
-    let value = |text: Option<&String>| text.cloned().map_or(Bind::Null, Bind::Text);
+) -> Result<Vec<Vec<SqlValue>>, DriverError> {
+    let value = |text: Option<&String>| text.cloned().map_or(BindValue::Null, BindValue::Text);
     let (schema, table) = (value(only.map(|name| &name.schema)), value(only.map(|name| &name.table)));
     // Without numbered placeholders, each value is bound as often as it is used.
     let binds = match driver.dialect() {
@@ -182,24 +226,24 @@ async fn ask(
     collect(driver, &Statement::new(sql, binds)).await
 }
 
-fn name(row: &[Cell]) -> TableName {
+fn name(row: &[SqlValue]) -> TableName {
     TableName { schema: row[0].name(), table: row[1].name() }
 }
 
-fn said(cell: &Cell) -> Option<String> {
+fn non_empty(cell: &SqlValue) -> Option<String> {
     Some(cell.name()).filter(|text| !text.is_empty())
 }
 
-fn summary(row: &[Cell]) -> Summary {
-    Summary {
+fn summary(row: &[SqlValue]) -> TableSummary {
+    TableSummary {
         name: name(row),
-        view: row[2].truth(),
-        comment: said(&row[3]),
+        view: row[2].as_bool(),
+        comment: non_empty(&row[3]),
         rows: row[4].name().parse().ok(),
     }
 }
 
-fn column(dialect: Dialect, row: &[Cell]) -> Column {
+fn column(dialect: Dialect, row: &[SqlValue]) -> Column {
     let base = row[4].name();
     Column {
         name: row[2].name(),
@@ -207,40 +251,72 @@ fn column(dialect: Dialect, row: &[Cell]) -> Column {
         cast: row[5].name(),
         kind: dialect.kind(&base),
         base,
-        nullable: row[6].truth(),
-        default: said(&row[7]),
-        comment: said(&row[8]),
+        nullable: row[6].as_bool(),
+        default: non_empty(&row[7]),
+        comment: non_empty(&row[8]),
+        values: values(dialect, &row[3].name(), &row[9]),
+    }
+}
+
+/// The values of an enum: a JSON array, or for MySQL part of the declared type.
+fn values(dialect: Dialect, declared: &str, listed: &SqlValue) -> Vec<String> {
+    match dialect {
+        Dialect::Mysql => mysql::enum_values(declared),
+        Dialect::Sqlite | Dialect::Postgres => serde_json::from_str(&listed.name()).unwrap_or_default(),
     }
 }
 
 impl TableInfo {
-    fn new(summary: Summary) -> Self {
+    fn new(summary: TableSummary) -> Self {
         Self {
             summary,
             columns: Vec::new(),
             key: Vec::new(),
             primary: false,
+            tie_breaker: None,
             indexes: Vec::new(),
             references: Vec::new(),
+            checks: Vec::new(),
+            definition: None,
         }
+    }
+
+    /// Adds the definition of a view. That of a table is the `CREATE TABLE` statement of SQLite.
+    fn define(&mut self, definition: Option<String>) {
+        if self.summary.view {
+            self.definition = definition;
+            return;
+        }
+        let scanned = create_table::scan(definition.as_deref().unwrap_or_default());
+        self.checks.extend(scanned.checks);
+        self.definition = definition.filter(|_| scanned.has_comment);
+    }
+
+    /// The columns that begin an index, in the order of the table: the ones that rows can be filtered by.
+    pub(super) fn filter_columns(&self) -> Vec<&str> {
+        let leads = |column: &&Column| {
+            let first = |index: &TableIndex| index.equality && index.columns.first() == Some(&column.name);
+            self.indexes.iter().any(first)
+        };
+        self.columns.iter().filter(leads).map(|column| &*column.name).collect()
     }
 
     pub(super) fn name(&self) -> &TableName {
         &self.summary.name
     }
 
-    fn add_index(&mut self, row: &[Cell]) {
+    fn add_index(&mut self, row: &[SqlValue]) {
         let name = row[2].name();
         if self.indexes.last().is_none_or(|last| last.name != name) {
-            let (unique, primary) = (row[3].truth(), row[4].truth());
-            self.indexes.push(Index { name, unique, primary, columns: Vec::new() });
+            let (unique, primary, equality) = (row[3].as_bool(), row[4].as_bool(), row[6].as_bool());
+            self.indexes.push(TableIndex { name, unique, primary, equality, columns: Vec::new() });
         }
         if let Some(index) = self.indexes.last_mut() {
-            index.columns.push(said(&row[5]).unwrap_or_else(|| "(an expression)".to_owned()));
+            index.columns.push(non_empty(&row[5]).unwrap_or_else(|| "(an expression)".to_owned()));
         }
     }
 
-    fn add_reference(&mut self, row: &[Cell]) {
+    fn add_reference(&mut self, row: &[SqlValue]) {
         // The rows of one constraint are adjacent. Its name is not unique, so the column numbered 1 marks the first.
         let column = row[3].name();
         let target = TableName { schema: row[4].name(), table: row[5].name() };
@@ -250,13 +326,13 @@ impl TableInfo {
         }
         if let Some(reference) = self.references.last_mut() {
             reference.columns.push(column);
-            reference.target_columns.extend(said(&row[6]));
+            reference.target_columns.extend(non_empty(&row[6]));
         }
     }
 
     /// The primary key, or else the shortest unique index whose columns are never null.
     fn choose_key(&mut self) {
-        let columns = |index: &Index| -> Option<Vec<Column>> {
+        let columns = |index: &TableIndex| -> Option<Vec<Column>> {
             let find = |name: &String| self.columns.iter().find(|column| column.name == *name).cloned();
             index.columns.iter().map(find).collect()
         };

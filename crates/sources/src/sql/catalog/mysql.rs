@@ -1,6 +1,6 @@
 //! The catalog queries of MySQL and MariaDB.
 
-use super::Questions;
+use super::CatalogQueries;
 use crate::sql::dialect::Dialect;
 
 /// Restricts a query to one table, and to the configured schemas or else the database of the connection.
@@ -14,10 +14,10 @@ fn shown(alias: &str, schemas: &[String]) -> String {
             format!("{alias}.table_schema IN ({})", names.collect::<Vec<_>>().join(", "))
         }
     };
-    let place = Dialect::Mysql.place(1);
+    let placeholder = Dialect::Mysql.placeholder(1);
     format!(
         "{within} AND {alias}.table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
-         AND ({place} IS NULL OR ({alias}.table_schema = {place} AND {alias}.table_name = {place}))"
+         AND ({placeholder} IS NULL OR ({alias}.table_schema = {placeholder} AND {alias}.table_name = {placeholder}))"
     )
 }
 
@@ -27,9 +27,9 @@ const JSON: &str = "/*M!100222 WHEN c.data_type = 'longtext' AND EXISTS (
     WHERE j.constraint_schema = c.table_schema AND j.table_name = c.table_name
     AND j.check_clause = CONCAT('json_valid(`', c.column_name, '`)')) THEN 'json' */";
 
-pub(super) fn questions(schemas: &[String]) -> Questions {
+pub(super) fn catalog_queries(schemas: &[String]) -> CatalogQueries {
     let shown = |alias| shown(alias, schemas);
-    Questions {
+    CatalogQueries {
         tables: format!(
             "SELECT t.table_schema, t.table_name, t.table_type LIKE '%VIEW',
                     CASE WHEN t.table_type LIKE '%VIEW' THEN NULL ELSE t.table_comment END, t.table_rows
@@ -43,14 +43,15 @@ pub(super) fn questions(schemas: &[String]) -> Questions {
                          WHEN 'decimal' THEN
                               CONCAT('DECIMAL(', c.numeric_precision, ', ', c.numeric_scale, ')')
                          WHEN 'date' THEN 'DATE' WHEN 'time' THEN 'TIME(6)' ELSE 'DATETIME(6)' END,
-                    c.is_nullable, c.column_default, c.column_comment
-             FROM information_schema.columns c WHERE {} ORDER BY 1, 2, c.ordinal_position",
+                    c.is_nullable, c.column_default, c.column_comment, NULL
+             FROM information_schema.columns c WHERE {} AND c.privileges LIKE '%select%' ORDER BY 1, 2, c.ordinal_position",
             shown("c")
         ),
         indexes: format!(
             "SELECT s.table_schema, s.table_name, s.index_name, s.non_unique = 0, s.index_name = 'PRIMARY',
                     CASE WHEN s.sub_part IS NULL THEN s.column_name ELSE
-                         CONCAT(s.column_name, '(', s.sub_part, ')') END
+                         CONCAT(s.column_name, '(', s.sub_part, ')') END,
+                    s.index_type IN ('BTREE', 'HASH')
              FROM information_schema.statistics s WHERE {}
              ORDER BY 1, 2, s.index_name = 'PRIMARY' DESC, s.index_name, s.seq_in_index",
             shown("s")
@@ -64,5 +65,57 @@ pub(super) fn questions(schemas: &[String]) -> Questions {
              ORDER BY 1, 2, k.constraint_name, k.ordinal_position",
             shown("k")
         ),
+        // Each server executes its own kind of comment; MySQL 5.7 has no CHECK constraints. MariaDB adds one to each
+        // JSON column.
+        checks: format!(
+            "SELECT k.table_schema, k.table_name, k.constraint_name,
+                    COALESCE(/*M!100222 x.check_clause, */ /*!80016 x.check_clause, */ NULL)
+             FROM information_schema.table_constraints k
+             /*M!100222 JOIN information_schema.check_constraints x
+                ON x.constraint_schema = k.table_schema AND x.table_name = k.table_name
+                AND x.constraint_name = k.constraint_name AND x.check_clause NOT LIKE 'json\\_valid(`%`)' */
+             /*!80016 JOIN information_schema.check_constraints x
+                ON x.constraint_schema = k.table_schema AND x.constraint_name = k.constraint_name */
+             WHERE {} AND k.constraint_type = 'CHECK' ORDER BY 1, 2, 3",
+            shown("k")
+        ),
+        definitions: format!(
+            "SELECT k.table_schema, k.table_name, k.view_definition FROM information_schema.views k
+             WHERE {} ORDER BY 1, 2",
+            shown("k")
+        ),
+    }
+}
+
+/// The values in a declared type such as `enum('a','it''s')`; empty for other types.
+pub(super) fn enum_values(declared: &str) -> Vec<String> {
+    let Some(mut rest) = declared.strip_prefix("enum(").or_else(|| declared.strip_prefix("set(")) else {
+        return Vec::new();
+    };
+    let mut values = Vec::new();
+    while let Some(quoted) = rest.trim_start_matches(',').strip_prefix('\'') {
+        let mut value = String::new();
+        rest = quoted;
+        while let Some((part, more)) = rest.split_once('\'') {
+            value.push_str(part);
+            rest = more;
+            let Some(more) = rest.strip_prefix('\'') else { break };
+            value.push('\'');
+            rest = more;
+        }
+        values.push(value);
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::enum_values;
+
+    #[test]
+    fn enum_values_are_parsed() {
+        assert_eq!(enum_values("enum('a','it''s','x,y','')"), ["a", "it's", "x,y", ""]);
+        assert_eq!(enum_values("set('a')"), ["a"]);
+        assert_eq!(enum_values("varchar(3)"), [""; 0]);
     }
 }

@@ -25,36 +25,36 @@ use std::time::Duration;
 use async_trait::async_trait;
 use libris_core::Context;
 
-use super::address::Address;
+use super::address::DatabaseAddress;
 use super::dialect::Dialect;
-use super::value::{Bind, Cell, ValueType};
+use super::value::{BindValue, SqlValue, ValueType};
 
 use output::SinkOutput;
 use pool::{Backend, Pool};
-use stop::Stop;
+use stop::StopSignal;
 
 tokio::task_local! {
     /// The request that statements are run for. A statement holds a clone until it has ended, and with that the permit
     /// of the catalog, even if the caller is gone.
-    pub(super) static REQUEST: Context;
+    pub(super) static REQUEST_CONTEXT: Context;
 }
 
 /// A statement with the values of its placeholders.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) sql: String,
-    pub(super) binds: Vec<Bind>,
+    pub(super) binds: Vec<BindValue>,
     /// The types of the selected values, if they are more specific than those of the result.
     pub(super) kinds: Option<Arc<[ValueType]>>,
     /// The text of a configured query, which is to be wrapped with its bounds.
-    pub(super) foreign: Option<Bounds>,
+    pub(super) foreign: Option<QueryLimits>,
     /// Size columns that the statement itself selects, in which case it does not read values that are too large.
-    pub(super) sizes: Option<Sizes>,
+    pub(super) sizes: Option<SizeColumns>,
 }
 
 /// The limits of a configured query.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct QueryLimits {
     pub(super) rows: u64,
     /// The most bytes of one row.
     pub(super) bytes: u64,
@@ -64,24 +64,24 @@ pub(super) struct Bounds {
 
 /// Columns at the end of each row with the sizes of its values. If their sum exceeds `bytes`, large values are null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
+pub(super) struct SizeColumns {
     pub(super) columns: usize,
     /// The most bytes of one row.
     pub(super) bytes: u64,
 }
 
 impl Statement {
-    pub(super) fn new(sql: String, binds: Vec<Bind>) -> Self {
+    pub(super) fn new(sql: String, binds: Vec<BindValue>) -> Self {
         Self { sql, binds, kinds: None, foreign: None, sizes: None }
     }
 }
 
 /// A consumer of rows.
-pub(super) trait Sink: Any + Send {
+pub(super) trait RowSink: Any + Send {
     /// The names of the columns of a configured query. Called first.
     fn columns(&mut self, names: Vec<String>);
     /// One row; a break ends the statement.
-    fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()>;
+    fn row(&mut self, row: Vec<SqlValue>) -> ControlFlow<()>;
     /// A row of at least `size` bytes, which is too large to be read. The statement ends.
     fn oversized(&mut self, size: u64);
 }
@@ -90,21 +90,32 @@ pub(super) trait Sink: Any + Send {
 #[derive(Clone, Debug)]
 pub(super) enum DriverError {
     /// The database is unavailable; the reason may be shown to callers.
-    Away(&'static str),
+    Unavailable(&'static str),
+    /// The database is unusable until somebody changes its configuration; both texts may be shown to callers.
+    Misconfigured { why: &'static str, fix: &'static str },
+    /// The user of the database lacks a privilege for the statement.
+    Denied(DatabaseError),
     /// The time-out expired.
-    Slow,
+    TimedOut,
     /// A value has the wrong type.
-    Value,
+    WrongType,
     /// The catalog exceeds this limit in bytes.
-    Catalog(u64),
+    CatalogTooLarge(u64),
     /// A table or column does not exist.
-    Missing(SharedCause),
+    Missing(DatabaseError),
     /// Anything else, which is logged.
-    Failed(SharedCause),
+    Failed(DatabaseError),
+}
+
+impl DriverError {
+    /// Whether the connection is not usable any more.
+    fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Misconfigured { .. })
+    }
 }
 
 /// An error of the database, shared by all callers of a load.
-pub(super) type SharedCause = Arc<dyn std::error::Error + Send + Sync>;
+pub(super) type DatabaseError = Arc<dyn std::error::Error + Send + Sync>;
 
 /// A connection pool of one database.
 #[async_trait]
@@ -113,7 +124,11 @@ pub(super) trait Driver: Send + Sync {
 
     /// Runs a statement in a read-only transaction and returns the sink. If the future is dropped, the statement is
     /// cancelled.
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError>;
+    async fn run(
+        &self,
+        statement: &Statement,
+        sink: Box<dyn RowSink>,
+    ) -> Result<Box<dyn RowSink>, DriverError>;
 
     /// A version that changes with any data in the database; `None` if there is none.
     async fn version(&self) -> Result<Option<String>, DriverError>;
@@ -127,15 +142,15 @@ pub(super) trait Driver: Send + Sync {
 /// A notification channel.
 #[async_trait]
 pub(super) trait NotificationListener: Send {
-    /// Begins to listen. After this returns, no notification is missed until `hear` fails.
+    /// Begins to listen. After this returns, no notification is missed until `next_notification` fails.
     async fn begin(&mut self) -> Result<(), DriverError>;
     /// The next notification; after an error, notifications may have been missed.
-    async fn hear(&mut self) -> Result<String, DriverError>;
+    async fn next_notification(&mut self) -> Result<String, DriverError>;
 }
 
 /// The settings of a connection pool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct DriverSettings {
     pub(super) connections: usize,
     pub(super) timeout: Duration,
     /// The most bytes in a response.
@@ -143,7 +158,7 @@ pub(super) struct Settings {
 }
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-impl Settings {
+impl DriverSettings {
     /// The time-out in milliseconds for the server, where 0 would mean none and there is a maximum.
     fn millis(self) -> u128 {
         self.timeout.as_millis().clamp(1, i32::MAX as u128)
@@ -151,45 +166,45 @@ impl Settings {
 }
 
 /// A driver for the database at this address.
-pub(super) fn open(address: &Address, settings: Settings) -> Arc<dyn Driver> {
+pub(super) fn open(address: &DatabaseAddress, settings: DriverSettings) -> Arc<dyn Driver> {
     match address {
         #[cfg(feature = "sqlite")]
-        Address::Sqlite(path) => Arc::new(sqlite::driver(path.clone(), settings)),
+        DatabaseAddress::Sqlite(path) => Arc::new(sqlite::driver(path.clone(), settings)),
         #[cfg(feature = "postgres")]
-        Address::Postgres(options) => Arc::new(postgres::driver((**options).clone(), settings)),
+        DatabaseAddress::Postgres(options) => Arc::new(postgres::driver((**options).clone(), settings)),
         #[cfg(feature = "mysql")]
-        Address::Mysql(options) => Arc::new(mysql::driver((**options).clone(), settings)),
+        DatabaseAddress::Mysql(options) => Arc::new(mysql::driver((**options).clone(), settings)),
     }
 }
 
 /// Runs a statement into a sink.
-pub(super) async fn run<S: Sink>(
+pub(super) async fn run<S: RowSink>(
     driver: &dyn Driver,
     statement: &Statement,
     sink: S,
 ) -> Result<S, DriverError> {
     let sink: Box<dyn Any> = driver.run(statement, Box::new(sink)).await?;
     // The driver returns the sink that it was given.
-    sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Away(LOST))
+    sink.downcast().map(|sink| *sink).map_err(|_| DriverError::Unavailable(CONNECTION_LOST))
 }
 
 /// The most bytes of all rows of an internal statement, such as one that reads the catalog.
-const COLLECTED: u64 = 32 * 1024 * 1024;
+const MAX_COLLECTED_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Collects the rows of a statement with a small result.
 pub(super) async fn collect(
     driver: &dyn Driver,
     statement: &Statement,
-) -> Result<Vec<Vec<Cell>>, DriverError> {
+) -> Result<Vec<Vec<SqlValue>>, DriverError> {
     struct AllRows {
-        rows: Vec<Vec<Cell>>,
+        rows: Vec<Vec<SqlValue>>,
         bytes: u64,
     }
-    impl Sink for AllRows {
+    impl RowSink for AllRows {
         fn columns(&mut self, _names: Vec<String>) {}
-        fn row(&mut self, row: Vec<Cell>) -> ControlFlow<()> {
-            self.bytes += row.iter().map(Cell::size).sum::<u64>();
-            if self.bytes > COLLECTED {
+        fn row(&mut self, row: Vec<SqlValue>) -> ControlFlow<()> {
+            self.bytes += row.iter().map(SqlValue::size).sum::<u64>();
+            if self.bytes > MAX_COLLECTED_BYTES {
                 return ControlFlow::Break(());
             }
             self.rows.push(row);
@@ -200,32 +215,69 @@ pub(super) async fn collect(
         }
     }
     let all = run(driver, statement, AllRows { rows: Vec::new(), bytes: 0 }).await?;
-    match all.bytes > COLLECTED {
-        true => Err(DriverError::Catalog(COLLECTED)),
+    match all.bytes > MAX_COLLECTED_BYTES {
+        true => Err(DriverError::CatalogTooLarge(MAX_COLLECTED_BYTES)),
         false => Ok(all.rows),
     }
 }
 
 /// The extra time after the server's own time-out before the connection is closed.
-const GRACE: Duration = Duration::from_secs(1);
+const TIMEOUT_GRACE: Duration = Duration::from_secs(1);
 
 /// The reason for a closed connection.
-const LOST: &str = "the connection was lost";
+const CONNECTION_LOST: &str = "the connection was lost";
+
+/// The error if no TLS connection is possible.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const TLS_FAILED: DriverError = DriverError::Misconfigured {
+    why: "a secure connection fails: the server has no TLS, or its certificate is not valid for the host in its URL",
+    fix: "name the certificate of the authority with `sslrootcert` (PostgreSQL) or `ssl-ca` (MySQL) in `url`, and \
+          check `sslmode` or `ssl-mode`",
+};
+
+/// The error if a user or a password is wrong.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const WRONG_PASSWORD: DriverError = DriverError::Misconfigured {
+    why: "it rejects the user or the password",
+    fix: "correct the user in `url`, and the password there or in the variable that `password_env` names",
+};
+
+/// The error if a database does not exist.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const NO_DATABASE: DriverError = DriverError::Misconfigured {
+    why: "the server has no database of this name",
+    fix: "correct the name of the database in `url`, or create the database",
+};
+
+/// The error if the user may not use the database.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+const NOT_ADMITTED: DriverError = DriverError::Misconfigured {
+    why: "the server does not admit the user to this database",
+    fix: "let an administrator grant the user access from this host, with SELECT on the tables",
+};
 
 /// Classifies an error that is not from the database itself.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn explain(error: sqlx::Error) -> DriverError {
     use std::io::ErrorKind;
     match error {
-        sqlx::Error::Io(cause) => DriverError::Away(match cause.kind() {
+        sqlx::Error::Io(cause) => DriverError::Unavailable(match cause.kind() {
             ErrorKind::ConnectionRefused => "nothing listens at its address",
-            ErrorKind::NotFound => "its address is not known",
+            // A socket or a certificate.
+            ErrorKind::NotFound => {
+                return DriverError::Misconfigured {
+                    why: "a file that its URL names does not exist",
+                    fix: "check the paths in `url`",
+                };
+            }
+            // The TLS library reports a rejected certificate as such.
+            ErrorKind::InvalidData => return TLS_FAILED,
             ErrorKind::TimedOut => "it does not answer",
-            _ => LOST,
+            _ => CONNECTION_LOST,
         }),
-        sqlx::Error::Tls(_) => DriverError::Away("there is no secure connection to it"),
-        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DriverError::Away(LOST),
-        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => DriverError::Away("it does not answer"),
+        sqlx::Error::Tls(_) => TLS_FAILED,
+        sqlx::Error::Protocol(_) | sqlx::Error::WorkerCrashed => DriverError::Unavailable(CONNECTION_LOST),
+        sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => DriverError::Unavailable("it does not answer"),
         other => DriverError::Failed(Arc::new(other)),
     }
 }
@@ -236,8 +288,11 @@ fn refused(error: sqlx::Error, explain: impl FnOnce(sqlx::Error) -> DriverError)
     tracing::debug!(%error, "a database cannot be reached");
     let lost = matches!(error, sqlx::Error::Io(_));
     match explain(error) {
-        DriverError::Away(LOST) if lost => DriverError::Away("its host cannot be reached"),
-        away @ DriverError::Away(_) => away,
-        _ => DriverError::Away("it refuses the connection"),
+        DriverError::Unavailable(CONNECTION_LOST) if lost => {
+            DriverError::Unavailable("its host cannot be reached")
+        }
+        DriverError::Denied(_) => NOT_ADMITTED,
+        away if away.is_of_connection() => away,
+        _ => DriverError::Unavailable("it refuses the connection"),
     }
 }

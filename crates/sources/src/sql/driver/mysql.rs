@@ -13,13 +13,13 @@ use sqlx::{
 
 use super::canceller::Canceller;
 use super::{
-    Backend, Bounds, Driver, DriverError, GRACE, Pool, Settings, Sink, SinkOutput, Sizes, Statement, explain,
-    refused,
+    Backend, Driver, DriverError, DriverSettings, NO_DATABASE, NOT_ADMITTED, Pool, QueryLimits, RowSink,
+    SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, explain, refused,
 };
 use crate::sql::dialect::{Dialect, bounded};
-use crate::sql::value::{Bind, Cell, ValueType};
+use crate::sql::value::{BindValue, SqlValue, ValueType};
 
-pub(super) fn driver(options: MySqlConnectOptions, settings: Settings) -> impl Driver {
+pub(super) fn driver(options: MySqlConnectOptions, settings: DriverSettings) -> impl Driver {
     let options = options.disable_statement_logging();
     let canceller = Canceller::new(options.clone());
     Pool::new(MysqlServer { options, settings, canceller }, settings)
@@ -27,7 +27,7 @@ pub(super) fn driver(options: MySqlConnectOptions, settings: Settings) -> impl D
 
 struct MysqlServer {
     options: MySqlConnectOptions,
-    settings: Settings,
+    settings: DriverSettings,
     canceller: Canceller<MySqlConnection>,
 }
 
@@ -43,7 +43,11 @@ impl Driver for Pool<MysqlServer> {
         Dialect::Mysql
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
+    async fn run(
+        &self,
+        statement: &Statement,
+        sink: Box<dyn RowSink>,
+    ) -> Result<Box<dyn RowSink>, DriverError> {
         Pool::run(self, statement, sink).await
     }
 
@@ -79,7 +83,7 @@ impl Backend for MysqlServer {
     const REMOTE: bool = true;
 
     async fn connect(&self) -> Result<MysqlSession, DriverError> {
-        self.session().await.map_err(|error| refused(error, understand))
+        self.session().await.map_err(|error| refused(error, statement_error))
     }
 
     async fn run(
@@ -89,14 +93,14 @@ impl Backend for MysqlServer {
         output: &mut SinkOutput,
     ) -> Result<(), DriverError> {
         let connection = &mut session.connection;
-        connection.execute("START TRANSACTION READ ONLY").await.map_err(understand)?;
+        connection.execute("START TRANSACTION READ ONLY").await.map_err(statement_error)?;
         output.stop().runs_in(session.number);
-        query(connection, statement, output).await.map_err(understand)
+        query(connection, statement, output).await.map_err(statement_error)
     }
 
     async fn cancel(&self, number: u64) -> bool {
         let statement = format!("KILL QUERY {number}");
-        let timeout = self.settings.timeout + GRACE;
+        let timeout = self.settings.timeout + TIMEOUT_GRACE;
         let run = self.canceller.cancel(timeout, move |connection| {
             Box::pin(async move { connection.execute(&*statement).await.map(drop) })
         });
@@ -110,21 +114,23 @@ impl Backend for MysqlServer {
     }
 }
 
-fn understand(error: sqlx::Error) -> DriverError {
+fn statement_error(error: sqlx::Error) -> DriverError {
     use sqlx::mysql::MySqlDatabaseError;
     let known = error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
     let Some(known) = known else { return explain(error) };
     match (known.number(), known.code().unwrap_or_default()) {
-        (1317 | 1969 | 3024, _) => DriverError::Slow,
-        (1044 | 1045 | 1698, _) => DriverError::Away("it refuses the user or the password"),
-        (1049, _) => DriverError::Away("it has no database of this name"),
-        (1040 | 1203 | 1226, _) => DriverError::Away("it has too many connections"),
-        (1053 | 1077 | 1079 | 1927, _) => DriverError::Away("it is stopping or starting"),
+        (1317 | 1969 | 3024, _) => DriverError::TimedOut,
+        (1045 | 1698, _) => WRONG_PASSWORD,
+        (1044 | 1130, _) => NOT_ADMITTED,
+        (1049, _) => NO_DATABASE,
+        (1142 | 1143 | 1227 | 1370, _) => DriverError::Denied(Arc::new(error)),
+        (1040 | 1203 | 1226, _) => DriverError::Unavailable("it has too many connections"),
+        (1053 | 1077 | 1079 | 1927, _) => DriverError::Unavailable("it is stopping or starting"),
         (1146 | 1054 | 1356, _) => DriverError::Missing(Arc::new(error)),
         // Text that the character set of a column cannot represent matches no value in it.
-        (1267 | 1366 | 1525 | 3854, _) => DriverError::Value,
-        (_, code) if code.starts_with("22") => DriverError::Value,
-        (_, code) if code.starts_with("08") => DriverError::Away("the connection was lost"),
+        (1267 | 1366 | 1525 | 3854, _) => DriverError::WrongType,
+        (_, code) if code.starts_with("22") => DriverError::WrongType,
+        (_, code) if code.starts_with("08") => DriverError::Unavailable("the connection was lost"),
         _ => DriverError::Failed(Arc::new(error)),
     }
 }
@@ -146,7 +152,7 @@ async fn query(
             .collect();
         let (wrapped, columns_of_sizes) = wrap(&statement.sql, &columns, bounds);
         sql = wrapped;
-        sizes = Some(Sizes { columns: columns_of_sizes, bytes: bounds.bytes });
+        sizes = Some(SizeColumns { columns: columns_of_sizes, bytes: bounds.bytes });
         output.columns(columns.into_iter().map(|(name, _)| name).collect());
     }
     if output.stop().requested() {
@@ -155,12 +161,12 @@ async fn query(
     let mut values = MySqlArguments::default();
     for bind in &statement.binds {
         match bind {
-            Bind::Null => values.add(None::<String>),
-            Bind::Integer(value) => values.add(*value),
-            Bind::Unsigned(value) => values.add(*value),
-            Bind::Number(value) => values.add(*value),
-            Bind::Text(text) => values.add(text.clone()),
-            Bind::Bytes(bytes) => values.add(bytes.clone()),
+            BindValue::Null => values.add(None::<String>),
+            BindValue::Integer(value) => values.add(*value),
+            BindValue::Unsigned(value) => values.add(*value),
+            BindValue::Number(value) => values.add(*value),
+            BindValue::Text(text) => values.add(text.clone()),
+            BindValue::Bytes(bytes) | BindValue::TextBytes(bytes) => values.add(bytes.clone()),
         }
         .map_err(sqlx::Error::Encode)?;
     }
@@ -190,7 +196,7 @@ fn can_be_large(name: &str) -> bool {
 
 /// Wraps a configured query with its limits. Also returns the number of size columns at the end of a row. `columns`
 /// are the names of the columns and whether their values may be large.
-fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize) {
+fn wrap(sql: &str, columns: &[(String, bool)], bounds: QueryLimits) -> (String, usize) {
     let names: HashSet<_> = columns.iter().map(|(name, _)| name.to_lowercase()).collect();
     let usable = |name: &str| !name.is_empty() && name.trim() == name && name.chars().count() <= 64;
     let own = names.len() == columns.len() && columns.iter().all(|(name, _)| usable(name));
@@ -214,7 +220,7 @@ fn wrap(sql: &str, columns: &[(String, bool)], bounds: Bounds) -> (String, usize
     (format!("{with}SELECT {selected} FROM {from} LIMIT {}", bounds.rows), sizes)
 }
 
-fn cells(row: &MySqlRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<Cell>> {
+fn cells(row: &MySqlRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<SqlValue>> {
     let cell = |at| {
         let kind = kinds.and_then(|kinds| kinds.get(at)).copied();
         cell(row.try_get_raw(at)?, kind).map_err(sqlx::Error::Decode)
@@ -222,23 +228,29 @@ fn cells(row: &MySqlRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Re
     (0..values).map(cell).collect()
 }
 
-fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<Cell, sqlx::error::BoxDynError> {
-    if value.is_null() {
-        return Ok(Cell::Null);
-    }
+fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<SqlValue, sqlx::error::BoxDynError> {
     let info = value.type_info().into_owned();
     let name = info.name();
+    // The library reports zero dates as null, but has their bytes.
+    let may_be_zero = matches!(name, "DATE" | "DATETIME" | "TIMESTAMP");
+    if value.is_null() && !(may_be_zero && <&[u8] as Decode<MySql>>::decode(value.clone()).is_ok()) {
+        return Ok(SqlValue::Null);
+    }
     if name == "FLOAT" || name == "DOUBLE" {
         let number = <f64 as Decode<MySql>>::decode(value)?;
-        return Ok(if number.is_finite() { Cell::Number(number) } else { Cell::Text(number.to_string()) });
+        return Ok(if number.is_finite() {
+            SqlValue::Number(number)
+        } else {
+            SqlValue::Text(number.to_string())
+        });
     }
     if name.ends_with("UNSIGNED") || name == "YEAR" {
-        return Ok(Cell::Unsigned(<u64 as Decode<MySql>>::decode(value)?));
+        return Ok(SqlValue::Unsigned(<u64 as Decode<MySql>>::decode(value)?));
     }
     if name.ends_with("INT") || name == "BOOLEAN" {
         let number = <i64 as Decode<MySql>>::decode(value)?;
         let boolean = name == "BOOLEAN" && (number == 0 || number == 1);
-        return Ok(if boolean { Cell::Boolean(number == 1) } else { Cell::Integer(number) });
+        return Ok(if boolean { SqlValue::Boolean(number == 1) } else { SqlValue::Integer(number) });
     }
     let mut bytes = <&[u8] as Decode<MySql>>::decode(value)?;
     if let "DATE" | "DATETIME" | "TIMESTAMP" | "TIME" = name {
@@ -247,28 +259,28 @@ fn cell(value: MySqlValueRef<'_>, kind: Option<ValueType>) -> Result<Cell, sqlx:
     }
     let text = || String::from_utf8(bytes.to_vec()).ok();
     Ok(match name {
-        "DATE" => Cell::Text(date(bytes)),
-        "DATETIME" => Cell::Text(moment(bytes)),
+        "DATE" => SqlValue::Text(date(bytes)),
+        "DATETIME" => SqlValue::Text(moment(bytes)),
         // The time zone of the connection is UTC.
-        "TIMESTAMP" => Cell::Text(moment(bytes) + "Z"),
-        "TIME" => Cell::Text(time(bytes)),
-        "BIT" => Cell::Unsigned(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
-        "JSON" => text().map_or_else(|| Cell::Bytes(bytes.to_vec()), Cell::Json),
+        "TIMESTAMP" => SqlValue::Text(moment(bytes) + "Z"),
+        "TIME" => SqlValue::Text(time(bytes)),
+        "BIT" => SqlValue::Unsigned(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
+        "JSON" => text().map_or_else(|| SqlValue::Bytes(bytes.to_vec()), SqlValue::Json),
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" | "GEOMETRY" => {
             match kind {
                 // A truncated or converted value has a binary type even if it is text.
                 Some(ValueType::Text | ValueType::Json | ValueType::Uuid | ValueType::Other)
                     if text().is_some() =>
                 {
-                    Cell::of_text(kind.unwrap_or_default(), text().unwrap_or_default())
+                    SqlValue::of_text(kind.unwrap_or_default(), text().unwrap_or_default())
                 }
-                _ => Cell::Bytes(bytes.to_vec()),
+                _ => SqlValue::Bytes(bytes.to_vec()),
             }
         }
         _ => match text() {
-            Some(text) if kind == Some(ValueType::Json) => Cell::Json(text),
-            Some(text) => Cell::Text(text),
-            None => Cell::Bytes(bytes.to_vec()),
+            Some(text) if kind == Some(ValueType::Json) => SqlValue::Json(text),
+            Some(text) => SqlValue::Text(text),
+            None => SqlValue::Bytes(bytes.to_vec()),
         },
     })
 }

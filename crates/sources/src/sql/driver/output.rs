@@ -3,18 +3,18 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{DriverError, LOST, Sink, Stop};
-use crate::sql::value::Cell;
+use super::{CONNECTION_LOST, DriverError, RowSink, StopSignal};
+use crate::sql::value::SqlValue;
 
 /// Rows of at least this many bytes are decoded and written on a thread for blocking work.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-const LARGE: u64 = 64 * 1024;
+const MIN_OFFLOADED_BYTES: u64 = 64 * 1024;
 
 /// A sink and the progress of its statement.
 pub(super) struct SinkOutput {
     /// `None` only while another thread writes a row.
-    sink: Option<Box<dyn Sink>>,
-    stop: Arc<Stop>,
+    sink: Option<Box<dyn RowSink>>,
+    stop: Arc<StopSignal>,
     /// Whether it has received a row.
     pub(super) begun: bool,
     /// Whether it accepts no more rows.
@@ -22,17 +22,17 @@ pub(super) struct SinkOutput {
 }
 
 impl SinkOutput {
-    pub(super) fn new(sink: Box<dyn Sink>, stop: Arc<Stop>) -> Self {
+    pub(super) fn new(sink: Box<dyn RowSink>, stop: Arc<StopSignal>) -> Self {
         Self { sink: Some(sink), stop, begun: false, enough: false }
     }
 
     /// Moves the sink to another thread, which returns it.
     #[cfg(feature = "sqlite")]
-    pub(super) fn lend(&mut self) -> Self {
+    pub(super) fn take_sink(&mut self) -> Self {
         Self { sink: self.sink.take(), stop: Arc::clone(&self.stop), ..*self }
     }
 
-    pub(super) fn stop(&self) -> &Arc<Stop> {
+    pub(super) fn stop(&self) -> &Arc<StopSignal> {
         &self.stop
     }
 
@@ -43,7 +43,7 @@ impl SinkOutput {
     }
 
     /// Passes a row to the sink, unless it has enough.
-    pub(super) fn row(&mut self, row: Vec<Cell>) {
+    pub(super) fn row(&mut self, row: Vec<SqlValue>) {
         self.begun = true;
         if let Some(sink) = &mut self.sink
             && !self.enough
@@ -58,13 +58,13 @@ impl SinkOutput {
     pub(super) async fn decoded(
         &mut self,
         size: u64,
-        decode: impl FnOnce() -> sqlx::Result<Vec<Cell>> + Send + 'static,
+        decode: impl FnOnce() -> sqlx::Result<Vec<SqlValue>> + Send + 'static,
     ) -> sqlx::Result<()> {
         self.begun = true;
         if self.enough || self.stop.requested() {
             return Ok(());
         }
-        if size < LARGE {
+        if size < MIN_OFFLOADED_BYTES {
             self.row(decode()?);
             return Ok(());
         }
@@ -97,8 +97,8 @@ impl SinkOutput {
         self.stop.request();
     }
 
-    pub(super) fn into_sink(self) -> Result<Box<dyn Sink>, DriverError> {
-        self.sink.ok_or(DriverError::Away(LOST))
+    pub(super) fn into_sink(self) -> Result<Box<dyn RowSink>, DriverError> {
+        self.sink.ok_or(DriverError::Unavailable(CONNECTION_LOST))
     }
 }
 
@@ -109,17 +109,17 @@ mod tests {
     use std::sync::Arc;
     use std::thread::{ThreadId, current};
 
-    use super::{LARGE, SinkOutput};
-    use crate::sql::driver::{Sink, Stop};
-    use crate::sql::value::Cell;
+    use super::{MIN_OFFLOADED_BYTES, SinkOutput};
+    use crate::sql::driver::{RowSink, StopSignal};
+    use crate::sql::value::SqlValue;
 
     /// Records the thread of each row, and has enough after three.
     struct Threads(Vec<ThreadId>);
 
-    impl Sink for Threads {
+    impl RowSink for Threads {
         fn columns(&mut self, _names: Vec<String>) {}
 
-        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+        fn row(&mut self, _row: Vec<SqlValue>) -> ControlFlow<()> {
             self.0.push(current().id());
             if self.0.len() < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
@@ -129,9 +129,11 @@ mod tests {
 
     #[tokio::test]
     async fn large_rows_are_written_on_another_thread() {
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopSignal::default());
         let mut output = SinkOutput::new(Box::new(Threads(Vec::new())), Arc::clone(&stop));
-        for size in [LARGE - 1, LARGE, LARGE * 2, LARGE] {
+        for size in
+            [MIN_OFFLOADED_BYTES - 1, MIN_OFFLOADED_BYTES, MIN_OFFLOADED_BYTES * 2, MIN_OFFLOADED_BYTES]
+        {
             assert_eq!(stop.requested(), output.enough);
             output.decoded(size, || Ok(Vec::new())).await.unwrap();
         }

@@ -10,14 +10,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::stop::StopOnDrop;
-use super::{DriverError, GRACE, LOST, REQUEST, Settings, Sink, SinkOutput, Statement, Stop};
+use super::{
+    CONNECTION_LOST, DriverError, DriverSettings, REQUEST_CONTEXT, RowSink, SinkOutput, Statement,
+    StopSignal, TIMEOUT_GRACE,
+};
 
 /// The interval between cancel requests for one statement: a server ignores a request that arrives just before the
 /// statement starts.
-const AGAIN: Duration = Duration::from_millis(250);
+const CANCEL_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long a server may exceed its own time-out before the connection is closed.
-const ENDING: Duration = Duration::from_secs(5);
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// The operations that differ between databases.
 #[async_trait]
@@ -53,13 +56,13 @@ pub(super) struct Pool<B: Backend> {
 /// The idle connections, and the permits that bound the number of open ones.
 struct ConnectionPool<B: Backend> {
     backend: B,
-    settings: Settings,
+    settings: DriverSettings,
     idle: Mutex<Vec<B::Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl<B: Backend> Pool<B> {
-    pub(super) fn new(backend: B, settings: Settings) -> Self {
+    pub(super) fn new(backend: B, settings: DriverSettings) -> Self {
         let permits = Arc::new(Semaphore::new(settings.connections));
         Self { connections: Arc::new(ConnectionPool { backend, settings, idle: Mutex::default(), permits }) }
     }
@@ -77,25 +80,25 @@ impl<B: Backend> Pool<B> {
     pub(super) async fn run(
         &self,
         statement: &Statement,
-        sink: Box<dyn Sink>,
-    ) -> Result<Box<dyn Sink>, DriverError> {
-        let stop = Arc::new(Stop::default());
+        sink: Box<dyn RowSink>,
+    ) -> Result<Box<dyn RowSink>, DriverError> {
+        let stop = Arc::new(StopSignal::default());
         let _leaving = StopOnDrop(Arc::clone(&stop));
         let output = SinkOutput::new(sink, stop);
         let ask = async {
             let permits = Arc::clone(&self.connections.permits);
-            let Ok(permit) = permits.acquire_owned().await else { return Err(DriverError::Slow) };
-            let request = REQUEST.try_with(Context::clone).unwrap_or_default();
+            let Ok(permit) = permits.acquire_owned().await else { return Err(DriverError::TimedOut) };
+            let request = REQUEST_CONTEXT.try_with(Context::clone).unwrap_or_default();
             let task = Arc::clone(&self.connections).attempt(statement.clone(), output, (permit, request));
-            tokio::spawn(task).await.unwrap_or(Err(DriverError::Away(LOST)))
+            tokio::spawn(task).await.unwrap_or(Err(DriverError::Unavailable(CONNECTION_LOST)))
         };
-        let patience = self.connections.settings.timeout + GRACE;
-        timeout(patience, ask).await.unwrap_or(Err(DriverError::Slow))
+        let time_limit = self.connections.settings.timeout + TIMEOUT_GRACE;
+        timeout(time_limit, ask).await.unwrap_or(Err(DriverError::TimedOut))
     }
 }
 
 /// How a statement ended.
-struct Ended {
+struct StatementEnd {
     outcome: Result<(), DriverError>,
     /// Whether the connection can be reused: it responds, and no cancel request for it is in flight.
     sound: bool,
@@ -113,7 +116,7 @@ impl<B: Backend> ConnectionPool<B> {
         statement: Statement,
         mut output: SinkOutput,
         _permits: (OwnedSemaphorePermit, Context),
-    ) -> Result<Box<dyn Sink>, DriverError> {
+    ) -> Result<Box<dyn RowSink>, DriverError> {
         // A statement in this process must also end if the runtime drops this task.
         let _ending = StopOnDrop(Arc::clone(output.stop()));
         // An idle connection may have been closed meanwhile: retry once with a new one.
@@ -126,17 +129,20 @@ impl<B: Backend> ConnectionPool<B> {
             };
             if output.stop().requested() {
                 self.idle().push(connection);
-                return Err(DriverError::Slow);
+                return Err(DriverError::TimedOut);
             }
-            let Ended { outcome, sound } = self.supervise(&mut connection, &statement, &mut output).await;
+            let StatementEnd { outcome, sound } =
+                self.supervise(&mut connection, &statement, &mut output).await;
             if sound && self.recover(&mut connection).await {
                 self.idle().push(connection);
             }
             match outcome {
                 Ok(()) => return output.into_sink(),
                 Err(_) if output.enough => return output.into_sink(),
-                Err(_) if output.stop().requested() => return Err(DriverError::Slow),
-                Err(DriverError::Away(_)) if was_idle && !output.begun => self.idle().clear(),
+                Err(_) if output.stop().requested() => return Err(DriverError::TimedOut),
+                Err(problem) if problem.is_of_connection() && was_idle && !output.begun => {
+                    self.idle().clear()
+                }
                 Err(problem) => return Err(problem),
             }
         }
@@ -145,15 +151,15 @@ impl<B: Backend> ConnectionPool<B> {
     async fn connect(&self) -> Result<B::Connection, DriverError> {
         match B::REMOTE {
             true => {
-                let connected = timeout(self.settings.timeout + GRACE, self.backend.connect()).await;
-                connected.unwrap_or(Err(DriverError::Slow))
+                let connected = timeout(self.settings.timeout + TIMEOUT_GRACE, self.backend.connect()).await;
+                connected.unwrap_or(Err(DriverError::TimedOut))
             }
             false => self.backend.connect().await,
         }
     }
 
     async fn recover(&self, connection: &mut B::Connection) -> bool {
-        timeout(ENDING, self.backend.recover(connection)).await.unwrap_or(false)
+        timeout(CLOSE_GRACE, self.backend.recover(connection)).await.unwrap_or(false)
     }
 
     /// Runs a statement; on a stop request or a time-out, cancels it repeatedly until it has ended.
@@ -162,20 +168,20 @@ impl<B: Backend> ConnectionPool<B> {
         connection: &mut B::Connection,
         statement: &Statement,
         output: &mut SinkOutput,
-    ) -> Ended {
-        let late = Instant::now() + self.settings.timeout + GRACE;
+    ) -> StatementEnd {
+        let late = Instant::now() + self.settings.timeout + TIMEOUT_GRACE;
         let stop = Arc::clone(output.stop());
         let mut run = pin!(self.backend.run(connection, statement, output));
         tokio::select! {
             outcome = &mut run => {
-                let sound = !matches!(outcome, Err(DriverError::Away(_)));
-                return Ended { outcome, sound };
+                let sound = !outcome.as_ref().is_err_and(DriverError::is_of_connection);
+                return StatementEnd { outcome, sound };
             }
             () = stop.wait() => {}
             () = sleep_until(late) => stop.request(),
         }
         if !B::REMOTE {
-            return Ended { outcome: run.await, sound: true };
+            return StatementEnd { outcome: run.await, sound: true };
         }
         let mut sound = true;
         loop {
@@ -186,19 +192,19 @@ impl<B: Backend> ConnectionPool<B> {
                     None => true,
                 }
             };
-            let (outcome, cancelled) = tokio::join!(timeout(AGAIN, &mut run), cancel);
+            let (outcome, cancelled) = tokio::join!(timeout(CANCEL_RETRY_INTERVAL, &mut run), cancel);
             sound &= cancelled;
             if let Ok(outcome) = outcome {
-                sound &= !matches!(outcome, Err(DriverError::Away(_)));
-                return Ended { outcome, sound };
+                sound &= !outcome.as_ref().is_err_and(DriverError::is_of_connection);
+                return StatementEnd { outcome, sound };
             }
-            if Instant::now() > late + ENDING {
+            if Instant::now() > late + CLOSE_GRACE {
                 tracing::warn!("a statement does not end, and its connection is closed");
-                return Ended { outcome: Err(DriverError::Slow), sound: false };
+                return StatementEnd { outcome: Err(DriverError::TimedOut), sound: false };
             }
             // If the server cannot be reached, its own time-out ends the statement.
-            if !cancelled && let Ok(outcome) = timeout_at(late + ENDING, &mut run).await {
-                return Ended { outcome, sound: false };
+            if !cancelled && let Ok(outcome) = timeout_at(late + CLOSE_GRACE, &mut run).await {
+                return StatementEnd { outcome, sound: false };
             }
         }
     }
@@ -215,9 +221,9 @@ mod tests {
     use tokio::sync::Notify;
     use tokio::time::{Instant, sleep, timeout};
 
-    use super::{Backend, Pool, REQUEST};
-    use crate::sql::driver::{DriverError, Settings, Sink, SinkOutput, Statement};
-    use crate::sql::value::Cell;
+    use super::{Backend, Pool, REQUEST_CONTEXT};
+    use crate::sql::driver::{DriverError, DriverSettings, RowSink, SinkOutput, Statement};
+    use crate::sql::value::SqlValue;
 
     /// A database whose statements run until the second cancel request.
     struct Endless<const REMOTE: bool> {
@@ -261,10 +267,10 @@ mod tests {
 
     struct Nothing;
 
-    impl Sink for Nothing {
+    impl RowSink for Nothing {
         fn columns(&mut self, _names: Vec<String>) {}
 
-        fn row(&mut self, _row: Vec<Cell>) -> ControlFlow<()> {
+        fn row(&mut self, _row: Vec<SqlValue>) -> ControlFlow<()> {
             ControlFlow::Continue(())
         }
 
@@ -278,11 +284,11 @@ mod tests {
 
     /// The same, with a given request context.
     async fn abandoned_by<const REMOTE: bool>(request: Context, reachable: bool) -> Pool<Endless<REMOTE>> {
-        let settings = Settings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
+        let settings = DriverSettings { connections: 1, timeout: Duration::from_secs(60), max_bytes: 1 };
         let (running, cancelled) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let pool = Pool::new(Endless { running, cancelled, release: Notify::new(), reachable }, settings);
         let statement = Statement::new(String::new(), Vec::new());
-        let mut asked = Box::pin(REQUEST.scope(request, pool.run(&statement, Box::new(Nothing))));
+        let mut asked = Box::pin(REQUEST_CONTEXT.scope(request, pool.run(&statement, Box::new(Nothing))));
         while pool.backend().running.load(Ordering::SeqCst) == 0 {
             assert!(timeout(Duration::from_millis(5), &mut asked).await.is_err());
         }

@@ -12,13 +12,13 @@ use sqlx::{
 
 use super::canceller::Canceller;
 use super::{
-    Backend, Driver, DriverError, GRACE, NotificationListener, Pool, Settings, Sink, SinkOutput, Sizes,
-    Statement, explain, refused,
+    Backend, Driver, DriverError, DriverSettings, NO_DATABASE, NOT_ADMITTED, NotificationListener, Pool,
+    RowSink, SinkOutput, SizeColumns, Statement, TIMEOUT_GRACE, WRONG_PASSWORD, explain, refused,
 };
-use crate::sql::dialect::{Dialect, Selected, postgres_bounded, postgres_kind};
-use crate::sql::value::{Bind, Cell, ValueType};
+use crate::sql::dialect::{Dialect, SelectedColumn, postgres_bounded, postgres_kind};
+use crate::sql::value::{BindValue, SqlValue, ValueType};
 
-pub(super) fn driver(options: PgConnectOptions, settings: Settings) -> impl Driver {
+pub(super) fn driver(options: PgConnectOptions, settings: DriverSettings) -> impl Driver {
     let begin = format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}; SET LOCAL TimeZone = 'UTC'; \
          SET LOCAL DateStyle = 'ISO'; SET LOCAL IntervalStyle = 'iso_8601'; SET LOCAL bytea_output = 'hex'; \
@@ -35,7 +35,7 @@ struct PostgresServer {
     /// Begins a transaction and selects the process id of its backend, which cancel requests need. A connection
     /// pooler may choose another backend for each transaction.
     begin: String,
-    settings: Settings,
+    settings: DriverSettings,
     canceller: Canceller<PgConnection>,
 }
 
@@ -45,7 +45,11 @@ impl Driver for Pool<PostgresServer> {
         Dialect::Postgres
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
+    async fn run(
+        &self,
+        statement: &Statement,
+        sink: Box<dyn RowSink>,
+    ) -> Result<Box<dyn RowSink>, DriverError> {
         Pool::run(self, statement, sink).await
     }
 
@@ -58,7 +62,7 @@ impl Driver for Pool<PostgresServer> {
 
     fn listen(&self, channel: &str) -> Option<Box<dyn NotificationListener>> {
         let PostgresServer { options, settings, .. } = self.backend();
-        Some(Box::new(Channel {
+        Some(Box::new(PostgresListener {
             options: options.clone(),
             settings: *settings,
             channel: channel.to_owned(),
@@ -74,7 +78,7 @@ impl Backend for PostgresServer {
     const REMOTE: bool = true;
 
     async fn connect(&self) -> Result<PgConnection, DriverError> {
-        self.options.connect().await.map_err(|error| refused(error, understand))
+        self.options.connect().await.map_err(|error| refused(error, statement_error))
     }
 
     async fn run(
@@ -87,14 +91,14 @@ impl Backend for PostgresServer {
             let begun = (&mut *connection).fetch_all(&*self.begin).await?;
             begun.first().ok_or(sqlx::Error::RowNotFound)?.try_get::<i32, _>(0)
         };
-        let process = process.await.map_err(understand)?;
+        let process = process.await.map_err(statement_error)?;
         output.stop().runs_in(u64::try_from(process).unwrap_or_default());
-        query(connection, statement, output).await.map_err(understand)
+        query(connection, statement, output).await.map_err(statement_error)
     }
 
     async fn cancel(&self, process: u64) -> bool {
         let statement = format!("SELECT pg_catalog.pg_cancel_backend({process})");
-        let timeout = self.settings.timeout + GRACE;
+        let timeout = self.settings.timeout + TIMEOUT_GRACE;
         let run = self.canceller.cancel(timeout, move |connection| {
             Box::pin(async move { connection.execute(&*statement).await.map(drop) })
         });
@@ -106,21 +110,23 @@ impl Backend for PostgresServer {
     }
 }
 
-fn understand(error: sqlx::Error) -> DriverError {
+fn statement_error(error: sqlx::Error) -> DriverError {
     let Some(code) = error.as_database_error().and_then(|error| error.code()) else {
         return explain(error);
     };
     match &*code {
-        "57014" => DriverError::Slow,
-        "28000" | "28P01" => DriverError::Away("it refuses the user or the password"),
-        "3D000" => DriverError::Away("it has no database of this name"),
-        "53300" => DriverError::Away("it has too many connections"),
+        "57014" => DriverError::TimedOut,
+        "28P01" => WRONG_PASSWORD,
+        "28000" => NOT_ADMITTED,
+        "3D000" => NO_DATABASE,
+        "42501" => DriverError::Denied(Arc::new(error)),
+        "53300" => DriverError::Unavailable("it has too many connections"),
         "42P01" | "42703" | "3F000" => DriverError::Missing(Arc::new(error)),
         // Shutting down, starting up, or crashed.
         code if code.starts_with("57P") || code.starts_with("08") => {
-            DriverError::Away("it is stopping or starting")
+            DriverError::Unavailable("it is stopping or starting")
         }
-        code if code.starts_with("22") => DriverError::Value,
+        code if code.starts_with("22") => DriverError::WrongType,
         _ => DriverError::Failed(Arc::new(error)),
     }
 }
@@ -140,14 +146,14 @@ async fn query(
         let mut selected = Vec::new();
         for (at, column) in prepared.columns().iter().enumerate() {
             let (kind, base) = described(column.type_info());
-            selected.push(Selected { value: format!("f.f{at}"), kind, base });
+            selected.push(SelectedColumn { value: format!("f.f{at}"), kind, base });
             names.push(column.name().to_owned());
         }
         let aliases: Vec<_> = (0..names.len()).map(|at| format!("f{at}")).collect();
         let rest = format!("FROM (\n{}\n) AS f({}) LIMIT {}", statement.sql, aliases.join(", "), bounds.rows);
         let columns;
         (sql, columns) = postgres_bounded(&selected, &rest, bounds.bytes);
-        sizes = Some(Sizes { columns, bytes: bounds.bytes });
+        sizes = Some(SizeColumns { columns, bytes: bounds.bytes });
         kinds = Some(selected.iter().map(|selected| selected.kind).collect());
         output.columns(names);
     }
@@ -176,12 +182,12 @@ async fn query(
     Ok(())
 }
 
-fn cells(row: &PgRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<Cell>> {
+fn cells(row: &PgRow, values: usize, kinds: Option<&[ValueType]>) -> sqlx::Result<Vec<SqlValue>> {
     let cell = |at| {
         let kind = kinds.and_then(|kinds| kinds.get(at)).copied().unwrap_or(ValueType::Text);
         Ok(match row.try_get_unchecked::<Option<String>, _>(at)? {
-            Some(text) => Cell::of_text(kind, text),
-            None => Cell::Null,
+            Some(text) => SqlValue::of_text(kind, text),
+            None => SqlValue::Null,
         })
     };
     (0..values).map(cell).collect()
@@ -200,27 +206,27 @@ fn described(info: &PgTypeInfo) -> (ValueType, String) {
 }
 
 /// The text of a value. All values are sent as text, and the statement casts them.
-fn text(bind: &Bind) -> Option<String> {
+fn text(bind: &BindValue) -> Option<String> {
     match bind {
-        Bind::Null => None,
-        Bind::Integer(value) => Some(value.to_string()),
-        Bind::Unsigned(value) => Some(value.to_string()),
-        Bind::Number(value) => Some(value.to_string()),
-        Bind::Text(text) => Some(text.clone()),
-        Bind::Bytes(bytes) => Some(crate::sql::value::encode(bytes)),
+        BindValue::Null => None,
+        BindValue::Integer(value) => Some(value.to_string()),
+        BindValue::Unsigned(value) => Some(value.to_string()),
+        BindValue::Number(value) => Some(value.to_string()),
+        BindValue::Text(text) => Some(text.clone()),
+        BindValue::Bytes(bytes) | BindValue::TextBytes(bytes) => Some(crate::sql::value::encode(bytes)),
     }
 }
 
 /// A `LISTEN` connection of one channel.
-struct Channel {
+struct PostgresListener {
     options: PgConnectOptions,
-    settings: Settings,
+    settings: DriverSettings,
     channel: String,
     listener: Option<PgListener>,
 }
 
 #[async_trait]
-impl NotificationListener for Channel {
+impl NotificationListener for PostgresListener {
     async fn begin(&mut self) -> Result<(), DriverError> {
         self.listener = None;
         let begin = async {
@@ -233,23 +239,23 @@ impl NotificationListener for Channel {
             listener.listen(&self.channel).await?;
             Ok(listener)
         };
-        match tokio::time::timeout(self.settings.timeout + GRACE, begin).await {
+        match tokio::time::timeout(self.settings.timeout + TIMEOUT_GRACE, begin).await {
             Ok(Ok(listener)) => {
                 self.listener = Some(listener);
                 Ok(())
             }
             Ok(Err(error)) => Err(explain(error)),
-            Err(_) => Err(DriverError::Slow),
+            Err(_) => Err(DriverError::TimedOut),
         }
     }
 
-    async fn hear(&mut self) -> Result<String, DriverError> {
+    async fn next_notification(&mut self) -> Result<String, DriverError> {
         let Some(listener) = &mut self.listener else {
-            return Err(DriverError::Away("nobody listens"));
+            return Err(DriverError::Unavailable("nobody listens"));
         };
         match listener.try_recv().await {
             Ok(Some(notification)) => Ok(notification.payload().to_owned()),
-            Ok(None) => Err(DriverError::Away("the connection was lost")),
+            Ok(None) => Err(DriverError::Unavailable("the connection was lost")),
             Err(error) => Err(explain(error)),
         }
     }

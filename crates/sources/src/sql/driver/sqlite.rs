@@ -9,43 +9,54 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use rusqlite::limits::Limit;
-use rusqlite::types::{Value, ValueRef};
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params_from_iter};
 
-use super::{Backend, Driver, DriverError, LOST, Pool, Settings, Sink, SinkOutput, Statement, Stop};
+use super::{
+    Backend, CONNECTION_LOST, Driver, DriverError, DriverSettings, Pool, RowSink, SinkOutput, Statement,
+    StopSignal,
+};
 use crate::sql::dialect::Dialect;
-use crate::sql::value::{Bind, Cell, ValueType};
+use crate::sql::value::{BindValue, SqlValue, ValueType};
 
 /// The largest value that SQLite may create during a statement, in bytes, even if the result is smaller: 32 MiB, or
 /// `max_bytes` if that is more.
-const LARGEST: u64 = 32 * 1024 * 1024;
+const MAX_VALUE_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The heap limit of SQLite for all databases of the process: enough for the largest value that a configuration
 /// allows.
-const HEAP: i64 = 512 * 1024 * 1024;
+const HEAP_LIMIT_BYTES: i64 = 512 * 1024 * 1024;
 
 /// The most bytes of the `CREATE` statements in a schema. Each connection parses all of them and uses several times
 /// as much memory.
-const SCHEMA: u64 = 16 * 1024 * 1024;
+const MAX_SCHEMA_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The busy time-out of SQLite, after which we check whether to continue waiting for the lock.
-const STEP: Duration = Duration::from_millis(20);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// The number of instructions between two calls of the progress handler.
-const INSTRUCTIONS: i32 = 1000;
+const PROGRESS_INSTRUCTIONS: i32 = 1000;
 
-pub(super) fn driver(path: PathBuf, settings: Settings) -> impl Driver {
-    let file =
-        File { path, known: Mutex::default(), settings, witness: Arc::default(), opening: Arc::default() };
+/// The extended result code `SQLITE_READONLY_DBMOVED`.
+const FILE_MOVED: i32 = 1032;
+
+pub(super) fn driver(path: PathBuf, settings: DriverSettings) -> impl Driver {
+    let file = SqliteFile {
+        path,
+        known: Mutex::default(),
+        settings,
+        change_detector: Arc::default(),
+        opening: Arc::default(),
+    };
     Pool::new(file, settings)
 }
 
-struct File {
+struct SqliteFile {
     path: PathBuf,
     /// The identity of the file that the idle connections have open.
     known: Mutex<Option<FileIdentity>>,
-    settings: Settings,
-    witness: Arc<tokio::sync::Mutex<Option<Witness>>>,
+    settings: DriverSettings,
+    change_detector: Arc<tokio::sync::Mutex<Option<ChangeDetector>>>,
     /// Locked while a connection is opened, so that at most one schema that is too large is in memory.
     opening: Arc<Mutex<()>>,
 }
@@ -54,13 +65,13 @@ struct File {
 type FileIdentity = (u64, u64);
 
 /// A connection that only detects whether others have changed the database.
-struct Witness {
+struct ChangeDetector {
     connection: Connection,
     identity: FileIdentity,
     since: Instant,
 }
 
-impl File {
+impl SqliteFile {
     #[cfg(unix)]
     fn identity(&self) -> Option<FileIdentity> {
         use std::os::unix::fs::MetadataExt as _;
@@ -73,19 +84,21 @@ impl File {
         std::fs::metadata(&self.path).ok().map(|_| (0, 0))
     }
 
-    async fn testify(&self, identity: FileIdentity) -> Result<String, DriverError> {
+    async fn data_version(&self, identity: FileIdentity) -> Result<String, DriverError> {
         // The blocking thread owns the guard, so that an abandoned call does not let a second thread in.
-        let mut witness = Arc::clone(&self.witness).lock_owned().await;
+        let mut change_detector = Arc::clone(&self.change_detector).lock_owned().await;
         let (path, settings, opening) = (self.path.clone(), self.settings, Arc::clone(&self.opening));
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopSignal::default());
         let _leaving = super::stop::StopOnDrop(Arc::clone(&stop));
         blocking(move || {
-            if witness.as_ref().is_none_or(|witness| witness.identity != identity) {
+            if change_detector.as_ref().is_none_or(|change_detector| change_detector.identity != identity) {
                 let connection = open(&path, settings, &opening)?;
-                *witness = Some(Witness { connection, identity, since: Instant::now() });
+                *change_detector = Some(ChangeDetector { connection, identity, since: Instant::now() });
             }
-            let Some(kept) = witness.as_ref() else { return Err(DriverError::Away(LOST)) };
-            let number = patiently(settings, &stop, || {
+            let Some(kept) = change_detector.as_ref() else {
+                return Err(DriverError::Unavailable(CONNECTION_LOST));
+            };
+            let number = retry_while_locked(settings, &stop, || {
                 kept.connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0))
             });
             Ok(format!("{:?} {}", kept.since, number.map_err(explain)?))
@@ -94,7 +107,7 @@ impl File {
     }
 }
 
-impl Pool<File> {
+impl Pool<SqliteFile> {
     /// Closes the idle connections if the file was replaced.
     fn check(&self) -> Result<FileIdentity, DriverError> {
         let now = self.backend().identity();
@@ -103,29 +116,33 @@ impl Pool<File> {
             self.clear();
             *known = now;
         }
-        now.ok_or(DriverError::Away("its file is not there"))
+        now.ok_or(DriverError::Unavailable("its file is not there"))
     }
 }
 
 #[async_trait]
-impl Driver for Pool<File> {
+impl Driver for Pool<SqliteFile> {
     fn dialect(&self) -> Dialect {
         Dialect::Sqlite
     }
 
-    async fn run(&self, statement: &Statement, sink: Box<dyn Sink>) -> Result<Box<dyn Sink>, DriverError> {
+    async fn run(
+        &self,
+        statement: &Statement,
+        sink: Box<dyn RowSink>,
+    ) -> Result<Box<dyn RowSink>, DriverError> {
         self.check()?;
         Pool::run(self, statement, sink).await
     }
 
     async fn version(&self) -> Result<Option<String>, DriverError> {
         let identity = self.check()?;
-        self.backend().testify(identity).await.map(Some)
+        self.backend().data_version(identity).await.map(Some)
     }
 }
 
 #[async_trait]
-impl Backend for File {
+impl Backend for SqliteFile {
     type Connection = Arc<Mutex<Connection>>;
 
     const REMOTE: bool = false;
@@ -143,7 +160,7 @@ impl Backend for File {
         output: &mut SinkOutput,
     ) -> Result<(), DriverError> {
         let stop = Arc::clone(output.stop());
-        let mut moved = output.lend();
+        let mut moved = output.take_sink();
         let (connection, statement, settings) = (Arc::clone(connection), statement.clone(), self.settings);
         let (moved, outcome) = blocking(move || {
             // The lock is poisoned if a thread panicked, but only between two statements.
@@ -151,9 +168,9 @@ impl Backend for File {
             let deadline = Instant::now() + settings.timeout;
             let asked = Arc::clone(&stop);
             let interrupt = move || asked.requested() || Instant::now() > deadline;
-            connection.progress_handler(INSTRUCTIONS, Some(interrupt));
+            connection.progress_handler(PROGRESS_INSTRUCTIONS, Some(interrupt));
             let mut outcome = Ok(());
-            let done = patiently(settings, &stop, || query(&connection, &statement, &mut moved));
+            let done = retry_while_locked(settings, &stop, || query(&connection, &statement, &mut moved));
             if let Err(error) = done {
                 match error.sqlite_error_code() {
                     Some(ErrorCode::TooBig) => moved.oversized(largest(settings) + 1),
@@ -181,43 +198,43 @@ impl Backend for File {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriverError> + Send + 'static,
 ) -> Result<T, DriverError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(DriverError::Away(LOST)))
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(DriverError::Unavailable(CONNECTION_LOST)))
 }
 
-fn largest(settings: Settings) -> u64 {
+fn largest(settings: DriverSettings) -> u64 {
     // One byte more, to distinguish a value that is too large from one that just fits.
-    LARGEST.max(settings.max_bytes + 1)
+    MAX_VALUE_BYTES.max(settings.max_bytes + 1)
 }
 
-fn open(path: &Path, settings: Settings, opening: &Mutex<()>) -> Result<Connection, DriverError> {
+fn open(path: &Path, settings: DriverSettings, opening: &Mutex<()>) -> Result<Connection, DriverError> {
     let _opening = opening.lock().unwrap_or_else(PoisonError::into_inner);
     let connection = configured(path, settings).map_err(explain)?;
     // An unreadable database is reported by the first statement, not here.
     let sum = "SELECT coalesce(sum(length(CAST(sql AS BLOB))), 0) FROM sqlite_schema";
     match connection.query_row(sum, [], |row| row.get::<_, u64>(0)) {
-        Ok(size) if size > SCHEMA => Err(DriverError::Catalog(SCHEMA)),
+        Ok(size) if size > MAX_SCHEMA_BYTES => Err(DriverError::CatalogTooLarge(MAX_SCHEMA_BYTES)),
         _ => Ok(connection),
     }
 }
 
-fn configured(path: &Path, settings: Settings) -> rusqlite::Result<Connection> {
+fn configured(path: &Path, settings: DriverSettings) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
-    connection.busy_timeout(STEP)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, i32::try_from(largest(settings)).unwrap_or(i32::MAX));
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
-    connection.pragma_update(None, "hard_heap_limit", HEAP)?;
+    connection.pragma_update(None, "hard_heap_limit", HEAP_LIMIT_BYTES)?;
     Ok(connection)
 }
 
 /// Retries while the database is locked, until the time-out or a stop request. `attempt` must not have produced any
 /// output when it finds the database locked; SQLite detects that before the first row.
-fn patiently<T>(
-    settings: Settings,
-    stop: &Stop,
+fn retry_while_locked<T>(
+    settings: DriverSettings,
+    stop: &StopSignal,
     mut attempt: impl FnMut() -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
     let deadline = Instant::now() + settings.timeout;
@@ -230,7 +247,7 @@ fn patiently<T>(
             return outcome;
         }
         // SQLite returns at once, without the busy time-out, if waiting would be a deadlock.
-        std::thread::sleep(STEP / 10);
+        std::thread::sleep(BUSY_TIMEOUT / 10);
     }
 }
 
@@ -248,14 +265,17 @@ fn query(connection: &Connection, statement: &Statement, output: &mut SinkOutput
         None => columns.iter().map(declared).collect(),
     };
     output.columns(columns.iter().map(|column| column.name().to_owned()).collect());
-    let binds = statement.binds.iter().map(|bind| match bind {
-        Bind::Null => Value::Null,
-        Bind::Integer(value) => Value::Integer(*value),
-        // Greater than any integer of SQLite.
-        Bind::Unsigned(value) => Value::Real(*value as f64),
-        Bind::Number(value) => Value::Real(*value),
-        Bind::Text(text) => Value::Text(text.clone()),
-        Bind::Bytes(bytes) => Value::Blob(bytes.clone()),
+    let binds = statement.binds.iter().map(|bind| {
+        ToSqlOutput::Borrowed(match bind {
+            BindValue::Null => ValueRef::Null,
+            BindValue::Integer(value) => ValueRef::Integer(*value),
+            // Greater than any integer of SQLite.
+            BindValue::Unsigned(value) => ValueRef::Real(*value as f64),
+            BindValue::Number(value) => ValueRef::Real(*value),
+            BindValue::Text(text) => ValueRef::Text(text.as_bytes()),
+            BindValue::TextBytes(bytes) => ValueRef::Text(bytes),
+            BindValue::Bytes(bytes) => ValueRef::Blob(bytes),
+        })
     });
     let wanted = statement.foreign.map_or(u64::MAX, |bounds| bounds.rows);
     let mut rows = prepared.query(params_from_iter(binds))?;
@@ -294,21 +314,21 @@ fn size(row: &Row<'_>, values: usize, statement: &Statement) -> rusqlite::Result
 }
 
 /// Converts a value by its storage class: SQLite does not enforce the declared type of a column.
-fn cell(value: ValueRef<'_>, kind: ValueType) -> Cell {
+fn cell(value: ValueRef<'_>, kind: ValueType) -> SqlValue {
     match value {
-        ValueRef::Null => Cell::Null,
+        ValueRef::Null => SqlValue::Null,
         ValueRef::Integer(number) => match (kind, number) {
-            (ValueType::Boolean, 0 | 1) => Cell::Boolean(number == 1),
-            _ => Cell::Integer(number),
+            (ValueType::Boolean, 0 | 1) => SqlValue::Boolean(number == 1),
+            _ => SqlValue::Integer(number),
         },
-        ValueRef::Real(number) if number.is_finite() => Cell::Number(number),
-        ValueRef::Real(number) => Cell::Text(number.to_string()),
+        ValueRef::Real(number) if number.is_finite() => SqlValue::Number(number),
+        ValueRef::Real(number) => SqlValue::Text(number.to_string()),
         ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) if kind == ValueType::Json => Cell::Json(text.to_owned()),
-            Ok(text) => Cell::Text(text.to_owned()),
-            Err(_) => Cell::Bytes(bytes.to_vec()),
+            Ok(text) if kind == ValueType::Json => SqlValue::Json(text.to_owned()),
+            Ok(text) => SqlValue::Text(text.to_owned()),
+            Err(_) => SqlValue::Bytes(bytes.to_vec()),
         },
-        ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
+        ValueRef::Blob(bytes) => SqlValue::Bytes(bytes.to_vec()),
     }
 }
 
@@ -321,13 +341,28 @@ fn explain(error: rusqlite::Error) -> DriverError {
     // The lowest byte is the primary result code; the others refine it.
     let missing = ["no such table", "no such column"];
     match code.extended_code & 0xff {
-        9 => DriverError::Slow,
-        5 | 6 => DriverError::Away("it is locked"),
+        9 => DriverError::TimedOut,
+        5 | 6 => DriverError::Unavailable("it is locked"),
         // 8 without an extended code is an attempt to write.
         8 if code.extended_code == 8 => DriverError::Failed(Arc::new(error)),
-        8 | 10 | 14 => DriverError::Away("its file cannot be opened"),
-        11 | 26 => DriverError::Away("its file is not a sound SQLite database"),
-        18 | 20 => DriverError::Value,
+        8 if code.extended_code == FILE_MOVED => DriverError::Unavailable("its file was moved"),
+        8 => DriverError::Misconfigured {
+            why: "SQLite cannot write the `-wal` and `-shm` files next to its file, which it needs to read it",
+            fix: "make the folder of the file writable, or copy the file to one that is",
+        },
+        10 => DriverError::Unavailable("its file cannot be read"),
+        11 => {
+            DriverError::Misconfigured { why: "its file is damaged", fix: "restore the file from a backup" }
+        }
+        14 => DriverError::Misconfigured {
+            why: "its file cannot be opened",
+            fix: "give Libris permission to read the file and its folder",
+        },
+        26 => DriverError::Misconfigured {
+            why: "its file is not a SQLite database",
+            fix: "correct the path in `url`",
+        },
+        18 | 20 => DriverError::WrongType,
         1 if missing.iter().any(|text| message.starts_with(text)) => DriverError::Missing(Arc::new(error)),
         _ => DriverError::Failed(Arc::new(error)),
     }

@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 /// A stop request, shared by a statement, the task that runs it and the caller who awaits it.
 #[derive(Default)]
-pub(super) struct Stop {
+pub(super) struct StopSignal {
     requested: AtomicBool,
     changed: Notify,
     /// The id of the server session that runs the statement; 0 while there is nothing to cancel.
     session: AtomicU64,
 }
 
-impl Stop {
+impl StopSignal {
     pub(super) fn request(&self) {
         self.requested.store(true, Ordering::SeqCst);
         // One task waits. If it does not wait yet, `notify_one` stores a permit.
@@ -45,7 +45,7 @@ impl Stop {
 }
 
 /// Requests the stop when dropped.
-pub(super) struct StopOnDrop(pub(super) Arc<Stop>);
+pub(super) struct StopOnDrop(pub(super) Arc<StopSignal>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {

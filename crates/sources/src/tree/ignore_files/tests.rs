@@ -1,12 +1,12 @@
 use super::super::open_folders::RULES_PER_FOLDER;
 use super::super::root::{Root, is_missing};
 use super::super::walk::{Blocking, TreeWalk};
-use super::super::{ChangeDetection, MAX_OPEN_FOLDERS, OpenFolder, Options, TreePath};
+use super::super::{ChangeDetection, MAX_OPEN_FOLDERS, OpenFolder, TreeOptions, TreePath};
 use super::{Arc, MAX_CACHED, MAX_FILE_SIZE, MAX_ON_PATH, MAX_PATTERNS, Path, Tree, hides_folder};
 use std::fs;
 use std::sync::Barrier;
 
-fn open(path: &Path, options: &Options) -> Tree {
+fn open(path: &Path, options: &TreeOptions) -> Tree {
     Tree::open(options, Root::open(&path.canonicalize().unwrap()).unwrap()).unwrap()
 }
 
@@ -15,7 +15,7 @@ fn tree(rules: &str) -> (tempfile::TempDir, Tree) {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("sub")).unwrap();
     fs::write(folder.path().join("sub/.gitignore"), rules).unwrap();
-    let tree = open(folder.path(), &Options::default());
+    let tree = open(folder.path(), &TreeOptions::default());
     (folder, tree)
 }
 
@@ -49,7 +49,7 @@ fn walk(tree: &Tree) -> Vec<String> {
 fn an_unreadable_ignore_file_is_logged_once_and_hides_its_directory() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("sub/.gitignore")).unwrap();
-    let tree = open(folder.path(), &Options::default());
+    let tree = open(folder.path(), &TreeOptions::default());
     let root = tree.root().unwrap();
     assert!(tree.is_first_warning("sub/.ignore"));
     for _ in 0..2 {
@@ -121,7 +121,8 @@ fn ignore_files_on_one_path_are_bounded_together() {
         for depth in 1..=60 {
             fs::write(folder.path().join("d/".repeat(depth)).join(".gitignore"), file(depth)).unwrap();
         }
-        let tree = open(folder.path(), &Options { watch: ChangeDetection::Poll, ..Options::default() });
+        let tree =
+            open(folder.path(), &TreeOptions { watch: ChangeDetection::Poll, ..TreeOptions::default() });
         let keys = walk(&tree);
         let hidden = format!("{}.gitignore", "d/".repeat(keys.len()));
         assert_eq!(tree.warned.lock().unwrap().contains(&hidden), keys.len() < 61);
@@ -148,7 +149,7 @@ fn rules_are_held_only_by_bounded_caches() {
         fs::create_dir_all(path.join(n.to_string())).unwrap();
         fs::write(path.join(format!("{n}/.gitignore")), large_file(n)).unwrap();
     }
-    let tree = open(&path, &Options::default());
+    let tree = open(&path, &TreeOptions::default());
     let root = tree.watched_root().unwrap();
     let mut held = Vec::new();
     for n in 0..MANY {
@@ -176,7 +177,7 @@ fn ignore_files_behind_symbolic_links_are_bounded_together() {
         fs::write(folder.path().join(format!("t{n}/.gitignore")), large_file(n)).unwrap();
         std::os::unix::fs::symlink(format!("../../t{}/sub", n + 1), sub.join("next")).unwrap();
     }
-    let tree = open(folder.path(), &Options { symlinks: true, ..Options::default() });
+    let tree = open(folder.path(), &TreeOptions { symlinks: true, ..TreeOptions::default() });
     let mut entered = Arc::new(tree.root().unwrap());
     for name in ["t0", "sub", "next", "next", "next", "next"] {
         entered = tree.open_child(&entered, name, name.as_ref()).unwrap();

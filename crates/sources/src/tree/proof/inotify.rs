@@ -14,7 +14,9 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use rustix::fs::inotify::{Event, ReadFlags, WatchFlags};
 
 use super::super::filter::IgnoreRules;
-use super::super::inotify::{CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, Received, WatchDescriptor};
+use super::super::inotify::{
+    CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, InotifyItem, WatchDescriptor,
+};
 use super::super::root::{DirectoryHandle, is_missing};
 use super::{ChangeScope, Generations, ObservedGeneration};
 use crate::remote::is_remote;
@@ -194,8 +196,8 @@ impl WatchTable {
     fn drain(&mut self, inotify: &Inotify) {
         let Self { directories, buffer } = self;
         inotify.read_events(buffer, usize::MAX, |received| match received {
-            Received::Event(event) => apply(directories, event),
-            Received::Lost(_) => invalidate_all(directories),
+            InotifyItem::Event(event) => apply(directories, event),
+            InotifyItem::Lost(_) => invalidate_all(directories),
         });
     }
 

@@ -194,8 +194,10 @@ impl TreeWatcher {
     fn poll(&mut self) {
         let began = Instant::now();
         let since = std::mem::replace(&mut self.polled, SystemTime::now());
+        self.events.retry_watching();
         self.dirty.mark_lost();
         self.rescan_dirty(since);
+        self.events.confirm_watching();
         self.schedule_poll(began);
     }
 

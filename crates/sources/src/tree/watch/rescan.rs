@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use libris_core::{Change, Uri};
 
-use super::super::{OpenFolder, Resolved, Tree, ignore_files, name, walk};
+use super::super::{OpenFolder, ResolvedPath, Tree, ignore_files, name, walk};
 use super::dirty::{DirtyDirectory, DirtySet, EntryEvent, RescanScope};
 use super::events::EventSource;
 use super::pending::PendingChanges;
@@ -138,8 +138,8 @@ impl<'a> Rescan<'a> {
         }
         let root = Arc::new(self.tree.root()?);
         match self.tree.resolve(root, key.strip_suffix('/').unwrap_or(key))? {
-            Resolved::Folder(folder) => Ok(folder),
-            Resolved::File(..) => Err(io::ErrorKind::NotFound.into()),
+            ResolvedPath::Folder(folder) => Ok(folder),
+            ResolvedPath::File(..) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -398,6 +398,9 @@ impl<'a> Rescan<'a> {
     }
 
     fn emit(&self, change: fn(Uri) -> Change, key: &str) {
+        if key.is_empty() && !self.tree.filter.shows_root() {
+            return;
+        }
         if let Ok(uri) = self.root_uri.below(key) {
             self.pending.put(change(uri));
         }

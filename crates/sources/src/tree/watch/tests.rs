@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt};
 use libris_core::{Change, Uri};
 
-use super::super::{Options, Root, Tree};
+use super::super::{Root, Tree, TreeOptions};
 use super::pending::{ChangeStream, PendingChanges};
 use super::snapshot::{SnapshotDirectory, SnapshotEntry};
 use super::{EventSource, TreeWatcher, WakeHandle};
@@ -23,7 +23,7 @@ impl Watched {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
         fs::write(folder.path().join("d/old"), "").unwrap();
-        let tree = Tree::open(&Options::default(), Root::open(folder.path()).unwrap()).unwrap();
+        let tree = Tree::open(&TreeOptions::default(), Root::open(folder.path()).unwrap()).unwrap();
         let root_uri = Uri::parse("file:///m/").unwrap();
         let wake_handle = WakeHandle::new().unwrap();
         let pending = Arc::<PendingChanges>::default();
@@ -109,6 +109,26 @@ fn polling_detects_changes_without_watches() {
     watched.watcher.poll_at = std::time::Instant::now();
     assert!(watched.emitted().contains(&"+ d/new".into()));
     assert_eq!(watched.snapshot(), ["d/new", "d/old"]);
+}
+
+#[test]
+fn a_tree_that_fell_back_to_polling_is_watched_again() {
+    let mut watched = Watched::new();
+    watched.watcher.events.lose_watches();
+    fs::create_dir(watched.path("new")).unwrap();
+    watched.watcher.poll_at = std::time::Instant::now();
+    assert!(watched.emitted().contains(&"+ new/".into()));
+    assert!(watched.watcher.events.needs_polling(), "a retry before it is due");
+    let retry = watched.watcher.events.retry.as_mut().unwrap();
+    retry.at = std::time::Instant::now();
+    watched.watcher.poll_at = retry.at;
+    watched.emitted();
+    assert!(!watched.watcher.events.needs_polling());
+    // By events alone, since the next poll is not due.
+    for path in ["d/more", "new/more"] {
+        fs::write(watched.path(path), "").unwrap();
+        assert!(watched.emitted().contains(&format!("+ {path}")));
+    }
 }
 
 #[test]

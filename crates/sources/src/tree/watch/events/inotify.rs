@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -16,8 +16,11 @@ use rustix::fs::inotify::{Event, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::super::dirty::{DirtySet, EntryEvent};
+use super::retry::WatchRetry;
 use crate::remote::is_remote;
-use crate::tree::inotify::{CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, Received, WatchDescriptor};
+use crate::tree::inotify::{
+    CONTENT_EVENTS, ENTRY_EVENTS, EventBuffer, Inotify, InotifyItem, WatchDescriptor,
+};
 use crate::tree::root::{DirectoryHandle, is_missing};
 use crate::tree::{OpenFolder, Tree};
 
@@ -63,6 +66,9 @@ pub(in super::super) struct EventSource {
     watches: Option<DirectoryWatches>,
     /// The name of the tree in log messages.
     mount: String,
+    gitignore: bool,
+    /// When to try again to watch the tree; `None` unless it fell back to polling for a cause that may pass.
+    pub(in super::super) retry: Option<WatchRetry>,
 }
 
 /// The watches of an inotify instance by the keys of their directories.
@@ -102,7 +108,8 @@ impl fmt::Display for Unwatchable {
 
 impl EventSource {
     pub(in super::super) fn open(wake_handle: WakeHandle, tree: &Tree, mount: &str) -> Self {
-        let mut events = Self { wake_handle, watches: None, mount: mount.to_owned() };
+        let (mount, gitignore) = (mount.to_owned(), tree.gitignore);
+        let mut events = Self { wake_handle, watches: None, mount, gitignore, retry: None };
         match DirectoryWatches::open(tree.gitignore) {
             Ok(watches) => events.watches = Some(watches),
             Err(why) => events.fall_back_to_polling(&why),
@@ -112,7 +119,7 @@ impl EventSource {
 
     /// A source without events.
     pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
-        Self { wake_handle, watches: None, mount: String::new() }
+        Self { wake_handle, watches: None, mount: String::new(), gitignore: false, retry: None }
     }
 
     /// Whether there are no events, so that only polling detects changes.
@@ -166,9 +173,41 @@ impl EventSource {
         self.watches.as_mut().is_none_or(|watches| watches.drain(dirty))
     }
 
+    /// Falls back to polling, as if the limit of watches were reached.
+    #[cfg(test)]
+    pub(in super::super) fn lose_watches(&mut self) {
+        self.fall_back_to_polling(&Unwatchable::TooManyWatches);
+    }
+
+    /// Opens a new watcher if a retry is due. The caller must then scan the whole tree, which adds its directories,
+    /// and call [`confirm_watching`](Self::confirm_watching).
+    pub(in super::super) fn retry_watching(&mut self) {
+        if self.watches.is_some() || !self.retry.as_ref().is_some_and(|retry| retry.is_due(Instant::now())) {
+            return;
+        }
+        match DirectoryWatches::open(self.gitignore) {
+            Ok(watches) => self.watches = Some(watches),
+            Err(why) => self.fall_back_to_polling(&why),
+        }
+    }
+
+    /// Ends the fallback to polling if all directories were added to the new watcher.
+    pub(in super::super) fn confirm_watching(&mut self) {
+        if self.watches.is_some() && self.retry.take().is_some() {
+            tracing::info!(mount = self.mount, "the folder is watched again and no longer polled");
+        }
+    }
+
     fn fall_back_to_polling(&mut self, why: &Unwatchable) {
         self.watches = None;
         let mount = &self.mount;
+        if let Some(retry) = &mut self.retry {
+            retry.failed(Instant::now());
+            tracing::debug!(mount, %why, "the folder still cannot be watched");
+            return;
+        }
+        let passing = !matches!(why, Unwatchable::RemoteFileSystem);
+        self.retry = passing.then(|| WatchRetry::new(Instant::now()));
         tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
     }
 }
@@ -257,8 +296,8 @@ impl DirectoryWatches {
     fn drain(&mut self, dirty: &mut DirtySet) -> bool {
         let Self { inotify, by_key, keys, buffer, .. } = self;
         inotify.read_events(buffer, MAX_EVENTS, |received| match received {
-            Received::Event(event) => mark_dirty(dirty, by_key, keys, event),
-            Received::Lost(errno) => {
+            InotifyItem::Event(event) => mark_dirty(dirty, by_key, keys, event),
+            InotifyItem::Lost(errno) => {
                 if let Some(errno) = errno {
                     tracing::warn!(%errno, "the events of a folder could not be read");
                 }

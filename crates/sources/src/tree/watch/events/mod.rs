@@ -4,6 +4,8 @@
 //! since a recursive watch would include ignored directories such as `target/`. Elsewhere one recursive watch covers
 //! the tree.
 
+mod retry;
+
 #[cfg(target_os = "linux")]
 mod inotify;
 #[cfg(target_os = "linux")]

@@ -3,12 +3,13 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::super::dirty::{DirtySet, EntryEvent};
+use super::retry::WatchRetry;
 use crate::tree::name;
 use crate::tree::stamp::FileId;
 use crate::tree::{OpenFolder, Tree};
@@ -76,6 +77,8 @@ pub(in super::super) struct EventSource {
     polling: bool,
     /// The watcher, and the root directory that it watches.
     watcher: Option<(FileId, RecommendedWatcher)>,
+    /// When to try again to watch the tree; `None` unless it fell back to polling.
+    pub(in super::super) retry: Option<WatchRetry>,
 }
 
 impl EventSource {
@@ -86,12 +89,20 @@ impl EventSource {
             mount: mount.to_owned(),
             polling: false,
             watcher: None,
+            retry: None,
         }
     }
 
     /// A source without events.
     pub(in super::super) fn polling(wake_handle: WakeHandle) -> Self {
-        Self { wake_handle, path: PathBuf::new(), mount: String::new(), polling: true, watcher: None }
+        Self {
+            wake_handle,
+            path: PathBuf::new(),
+            mount: String::new(),
+            polling: true,
+            watcher: None,
+            retry: None,
+        }
     }
 
     /// Whether there are no events, so that only polling detects changes.
@@ -116,9 +127,32 @@ impl EventSource {
             Err(cause) => {
                 self.polling = true;
                 let (mount, why) = (&self.mount, cause);
-                tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
+                if let Some(retry) = &mut self.retry {
+                    retry.failed(Instant::now());
+                    tracing::debug!(mount, %why, "the folder still cannot be watched");
+                } else {
+                    self.retry = Some(WatchRetry::new(Instant::now()));
+                    tracing::warn!(mount, %why, "the folder cannot be watched and is polled at the interval `poll` instead");
+                }
                 Ok(false)
             }
+        }
+    }
+
+    /// Allows another attempt if a retry is due. The caller must then scan the tree, which adds its root, and call
+    /// [`confirm_watching`](Self::confirm_watching).
+    pub(in super::super) fn retry_watching(&mut self) {
+        if self.retry.as_ref().is_some_and(|retry| retry.is_due(Instant::now())) {
+            self.polling = false;
+        }
+    }
+
+    /// Ends the fallback to polling if the tree is watched.
+    pub(in super::super) fn confirm_watching(&mut self) {
+        if self.watcher.is_some() && self.retry.take().is_some() {
+            tracing::info!(mount = self.mount, "the folder is watched again and no longer polled");
+        } else if self.watcher.is_none() && self.retry.is_some() {
+            self.polling = true;
         }
     }
 

@@ -1,0 +1,145 @@
+//! Recognises what a file named on the command line is: a configuration, a database or an OpenAPI document.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use libris_sources::registry::KEYS;
+
+/// How much of a file is inspected. The `openapi` key of generated JSON documents may stand behind other keys.
+const MAX_INSPECTED: u64 = 64 << 10;
+
+/// The first bytes of a SQLite database.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// What an argument of the command line names.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Argument {
+    /// A configuration file.
+    Config(PathBuf),
+    /// A source, in the form that the registry accepts.
+    Source(OsString),
+}
+
+impl Argument {
+    /// Recognises a file by its content, and a missing one by its name. Everything else is a source as it is.
+    pub(crate) fn recognise(argument: &OsStr) -> Self {
+        let path = Path::new(argument);
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        let is_one_of = |extensions: &[&str]| extensions.iter().any(|one| extension == *one);
+        let is_database = is_one_of(&["db", "sqlite", "sqlite3"]);
+        let is_config = path.file_name() == Some(OsStr::new("libris.toml"));
+        let has_prefix = argument.to_string_lossy().contains(':');
+        let (content, is_missing) = match path.metadata() {
+            Ok(metadata) if metadata.is_file() => (beginning(path), false),
+            Ok(_) => return Self::Source(argument.to_owned()),
+            Err(_) => (Vec::new(), !has_prefix),
+        };
+        // An empty file is a valid database.
+        let is_empty_database = is_database && content.is_empty() && (is_missing || path.is_file());
+        if content.starts_with(SQLITE_MAGIC) || is_empty_database {
+            return Self::Source(prefixed("sqlite:", argument));
+        }
+        let text = String::from_utf8_lossy(&content);
+        if is_config || (is_one_of(&["toml"]) && (is_missing || defines_sources(&text))) {
+            return Self::Config(path.to_owned());
+        }
+        if is_one_of(&["yaml", "yml", "json"]) && is_openapi(&text) {
+            return Self::Source(prefixed("openapi:", argument));
+        }
+        Self::Source(argument.to_owned())
+    }
+}
+
+fn prefixed(prefix: &str, argument: &OsStr) -> OsString {
+    let mut prefixed = OsString::from(prefix);
+    prefixed.push(argument);
+    prefixed
+}
+
+/// The first bytes of a file; nothing if it cannot be read, which is reported when it is opened as a source.
+fn beginning(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(MAX_INSPECTED).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Whether a TOML file has a table of a source, such as `[[files]]`.
+fn defines_sources(text: &str) -> bool {
+    text.lines().any(|line| {
+        let header = line.trim_start().trim_start_matches('[');
+        let name = header.split([']', '.']).next().unwrap_or_default();
+        line.trim_start().starts_with('[') && KEYS.contains(&name)
+    })
+}
+
+/// Whether a YAML or JSON file is an OpenAPI document: it has the key `openapi`, or `swagger` in version 2.
+fn is_openapi(text: &str) -> bool {
+    ["openapi", "swagger"].iter().any(|key| {
+        let is_key = |line: &str| {
+            let rest =
+                line.strip_prefix(key).or_else(|| line.trim_start().strip_prefix(&format!("\"{key}\"")));
+            rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+        };
+        // The members of a JSON object may stand on one line.
+        text.split(['\n', '{', ',']).any(is_key)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::Argument;
+
+    #[test]
+    fn files_are_recognised_by_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, content) in [
+            ("libris.toml", ""),
+            ("team.toml", "# ours\n[[files]]\npath = \"docs\"\n"),
+            ("Cargo.toml", "[package]\nname = \"files\"\n"),
+            ("shop.db", "SQLite format 3\0…"),
+            ("shop", "SQLite format 3\0…"),
+            ("new.sqlite", ""),
+            ("berkeley.db", "\0\0\0\0"),
+            ("api.yaml", "# ours\nopenapi: 3.1.0\n"),
+            ("api.json", "{ \"info\": {}, \"openapi\": \"3.0.0\" }"),
+            ("old.yml", "swagger: '2.0'\n"),
+            ("compose.yaml", "services:\n  openapi:\n    image: x\n"),
+            ("data.json", "{ \"a\": \"openapi\" }"),
+            ("notes.md", "openapi: 3.1.0\n"),
+        ] {
+            std::fs::write(path(name), content).unwrap();
+        }
+        std::fs::create_dir(path("folder.db")).unwrap();
+        let prefixed = |prefix: &str, name: &str| {
+            let mut text = OsString::from(prefix);
+            text.push(path(name));
+            Argument::Source(text)
+        };
+        let recognised = |name: &str| Argument::recognise(path(name).as_os_str());
+        for name in ["libris.toml", "team.toml", "missing.toml"] {
+            assert_eq!(recognised(name), Argument::Config(path(name)), "{name}");
+        }
+        for name in ["shop.db", "shop", "new.sqlite", "missing.db"] {
+            assert_eq!(recognised(name), prefixed("sqlite:", name), "{name}");
+        }
+        for name in ["api.yaml", "api.json", "old.yml"] {
+            assert_eq!(recognised(name), prefixed("openapi:", name), "{name}");
+        }
+        for name in
+            ["Cargo.toml", "berkeley.db", "compose.yaml", "data.json", "notes.md", "folder.db", "none"]
+        {
+            assert_eq!(recognised(name), prefixed("", name), "{name}");
+        }
+        for text in ["sqlite:shop.db", "postgres://localhost/shop.db", "openapi:https://a.example/api.toml"] {
+            assert_eq!(Argument::recognise(Path::new(text).as_os_str()), Argument::Source(text.into()));
+        }
+    }
+}

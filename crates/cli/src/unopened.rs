@@ -1,0 +1,110 @@
+//! A source that could not be opened: it is unavailable, and says so in lists and in `libris://status`.
+
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use libris::uri_template::Specificity;
+use libris::{Contents, Context, Error, Page, Result, Source, Templates, Uri, UriTemplate};
+
+/// What could not be done: the end of the reason in `libris://status` and in the log.
+const DOING: &str = "open the source; the log of the server has the reason";
+
+/// Whether this is the reason in the log for the outage of a source that could not be opened.
+pub(crate) fn is_reason(text: &str) -> bool {
+    text.strip_prefix("could not ") == Some(DOING)
+}
+
+/// Takes the place of a source that could not be opened. Every request to it fails.
+pub(crate) struct UnopenedSource {
+    name: String,
+    /// Why the source could not be opened, which is logged and never sent: it may contain a path.
+    reason: String,
+    /// Matches every URI, less specifically than any other source: which URIs the source has is unknown.
+    any: UriTemplate,
+}
+
+impl UnopenedSource {
+    /// A source of this kind, such as `files`, with this label in messages.
+    pub(crate) fn new(kind: &str, label: &str, reason: String) -> Self {
+        let any = UriTemplate::parse("{+uri}").expect("the template is well-formed");
+        Self { name: public_name(kind, label), reason, any }
+    }
+
+    /// The error for a URI that no other source has.
+    fn missing(&self, uri: &Uri) -> Error {
+        let name = &self.name;
+        Error::missing(
+            uri,
+            format!("it may belong to `{name}`, which could not be opened; read `libris://status`"),
+        )
+    }
+
+    fn error(&self) -> Error {
+        Error::failed(DOING, self.reason.clone())
+    }
+}
+
+/// A name without a path and without credentials, such as `files docs` for the label `/srv/docs`.
+fn public_name(kind: &str, label: &str) -> String {
+    let label = label.split(['?', '#']).next().unwrap_or_default().trim_end_matches(['/', '\\']);
+    let last = label.rsplit(['/', '\\', ':', '@']).next().unwrap_or_default();
+    match last {
+        "" | "." | ".." => kind.to_owned(),
+        last if last.eq_ignore_ascii_case(kind) => kind.to_owned(),
+        last => format!("{kind} {last}"),
+    }
+}
+
+#[async_trait]
+impl Source for UnopenedSource {
+    fn covers(&self, _uri: &Uri) -> Option<Specificity> {
+        Some(self.any.specificity())
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        (&*self.name).into()
+    }
+
+    async fn list(&self, _after: Option<&Uri>, _limit: usize, _context: &Context) -> Result<Page> {
+        Err(self.error())
+    }
+
+    async fn templates(&self, _context: &Context) -> Result<Templates> {
+        Err(self.error())
+    }
+
+    async fn read(&self, uri: &Uri, _context: &Context) -> Result<Contents> {
+        Err(self.missing(uri))
+    }
+
+    async fn children(
+        &self,
+        uri: &Uri,
+        _after: Option<&Uri>,
+        _limit: usize,
+        _context: &Context,
+    ) -> Result<Page> {
+        Err(self.missing(uri))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::public_name;
+
+    #[test]
+    fn names_have_no_paths_and_no_credentials() {
+        for (kind, label, name) in [
+            ("files", "/home/ada/docs/", "files docs"),
+            ("files", ".", "files"),
+            ("git", "git:../project", "git project"),
+            ("sql", "sqlite:data/shop.db", "sql shop.db"),
+            ("sql", "postgres://ada:s3cret@db/shop?sslmode=x", "sql shop"),
+            ("openapi", "openapi:https://ada:s3cret@api.example?key=s3cret", "openapi api.example"),
+            ("command", "/etc/libris/libris.toml", "command libris.toml"),
+            ("notion", "Notion", "notion"),
+        ] {
+            assert_eq!(public_name(kind, label), name);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Checks the dependencies of the workspace: licences, registries, minimum Rust version and duplicate versions.
+
+#![cfg(target_os = "linux")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The licences that a dependency may have.
+const LICENCES: [&str; 11] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Crates with another licence. MPL-2.0 applies to the files of the crate only, and Libris does not change them.
+const LICENCE_EXCEPTIONS: [(&str, &str); 1] = [("uluru", "MPL-2.0")];
+
+/// The crates that are compiled in several versions, with the dependencies that prevent a single one.
+const DUPLICATES: [(&str, &str); 14] = [
+    ("base64", "sqlx 0.8"),
+    ("block-buffer", "digest"),
+    ("cpufeatures", "sha2"),
+    ("crypto-common", "digest"),
+    ("digest", "sqlx 0.8; gix has the newer one"),
+    ("foldhash", "hashbrown"),
+    ("getrandom", "ring 0.17 and sqlx 0.8"),
+    ("hashbrown", "rusqlite, sqlx, gix and quick_cache each have their own"),
+    ("hashlink", "rusqlite, whose version is bound to the SQLite of sqlx"),
+    ("io-lifetimes", "cap-std has the newer one, its dependency fs-set-times the older"),
+    ("rand", "sqlx 0.8"),
+    ("rand_core", "sqlx 0.8"),
+    ("sha2", "sqlx 0.8"),
+    ("syn", "procedural macros of gix and tracing"),
+];
+
+fn cargo(arguments: &[&str]) -> String {
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(arguments)
+        .args(["--offline", "--locked", "--all-features"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All packages that the workspace can depend on under Linux, as `cargo metadata` describes them.
+fn packages() -> Vec<Value> {
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let text = cargo(&["metadata", "--format-version=1", "--filter-platform", &platform]);
+    let mut metadata: Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(metadata["packages"].take()).unwrap()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+/// Splits an SPDX expression at an operator that is in no parentheses.
+fn operands<'a>(expression: &'a str, operator: &str) -> Vec<&'a str> {
+    let (mut operands, mut start, mut depth) = (Vec::new(), 0, 0);
+    for (at, letter) in expression.char_indices() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ if depth == 0 && at >= start && expression[at..].starts_with(operator) => {
+                operands.push(&expression[start..at]);
+                start = at + operator.len();
+            }
+            _ => {}
+        }
+    }
+    operands.push(&expression[start..]);
+    operands
+}
+
+/// Whether an SPDX expression lets us choose among the allowed licences. A `/` is the former spelling of `OR`.
+fn is_allowed(expression: &str, allowed: &dyn Fn(&str) -> bool) -> bool {
+    let expression = expression.trim();
+    for (operator, any) in [(" OR ", true), ("/", true), (" AND ", false)] {
+        let operands = operands(expression, operator);
+        if operands.len() > 1 {
+            let mut allowed = operands.into_iter().map(|operand| is_allowed(operand, allowed));
+            return if any { allowed.any(|allowed| allowed) } else { allowed.all(|allowed| allowed) };
+        }
+    }
+    match expression.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
+        Some(inner) => is_allowed(inner, allowed),
+        None => allowed(expression),
+    }
+}
+
+#[test]
+fn licences_are_allowed() {
+    for package in packages() {
+        let name = name(&package);
+        let licence = package["license"].as_str().unwrap_or("none");
+        let allowed =
+            |licence: &str| LICENCES.contains(&licence) || LICENCE_EXCEPTIONS.contains(&(name, licence));
+        assert!(
+            is_allowed(licence, &allowed),
+            "`{name}` has the licence `{licence}`; hint: use another crate, or allow the licence in this test and \
+             explain why in the commit"
+        );
+    }
+}
+
+#[test]
+fn licence_expressions_are_evaluated() {
+    let allowed = |licence: &str| ["MIT", "ISC", "Apache-2.0 WITH LLVM-exception"].contains(&licence);
+    for expression in [
+        "MIT",
+        "GPL-3.0 OR MIT",
+        "GPL-3.0/MIT",
+        "GPL-3.0 / MIT",
+        "(GPL-3.0 OR MIT) AND ISC",
+        "GPL-3.0 OR MIT AND ISC",
+        "Apache-2.0 WITH LLVM-exception OR GPL-3.0",
+    ] {
+        assert!(is_allowed(expression, &allowed), "{expression}");
+    }
+    for expression in ["", "GPL-3.0", "MIT AND GPL-3.0", "(MIT OR ISC) AND GPL-3.0", "Apache-2.0", "MITX"] {
+        assert!(!is_allowed(expression, &allowed), "{expression}");
+    }
+}
+
+#[test]
+fn dependencies_come_from_the_registry() {
+    let (members, others): (Vec<_>, Vec<_>) =
+        packages().into_iter().partition(|package| package["source"].is_null());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    for package in members {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        assert!(manifest.starts_with(&root), "`{}` is outside of the workspace", name(&package));
+    }
+    for package in others {
+        let registry = "registry+https://github.com/rust-lang/crates.io-index";
+        assert_eq!(package["source"], registry, "`{}`", name(&package));
+    }
+}
+
+/// `clippy::incompatible_msrv` checks our own code against `rust-version`; this is for the code of dependencies.
+#[test]
+fn dependencies_support_the_minimum_rust_version() {
+    let manifest: toml::Table =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")).parse().unwrap();
+    let minimum = manifest["workspace"]["package"]["rust-version"].as_str().unwrap();
+    let numbers = |version: &str| version.split('.').map(|part| part.parse().unwrap()).collect::<Vec<u32>>();
+    for package in packages() {
+        let needed = package["rust_version"].as_str();
+        if package["source"].is_null() {
+            assert_eq!(
+                needed,
+                Some(minimum),
+                "`{}`; hint: add `rust-version.workspace = true`",
+                name(&package)
+            );
+        }
+        assert!(
+            needed.is_none_or(|needed| numbers(needed) <= [numbers(minimum), vec![0]].concat()),
+            "`{}` needs Rust {}; hint: raise `rust-version` in Cargo.toml",
+            name(&package),
+            needed.unwrap()
+        );
+    }
+}
+
+#[test]
+fn duplicate_versions_are_listed() {
+    let tree = cargo(&["tree", "--workspace", "--prefix=none", "--format={p}"]);
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for line in tree.lines() {
+        let mut words = line.split(' ');
+        if let (Some(name), Some(version)) = (words.next(), words.next()) {
+            versions.entry(name).or_default().insert(version);
+        }
+    }
+    assert!(versions.contains_key("libris-cli") && versions.len() > 100, "{versions:?}");
+    versions.retain(|_, versions| versions.len() > 1);
+    let listed: BTreeSet<_> = DUPLICATES.iter().map(|(name, _)| *name).collect();
+    for (name, versions) in &versions {
+        assert!(
+            listed.contains(name),
+            "`{name}` is compiled in the versions {versions:?}; hint: use one version, or add it to `DUPLICATES` with \
+             the reason"
+        );
+    }
+    for name in listed {
+        assert!(
+            versions.contains_key(name),
+            "`{name}` has one version only; hint: remove it from `DUPLICATES`"
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Generates `docs/messages.md`: every message of the program.
+//!
+//! The messages are the string literals in calls that create errors, warnings and log lines, found by a lexer in the
+//! source code of all crates but their tests. So none can be missing as long as errors are created by one of
+//! [`CONSTRUCTORS`].
+//!
+//! To generate the page again: `LIBRIS_UPDATE=1 cargo test -p libris-cli --test messages`. Read what changed: each
+//! message says what happened and, if the user can do something about it, what to do.
+
+mod lexer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use lexer::Token;
+
+/// The functions, variants and macros whose arguments are messages.
+const CONSTRUCTORS: [&str; 17] = [
+    "Busy",
+    "Err",
+    "Unavailable",
+    "advice",
+    "anyhow",
+    "context",
+    "custom",
+    "error",
+    "failed",
+    "invalid",
+    "map_err",
+    "missing",
+    "ok_or",
+    "ok_or_else",
+    "warn",
+    "with_context",
+    "wrong",
+];
+
+/// The parts of the page: a heading, and the folder or file whose messages it has. The first that matches counts.
+const PARTS: [(&str, &str); 13] = [
+    ("Command line and configuration file", "crates/cli/src"),
+    ("Folders", "crates/sources/src/files"),
+    ("Folders", "crates/sources/src/tree"),
+    ("Git repositories", "crates/sources/src/git"),
+    ("Databases", "crates/sources/src/sql"),
+    ("HTTP APIs", "crates/sources/src/http"),
+    ("Notion", "crates/sources/src/notion"),
+    ("Commands", "crates/sources/src/command"),
+    ("Resources in the configuration file", "crates/sources/src/inline"),
+    ("All sources", "crates/sources/src"),
+    ("All sources", "crates/core/src"),
+    ("Server", "crates/libris/src"),
+    ("Protocol", "crates/wire/src"),
+];
+
+/// A message.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Message {
+    text: String,
+    /// What to do.
+    hint: String,
+    channel: Channel,
+}
+
+/// Where a message appears.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    /// In the terminal or in a response.
+    Error,
+    Log,
+}
+
+impl Message {
+    /// A message with its hint behind "; hint: ", if it has one.
+    fn new(text: &str, channel: Channel) -> Self {
+        let (text, hint) = text.split_once("; hint: ").unwrap_or((text, ""));
+        Self { text: text.to_owned(), hint: hint.to_owned(), channel }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The Rust files below a folder, without those of tests.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests" || name == "contract");
+        if path.is_dir() && !is_test {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The arguments of a call whose opening parenthesis is at `start`: the tokens of each, and where the call ends.
+fn arguments(tokens: &[Token], start: usize) -> (Vec<&[Token]>, usize) {
+    let (mut arguments, mut depth, mut from) = (Vec::new(), 0, start + 1);
+    for (at, token) in tokens.iter().enumerate().skip(start) {
+        match token {
+            Token::Mark('(' | '[' | '{') => depth += 1,
+            Token::Mark(')' | ']' | '}') => depth -= 1,
+            Token::Mark(',') if depth == 1 => {
+                arguments.push(&tokens[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            arguments.push(&tokens[from..at]);
+            // Behind a trailing comma.
+            arguments.retain(|argument| !argument.is_empty());
+            return (arguments, at);
+        }
+    }
+    (arguments, tokens.len())
+}
+
+/// Where the arguments of the call begin whose name is at `at`, if its arguments are messages.
+fn message_call(tokens: &[Token], at: usize) -> Option<usize> {
+    let Token::Name(name) = &tokens[at] else { return None };
+    let is_object = name == "new" && at >= 3 && tokens[at - 3] == Token::Name("ErrorObject".into());
+    // The `!` of a macro.
+    let open = at + 1 + usize::from(tokens.get(at + 1) == Some(&Token::Mark('!')));
+    let is_call = tokens.get(open) == Some(&Token::Mark('('));
+    (is_call && (is_object || CONSTRUCTORS.contains(&name.as_str()))).then_some(open)
+}
+
+/// Whether a text has at least two words besides placeholders.
+fn is_prose(text: &str) -> bool {
+    let outside = text.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
+    let words = outside.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_alphabetic));
+    words.count() >= 2
+}
+
+/// The texts of an argument that read as prose, without those of calls in it whose arguments are messages.
+fn texts(tokens: &[Token]) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        match &tokens[at] {
+            Token::Text(text) if is_prose(text) => found.push(text.as_str()),
+            _ => {}
+        }
+        at = message_call(tokens, at).map_or(at, |open| arguments(tokens, open).1) + 1;
+    }
+    found
+}
+
+/// The messages in the code of one file.
+fn messages(code: &str) -> BTreeSet<Message> {
+    let tokens = lexer::tokens(code);
+    let is_name = |at: usize, name: &str| tokens.get(at) == Some(&Token::Name(name.to_owned()));
+    let mut found = BTreeSet::new();
+    for at in 0..tokens.len() {
+        // A text with a hint is a message, wherever it stands.
+        if let Token::Text(text) = &tokens[at]
+            && text.contains("; hint: ")
+            && is_prose(text.trim_start_matches("; hint: "))
+        {
+            let is_logged = found.contains(&Message::new(text, Channel::Log));
+            found.extend((!is_logged).then(|| Message::new(text, Channel::Error)));
+        }
+        let Some(open) = message_call(&tokens, at) else { continue };
+        let (arguments, _) = arguments(&tokens, open);
+        if let (true, [message, hint]) = (is_name(at, "advice"), &arguments[..]) {
+            let texts_of = |tokens: &[Token]| -> Vec<String> {
+                let all = tokens.iter().filter_map(|token| match token {
+                    Token::Text(text) => Some(text.clone()),
+                    _ => None,
+                });
+                all.collect()
+            };
+            // The message may be the text of a variable.
+            let message = Some(texts_of(message).join(" ")).filter(|text| !text.is_empty());
+            let (text, hint) = (message.unwrap_or_else(|| "…".to_owned()), texts_of(hint).join(" "));
+            let has_words = |text: &str| is_prose(&format!("a {text}"));
+            if has_words(&text) || has_words(&hint) {
+                found.insert(Message { text, hint, channel: Channel::Error });
+            }
+            continue;
+        }
+        let is_log = tokens[at + 1] == Token::Mark('!') && (is_name(at, "warn") || is_name(at, "error"));
+        let prefix = if is_name(at, "failed") { "could not " } else { "" };
+        for text in arguments.iter().flat_map(|argument| texts(argument)) {
+            let channel = if is_log { Channel::Log } else { Channel::Error };
+            found.insert(Message::new(&format!("{prefix}{text}"), channel));
+        }
+    }
+    found
+}
+
+fn page() -> String {
+    let mut parts: BTreeMap<usize, (&str, BTreeSet<Message>)> = BTreeMap::new();
+    for name in ["cli", "sources", "core", "libris", "wire"] {
+        for file in files(&root().join("crates").join(name).join("src")) {
+            let path = file.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
+            let (heading, _) = PARTS.iter().find(|(_, prefix)| path.starts_with(prefix)).expect("a part");
+            let order = PARTS.iter().position(|(other, _)| other == heading).unwrap();
+            let part = parts.entry(order).or_insert_with(|| (heading, BTreeSet::new()));
+            part.1.extend(messages(&std::fs::read_to_string(&file).unwrap()));
+        }
+    }
+    let mut page = String::from(
+        "# Messages\n\n\
+         Every message of the program: errors in the terminal and in responses, and warnings in the log. `{…}` stands \
+         for a\nvalue. Messages that consist of parts are shown part by part. If the column \"what to do\" is empty, the \
+         message\nitself says it, or its cause does: it follows in the terminal as `because: …`, and in the log.\n\n\
+         A test generates this page from the source code; see `crates/cli/tests/messages/main.rs`.\n",
+    );
+    for (heading, messages) in parts.values() {
+        page.push_str(&format!("\n## {heading}\n\n| message | what to do | where |\n|---|---|---|\n"));
+        for Message { text, hint, channel } in messages {
+            let channel = if *channel == Channel::Log { "log" } else { "error" };
+            page.push_str(&format!("| {} | {} | {channel} |\n", cell(text), cell(hint)));
+        }
+    }
+    page
+}
+
+/// The text in a cell of a table.
+fn cell(text: &str) -> String {
+    let lines: Vec<_> = text.split_whitespace().collect();
+    lines.join(" ").replace('|', "\\|").replace("](", "]\\(").replace('<', "&lt;")
+}
+
+#[test]
+fn the_page_has_every_message() {
+    let (file, generated) = (root().join("docs/messages.md"), page());
+    if std::env::var_os("LIBRIS_UPDATE").is_some() {
+        std::fs::write(&file, &generated).unwrap();
+    }
+    let page = std::fs::read_to_string(&file).unwrap_or_default();
+    let difference = page.lines().zip(generated.lines()).find(|(old, new)| old != new);
+    assert!(
+        page == generated,
+        "docs/messages.md is outdated; hint: run this test with LIBRIS_UPDATE=1 and read what changed: {difference:#?}"
+    );
+}
+
+#[test]
+fn messages_are_found_in_calls() {
+    let code = r##"
+        // Err("not in a comment")
+        fn a() -> Result<(), Error> {
+            let name = "not in a call";
+            if b { return Err(Error::invalid(format!("`{name}` is wrong; hint: write \
+                it right"))); }
+            c.map_err(|cause| advice("the port is in use", "use another port"))?;
+            let why = "it is a file; hint: name its folder";
+            d.map_err(|cause| advice(why, "use a file"))?;
+            tracing::warn!(uri = "one", r#"a "raw" text"#);
+            Err(Error::failed("open the file", cause))
+        }
+        #[cfg(test)]
+        mod tests { fn t() { Err("not in a test") } }
+    "##;
+    let message = |text: &str, hint: &str, channel| Message { text: text.into(), hint: hint.into(), channel };
+    let expected = [
+        message("`{name}` is wrong", "write it right", Channel::Error),
+        message("a \"raw\" text", "", Channel::Log),
+        message("could not open the file", "", Channel::Error),
+        message("it is a file", "name its folder", Channel::Error),
+        message("the port is in use", "use another port", Channel::Error),
+        message("…", "use a file", Channel::Error),
+    ];
+    assert_eq!(messages(code), expected.into());
+}

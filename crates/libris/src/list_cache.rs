@@ -1,0 +1,424 @@
+//! Cached lists of sources that compute their whole list for every page, such as those with `#[list]` functions.
+//!
+//! The first page of a walk runs the source, and the following pages come from the cached list. See
+//! [`Source::whole_list`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use libris_core::{
+    Annotations, Budget, CacheScope, Client, Context, Error, Flights, Freshness, Lease, Page, Proof,
+    Resource, Result, Source, Uri,
+};
+use tokio::time::{Instant, sleep_until};
+
+use crate::lock::lock;
+
+/// The memory limit for the cached lists of all sources of a catalog.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// The maximum number of resources of a cached list.
+const MAX_RESOURCES: usize = 200_000;
+
+/// The memory that a resource needs besides its texts: the struct, and the headers of its allocations.
+const RESOURCE_OVERHEAD: usize = size_of::<CachedResource>() + 64;
+
+/// The memory budget for the cached lists of a catalog.
+pub(crate) fn budget() -> Arc<Budget> {
+    Budget::with_share(CACHE_BYTES, CACHE_BYTES)
+}
+
+/// The cached lists of one source: one for all callers, or one per identity.
+pub(crate) struct ListCache(Arc<ListCacheState>);
+
+struct ListCacheState {
+    budget: Arc<Budget>,
+    lists: Mutex<CachedLists>,
+    in_flight: Flights<CallerKey, Result<Arc<CachedList>, Arc<Error>>>,
+}
+
+/// The identity that a list depends on; `None` for a list that is the same for all callers, and for anonymous callers.
+type CallerKey = Option<String>;
+
+#[derive(Default)]
+struct CachedLists {
+    by_caller: HashMap<CallerKey, Arc<CachedList>>,
+    /// Whether a task removes expired lists.
+    is_swept: bool,
+}
+
+/// A list that a source returned.
+struct CachedList {
+    /// In URI order; `None` if the list is too large for the cache, so that the source must list each page itself.
+    resources: Option<Vec<CachedResource>>,
+    freshness: Freshness,
+    /// Whether the source used the identity of the caller.
+    identity_used: bool,
+    expires: Instant,
+    /// No longer holds when the source reported a change of its list.
+    proof: Option<Proof>,
+    /// The memory of the list, released with it.
+    _memory: Option<Lease>,
+}
+
+/// A resource in less memory: what consecutive resources have in common is shared.
+struct CachedResource {
+    uri: Uri,
+    name: Box<str>,
+    title: Option<Box<str>>,
+    description: Option<Arc<str>>,
+    size: Option<u64>,
+    modified: Option<jiff::Timestamp>,
+    /// All other metadata.
+    common: Arc<Resource>,
+}
+
+/// A request for one page.
+#[derive(Clone, Copy)]
+pub(crate) struct PageRequest<'a> {
+    pub(crate) after: Option<&'a Uri>,
+    pub(crate) limit: usize,
+}
+
+impl ListCache {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self(Arc::new(ListCacheState { budget, lists: Mutex::default(), in_flight: Flights::default() }))
+    }
+
+    /// One page. The first page runs the source; a following page does if no cached list is valid. Concurrent callers
+    /// share one run (single-flight).
+    pub(crate) async fn page(
+        &self,
+        source: &Arc<dyn Source>,
+        scope: CacheScope,
+        request: PageRequest<'_>,
+        context: &Context,
+    ) -> Result<Page> {
+        let caller = match scope {
+            CacheScope::Public => None,
+            CacheScope::Private => context.identity_key(),
+        };
+        let found =
+            || self.0.find(&caller).filter(|list| request.after.is_some() || list.resources.is_none());
+        let list = match found() {
+            Some(list) => list,
+            None => {
+                let run = || {
+                    let context = match scope {
+                        CacheScope::Public => context.clone().without_caller(),
+                        CacheScope::Private => context.clone(),
+                    };
+                    self.0.clone().run(source.clone(), caller.clone(), request.limit, context)
+                };
+                let join = || self.0.in_flight.join(&caller, || found().map(Ok), run);
+                let outcome = match join().await {
+                    // The list changed during the run, perhaps before this caller joined: run once more.
+                    Ok(list) if !list.is_valid() => join().await,
+                    outcome => outcome,
+                };
+                outcome.map_err(|error| Error::from_shared(&error))?
+            }
+        };
+        if list.identity_used {
+            // Records that the response depends on the caller.
+            let _ = context.identity();
+        }
+        match list.page(request) {
+            Some(page) => Ok(page),
+            None => source.list(request.after, request.limit, context).await,
+        }
+    }
+}
+
+impl ListCacheState {
+    fn find(&self, caller: &CallerKey) -> Option<Arc<CachedList>> {
+        let lists = lock(&self.lists);
+        lists.by_caller.get(caller).filter(|list| list.is_fresh()).cloned()
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        source: Arc<dyn Source>,
+        caller: CallerKey,
+        limit: usize,
+        context: Context,
+    ) -> Result<Arc<CachedList>, Arc<Error>> {
+        // Before the run, so that a change during the run makes the list invalid.
+        let Freshness { ttl, proof, .. } = source.whole_list().unwrap_or_default();
+        let page = source.list(None, MAX_RESOURCES + 1, &context).await.map_err(Arc::new)?;
+        let expires = Instant::now() + ttl;
+        let (freshness, identity_used) = (page.freshness.clone(), context.identity_was_used());
+        let is_one_page = !page.more && page.resources.len() <= limit;
+        // The list before it needs the memory no longer.
+        lock(&self.lists).by_caller.remove(&caller);
+        let (resources, memory) = match is_one_page {
+            true => (Some(compact(page.resources).0), None),
+            false => self.reserved(page),
+        };
+        let list = CachedList { resources, freshness, identity_used, expires, proof, _memory: memory };
+        let list = Arc::new(list);
+        if !is_one_page {
+            self.insert(caller, list.clone());
+        }
+        Ok(list)
+    }
+
+    /// The resources of a list and their memory; `None` for both if the list is too large.
+    fn reserved(&self, page: Page) -> (Option<Vec<CachedResource>>, Option<Lease>) {
+        if page.more {
+            return (None, None);
+        }
+        let (resources, bytes) = compact(page.resources);
+        let memory = (bytes <= CACHE_BYTES).then(|| self.budget.try_take(Client::default(), bytes)).flatten();
+        (memory.is_some().then_some(resources), memory)
+    }
+
+    fn insert(self: &Arc<Self>, caller: CallerKey, list: Arc<CachedList>) {
+        let mut lists = lock(&self.lists);
+        lists.by_caller.insert(caller, list);
+        if !std::mem::replace(&mut lists.is_swept, true) {
+            let state = Arc::downgrade(self);
+            tokio::spawn(async move {
+                while let Some(next) = state.upgrade().and_then(|state| state.sweep()) {
+                    sleep_until(next).await;
+                }
+            });
+        }
+    }
+
+    /// Removes expired and invalid lists. Returns when the next one expires; `None` if no list is left.
+    fn sweep(&self) -> Option<Instant> {
+        let mut lists = lock(&self.lists);
+        lists.by_caller.retain(|_, list| list.is_fresh());
+        let next = lists.by_caller.values().map(|list| list.expires).min();
+        lists.is_swept = next.is_some();
+        next
+    }
+}
+
+impl CachedList {
+    fn is_fresh(&self) -> bool {
+        Instant::now() < self.expires && self.is_valid()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.proof.as_ref().is_none_or(Proof::holds)
+    }
+
+    /// One page; `None` if the list is too large for the cache.
+    fn page(&self, PageRequest { after, limit }: PageRequest<'_>) -> Option<Page> {
+        let resources = self.resources.as_ref()?;
+        let start = after.map_or(0, |after| resources.partition_point(|resource| resource.uri <= *after));
+        let rest = &resources[start..];
+        let page = &rest[..rest.len().min(limit)];
+        Some(Page {
+            resources: page.iter().map(CachedResource::resource).collect(),
+            more: page.len() < rest.len(),
+            freshness: self.freshness.clone(),
+            ..Page::default()
+        })
+    }
+}
+
+impl CachedResource {
+    fn resource(&self) -> Resource {
+        let common = &*self.common;
+        Resource {
+            uri: self.uri.clone(),
+            name: self.name.to_string(),
+            title: self.title.as_ref().map(ToString::to_string),
+            description: self.description.as_ref().map(ToString::to_string),
+            mime: common.mime.clone(),
+            size: self.size,
+            icons: common.icons.clone(),
+            annotations: Annotations { last_modified: self.modified, ..common.annotations.clone() },
+            meta: common.meta.clone(),
+        }
+    }
+}
+
+/// The resources in compact form, and the memory that they need in bytes.
+fn compact(resources: Vec<Resource>) -> (Vec<CachedResource>, usize) {
+    let mut compact: Vec<CachedResource> = Vec::with_capacity(resources.len());
+    let mut bytes = 0;
+    for mut resource in resources {
+        let uri = resource.uri.clone();
+        let name = std::mem::take(&mut resource.name).into_boxed_str();
+        let title = resource.title.take().map(String::into_boxed_str);
+        let (size, modified) = (resource.size.take(), resource.annotations.last_modified.take());
+        let description = resource.description.take();
+        let before = compact.last();
+        let same = |description: &String| {
+            before.and_then(|before| before.description.clone()).filter(|it| **it == **description)
+        };
+        let description = description.map(|description| {
+            same(&description).unwrap_or_else(|| {
+                bytes += description.len() + 32;
+                description.into()
+            })
+        });
+        let common = match before {
+            Some(before) => {
+                resource.uri = before.common.uri.clone();
+                (resource == *before.common).then(|| before.common.clone())
+            }
+            None => None,
+        };
+        let common = common.unwrap_or_else(|| {
+            bytes += common_weight(&resource);
+            Arc::new(resource)
+        });
+        bytes += RESOURCE_OVERHEAD
+            + uri.as_str().len()
+            + name.len()
+            + title.as_ref().map_or(0, |title| title.len());
+        compact.push(CachedResource { uri, name, title, description, size, modified, common });
+    }
+    (compact, bytes)
+}
+
+/// The memory of metadata that consecutive resources share.
+fn common_weight(resource: &Resource) -> usize {
+    let icons = resource.icons.iter().map(|icon| {
+        size_of_val(icon) + icon.src.len() + icon.sizes.iter().map(|size| size.len() + 24).sum::<usize>()
+    });
+    // A JSON value needs several times the memory of its text.
+    let meta = resource.meta.as_ref().and_then(|meta| serde_json::to_string(meta).ok());
+    let meta = meta.map_or(0, |text| 8 * text.len());
+    size_of::<Resource>() + 64 + resource.mime.as_ref().map_or(0, String::len) + icons.sum::<usize>() + meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CACHE_BYTES, ListCache, PageRequest, budget, compact};
+    use async_trait::async_trait;
+    use libris_core::uri_template::Specificity;
+    use libris_core::{
+        Annotations, CacheScope, Contents, Context, Error, Freshness, Icon, Page, Proof, Resource, Result,
+        Source, Uri,
+    };
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    fn resource(number: usize) -> Resource {
+        let uri = Uri::parse(&format!("docs://documents/{number:06}")).unwrap();
+        Resource {
+            title: number.is_multiple_of(3).then(|| format!("Document {number}")),
+            description: Some(if number.is_multiple_of(2) {
+                "One document.".into()
+            } else {
+                format!("number {number}")
+            }),
+            mime: Some("text/markdown".into()),
+            size: Some(number as u64),
+            icons: vec![Icon {
+                src: "https://docs.example/icon.png".into(),
+                mime: None,
+                sizes: vec![],
+                theme: None,
+            }],
+            annotations: Annotations {
+                priority: Some(if number < 5 { 0.5 } else { 0.8 }),
+                last_modified: jiff::Timestamp::from_second(number as i64).ok(),
+                ..Annotations::default()
+            },
+            ..Resource::new(uri, format!("{number}"))
+        }
+    }
+
+    #[test]
+    fn resources_are_restored_from_compact_form() {
+        let resources: Vec<_> = (0..10).map(resource).collect();
+        let (compact, _) = compact(resources.clone());
+        assert_eq!(compact.iter().map(super::CachedResource::resource).collect::<Vec<_>>(), resources);
+    }
+
+    /// A source of so many resources, with names of so many bytes, that counts its runs.
+    struct Listing {
+        resources: usize,
+        name: usize,
+        runs: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl Source for Listing {
+        fn covers(&self, _: &Uri) -> Option<Specificity> {
+            None
+        }
+
+        async fn list(&self, after: Option<&Uri>, limit: usize, _: &Context) -> Result<Page> {
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            let start = after.map_or(0, |after| after.path()[1..].parse::<usize>().unwrap() + 1);
+            let all = (start..self.resources).take(limit);
+            let resources =
+                all.map(|number| Resource { name: "n".repeat(self.name), ..resource(number) }).collect();
+            Ok(Page { resources, more: start + limit < self.resources, ..Page::default() })
+        }
+
+        fn whole_list(&self) -> Option<Freshness> {
+            Some(Freshness::proven(Proof::always()).with_ttl(Duration::from_secs(30)))
+        }
+
+        async fn read(&self, uri: &Uri, _: &Context) -> Result<Contents> {
+            Err(Error::NotFound(uri.clone()))
+        }
+    }
+
+    async fn page(lists: &ListCache, source: &Arc<dyn Source>, after: Option<usize>) -> Page {
+        let after = after.map(|number| resource(number).uri);
+        let request = PageRequest { after: after.as_ref(), limit: 2 };
+        lists.page(source, CacheScope::Public, request, &Context::default()).await.unwrap()
+    }
+
+    async fn listing(resources: usize, name: usize) -> (Arc<Listing>, Arc<dyn Source>, ListCache) {
+        let listing = Arc::new(Listing { resources, name, runs: AtomicUsize::new(0) });
+        (listing.clone(), listing, ListCache::new(budget()))
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_too_large_is_not_cached() {
+        // Too many resources, and too many bytes.
+        for (resources, name) in [(200_001, 1), (40, 1 << 20)] {
+            let (listing, source, lists) = listing(resources, name).await;
+            let first = page(&lists, &source, None).await;
+            assert_eq!((first.resources.len(), first.more), (2, true));
+            assert_eq!(listing.runs.load(Ordering::SeqCst), 2, "once to find out, and once for the page");
+            let second = page(&lists, &source, Some(1)).await;
+            assert_eq!(second.resources[0].uri, resource(2).uri);
+            page(&lists, &source, None).await;
+            assert_eq!(listing.runs.load(Ordering::SeqCst), 4, "once for each page");
+            assert_eq!(lists.0.budget.used(), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_of_expired_lists_is_released() {
+        let (_, source, lists) = listing(10, 1).await;
+        page(&lists, &source, None).await;
+        let used = lists.0.budget.used();
+        page(&lists, &source, None).await;
+        assert_eq!(lists.0.budget.used(), used, "a new list replaces the one before");
+        assert!(used > 0);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert_eq!(lists.0.budget.used(), 0);
+        page(&lists, &source, None).await;
+        assert_eq!(lists.0.budget.used(), used);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert_eq!(lists.0.budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_one_page_is_not_cached() {
+        let (listing, source, lists) = listing(2, 1).await;
+        assert!(!page(&lists, &source, None).await.more);
+        assert_eq!((listing.runs.load(Ordering::SeqCst), lists.0.budget.used()), (1, 0));
+    }
+
+    #[test]
+    fn a_hundred_thousand_resources_fit() {
+        let resources: Vec<_> = (0..100_000).map(resource).collect();
+        let (compact, bytes) = compact(resources);
+        assert!(bytes > compact.len() * 100 && bytes < CACHE_BYTES, "{bytes}");
+    }
+}

@@ -1,0 +1,174 @@
+//! The hint for a URI that no source covers: what the server has instead.
+
+use std::collections::{BTreeMap, HashMap};
+
+use libris_core::suggest::{closest, meant};
+use libris_core::{Error, Uri};
+
+/// How many roots, templates or resources a hint names.
+const MAX_NAMED: usize = 8;
+
+/// How many roots of one scheme a hint distinguishes. Of more, it names the scheme only.
+const MAX_ROOTS_OF_SCHEME: usize = 4;
+
+/// The longest URI that a hint repeats, in bytes.
+const MAX_QUOTED: usize = 100;
+
+/// The error for a URI that no source covers. `served` are the templates of all sources, and the resources of the
+/// sources without templates.
+pub(crate) fn missing(uri: &Uri, served: &[&str]) -> Error {
+    let text = uri.as_str();
+    let below: Vec<_> = served.iter().copied().filter(|served| text.starts_with(root(served))).collect();
+    let hint = match below.first() {
+        None if served.is_empty() => return Error::NotFound(uri.clone()),
+        None => {
+            let (own, roots) = (root(text), roots(served));
+            let roots: Vec<_> = roots.iter().map(|root| &**root).collect();
+            let (same_scheme, others): (Vec<_>, Vec<_>) =
+                roots.iter().copied().partition(|root| root.starts_with(scheme(own)));
+            let suggested = match &similar(scheme(own), own, &same_scheme)[..] {
+                [] => similar("", own, &others),
+                similar => similar.to_vec(),
+            };
+            let own = if own.len() <= MAX_QUOTED { own } else { scheme(own) };
+            format!("no source serves `{own}`; served are {}{}", named(&roots), meant(&suggested))
+        }
+        Some(first) => {
+            let root = root(first);
+            let resources: Vec<_> = below.iter().copied().filter(|text| !text.contains('{')).collect();
+            let suggested = meant(&similar(root, text, &resources));
+            format!("nothing in `{root}` matches this URI; there are {}{suggested}", named(&below))
+        }
+    };
+    Error::missing(uri, hint)
+}
+
+/// The names that are similar to `wrong` after their common `prefix`, the most similar one first.
+fn similar<'a>(prefix: &str, wrong: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let rests: HashMap<_, _> =
+        names.iter().filter_map(|name| Some((name.strip_prefix(prefix)?, *name))).collect();
+    let wrong = wrong.strip_prefix(prefix).unwrap_or(wrong);
+    closest(wrong, rests.keys().copied()).into_iter().filter_map(|rest| rests.get(rest).copied()).collect()
+}
+
+/// The scheme of a URI with the slashes behind it, such as `file:///`.
+fn scheme(text: &str) -> &str {
+    let Some(colon) = text.find(':') else { return text };
+    let rest = text[colon + 1..].trim_start_matches('/');
+    &text[..text.len() - rest.len()]
+}
+
+/// The scheme and authority of a URI or template, such as `git://project/`. Without an authority it has the first path
+/// segment too, such as `file:///handbook/`. It ends before the first variable.
+fn root(text: &str) -> &str {
+    let literal = text.split(['{', '?', '#']).next().unwrap_or_default();
+    let Some(colon) = literal.find(':') else { return literal };
+    let Some(rest) = literal[colon + 1..].strip_prefix("//") else { return &literal[..=colon] };
+    let start = literal.len() - rest.len();
+    // An empty authority, as in `file:///handbook/`: the first segment is the mount.
+    let start = if rest.starts_with('/') { start + 1 } else { start };
+    literal[start..].find('/').map_or(literal, |slash| &literal[..=start + slash])
+}
+
+/// The distinct roots, in order; of a scheme with many roots only the scheme.
+fn roots(served: &[&str]) -> Vec<String> {
+    let mut by_scheme: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in served {
+        let root = root(text);
+        let scheme = root.split_once(':').map_or(root, |(scheme, _)| scheme);
+        let roots = by_scheme.entry(scheme).or_default();
+        if !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    let of_scheme = |(scheme, roots): (&str, Vec<&str>)| match roots.len() <= MAX_ROOTS_OF_SCHEME {
+        true => roots.into_iter().map(str::to_owned).collect(),
+        false => vec![format!("{scheme}:")],
+    };
+    by_scheme.into_iter().flat_map(of_scheme).collect()
+}
+
+/// The first texts in backticks, and how many more there are.
+fn named(texts: &[&str]) -> String {
+    let mut named: Vec<_> = texts.iter().take(MAX_NAMED).map(|text| format!("`{text}`")).collect();
+    if texts.len() > MAX_NAMED {
+        named.push(format!("{} more", texts.len() - MAX_NAMED));
+    }
+    named.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{missing, root};
+    use libris_core::{Error, Uri};
+
+    fn hint(uri: &str, served: &[&str]) -> String {
+        match missing(&Uri::parse(uri).unwrap(), served) {
+            Error::Missing { hint, .. } => hint,
+            error => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_root_is_the_scheme_and_the_authority_or_mount() {
+        for (text, expected) in [
+            ("file:///handbook/{+path}{?lines,bytes}", "file:///handbook/"),
+            ("file:///handbook/guide/on-call.md", "file:///handbook/"),
+            ("file:///handbook", "file:///handbook"),
+            ("git://project/blob/{ref}/{+path}", "git://project/"),
+            ("notes://{number}", "notes://"),
+            ("weather://stations?all", "weather://stations"),
+            ("note:{number}", "note:"),
+        ] {
+            assert_eq!(root(text), expected);
+        }
+    }
+
+    #[test]
+    fn names_what_is_served_and_the_closest_root() {
+        let served = ["file:///handbook/{+path}", "git://project/blob/{ref}", "git://project/log/{ref}"];
+        assert_eq!(
+            hint("flie:///handbook/a.md", &served),
+            "no source serves `flie:///handbook/`; served are `file:///handbook/`, `git://project/`; did you mean \
+             `file:///handbook/`?"
+        );
+        assert_eq!(
+            hint("file:///docs/a.md", &served),
+            "no source serves `file:///docs/`; served are `file:///handbook/`, `git://project/`"
+        );
+        assert_eq!(
+            hint("file:///hand-book/a.md", &served),
+            "no source serves `file:///hand-book/`; served are `file:///handbook/`, `git://project/`; did you mean \
+             `file:///handbook/`?"
+        );
+        assert_eq!(
+            hint("postgres://shop/orders", &served),
+            "no source serves `postgres://shop/`; served are `file:///handbook/`, `git://project/`"
+        );
+        assert_eq!(
+            hint("git://project/blb/main", &served),
+            "nothing in `git://project/` matches this URI; there are `git://project/blob/{ref}`, \
+             `git://project/log/{ref}`"
+        );
+        assert_eq!(
+            hint("config://app/setings", &["config://app/settings", "config://app/users"]),
+            "nothing in `config://app/` matches this URI; there are `config://app/settings`, `config://app/users`; did \
+             you mean `config://app/settings`?"
+        );
+        assert_eq!(hint("a:b", &[]), "no resource at `a:b`");
+    }
+
+    #[test]
+    fn a_hint_is_short() {
+        let many: Vec<_> = (0..100).map(|number| format!("note://{number}")).collect();
+        let many: Vec<_> = many.iter().map(|uri| &**uri).collect();
+        assert_eq!(hint("x:1", &many), "no source serves `x:`; served are `note:`");
+        let schemes: Vec<_> = (10..30).map(|number| format!("s{number}:a")).collect();
+        let schemes: Vec<_> = schemes.iter().map(|uri| &**uri).collect();
+        assert!(hint("x:1", &schemes).ends_with("`s17:`, 12 more"), "{}", hint("x:1", &schemes));
+        assert_eq!(
+            hint(&format!("x://{}/", "h".repeat(500)), &["a:b"]),
+            "no source serves `x://`; served are `a:`"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! The error for a path at which nothing is: names the part of the path that is wrong, and similar names.
+
+use libris_core::{Context, Error, Uri};
+
+use super::FilesInner;
+use crate::path::value;
+use crate::suggest::did_you_mean;
+use crate::tree::{OpenFolder, ResolvedPath};
+
+/// The most segments of a path that are examined.
+const MAX_SEGMENTS: usize = 32;
+
+/// The longest segment that an error repeats: the longest file name with every byte escaped.
+const MAX_SEGMENT_LENGTH: usize = 3 * 255;
+
+/// The most names of a folder that are compared: those next to the wrong one in the order of names.
+const MAX_NAMES: usize = 2_000;
+
+/// The error for the URI of a file or directory that does not exist.
+pub(super) fn error(inner: &FilesInner, uri: &Uri, context: &Context) -> Error {
+    // A hint would name files that the caller may not see.
+    let hint = context.sees_everything().then(|| hint(inner, inner.path(uri)?)).flatten();
+    match hint {
+        Some(hint) => Error::missing(uri, hint),
+        None => Error::NotFound(uri.clone()),
+    }
+}
+
+fn hint(inner: &FilesInner, path: &str) -> Option<String> {
+    let whole = path.strip_suffix('/').unwrap_or(path);
+    let ends = whole.match_indices('/').map(|(at, _)| at).chain([whole.len()]);
+    let mut folder = inner.open_root().ok()?;
+    let mut begin = 0;
+    for end in ends.take(MAX_SEGMENTS) {
+        match inner.tree.resolve(inner.open_root().ok()?, &whole[..end]) {
+            Ok(ResolvedPath::Folder(found)) => folder = found,
+            Ok(ResolvedPath::File(..)) => {
+                let file = inner.uri(&whole[..end])?;
+                return Some(format!("`{file}` is a file and not a folder: read it by this URI"));
+            }
+            Err(_) => return no_such_name(inner, &folder, &whole[begin..end]),
+        }
+        begin = end + 1;
+    }
+    None
+}
+
+/// Says that a folder has no child with this name.
+fn no_such_name(inner: &FilesInner, folder: &OpenFolder, segment: &str) -> Option<String> {
+    if segment.is_empty() || segment.len() > MAX_SEGMENT_LENGTH {
+        return None;
+    }
+    let own = inner.uri(&folder.logical.key)?;
+    let names = inner.tree.names(folder).ok()?;
+    let place = names.partition_point(|name| name < segment);
+    let first = place.saturating_sub(MAX_NAMES / 2).min(names.len().saturating_sub(MAX_NAMES));
+    let near = names.iter_from(first).take(MAX_NAMES);
+    let names: Vec<String> = near.map(|key| value(key.trim_end_matches('/'))).collect();
+    let wrong = value(segment);
+    let similar = did_you_mean(&wrong, names.iter().map(String::as_str));
+    Some(match similar.is_empty() {
+        true => format!("there is no `{wrong}` in `{own}`; read that folder to see its entries"),
+        false => format!("there is no `{wrong}` in `{own}`{similar}"),
+    })
+}

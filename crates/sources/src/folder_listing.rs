@@ -1,0 +1,462 @@
+//! The listing of a folder, as Markdown for people and models and as JSON for programs, and the query that selects a
+//! page of it.
+
+#![allow(dead_code, reason = "each is used by some sources, which are features")]
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use jiff::Timestamp;
+use libris_core::{Content, DIRECTORY, Error, Result, Uri};
+use serde_json::{Map, Value, json};
+
+use crate::meta;
+
+/// The media type of a listing for people and models.
+const MARKDOWN: &str = "text/markdown";
+
+/// The media type of a listing for programs.
+const JSON: &str = "application/json";
+
+/// The parameters of a folder's URI, in the order of the template.
+pub(crate) const KEYS: [&str; 3] = ["after", "format", "contents"];
+
+/// A child of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListedChild {
+    /// The name, without a slash at the end.
+    pub(crate) name: String,
+    pub(crate) uri: Uri,
+    /// The media type of a file, [`DIRECTORY`], or another kind, such as `submodule`.
+    pub(crate) kind: Cow<'static, str>,
+    /// The size in bytes.
+    pub(crate) size: Option<u64>,
+    pub(crate) modified: Option<Timestamp>,
+    /// The title from the contents, if there is one.
+    pub(crate) title: Option<String>,
+}
+
+/// The format of a listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ListingFormat {
+    /// For people and models.
+    #[default]
+    Markdown,
+    /// For programs.
+    Json,
+}
+
+/// The contents that follow a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FollowingContents {
+    /// None.
+    Nothing,
+    /// The small text files of the page.
+    Text,
+}
+
+/// The parameters of a folder's URI.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FolderQuery {
+    /// The decoded name of the child after which the page begins.
+    pub(crate) after: Option<Vec<u8>>,
+    pub(crate) format: ListingFormat,
+    /// The requested contents; see [`contents`](Self::contents).
+    requested: Option<FollowingContents>,
+}
+
+impl FolderQuery {
+    /// Parses a query. Empty values count as absent, as in a form without input. Other parameters are ignored.
+    pub(crate) fn parse(query: &str) -> Result<Self> {
+        let mut parsed = Self::default();
+        let mut given = Vec::new();
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            if value.is_empty() || !KEYS.contains(&key) {
+                continue;
+            }
+            if given.contains(&key) {
+                return Err(Error::invalid(format!("`{key}` is given twice: give it once")));
+            }
+            given.push(key);
+            match (key, value) {
+                ("after", name) => {
+                    let malformed = || Error::invalid(format!("`after={name}` has a malformed escape"));
+                    parsed.after = Some(Uri::decode_segment(name).ok_or_else(malformed)?);
+                }
+                ("format", "markdown") => parsed.format = ListingFormat::Markdown,
+                ("format", "json") => parsed.format = ListingFormat::Json,
+                ("format", other) => {
+                    return Err(Error::invalid(format!("`format={other}` must be `markdown` or `json`")));
+                }
+                ("contents", "none") => parsed.requested = Some(FollowingContents::Nothing),
+                ("contents", "text") => parsed.requested = Some(FollowingContents::Text),
+                (_, other) => {
+                    return Err(Error::invalid(format!("`contents={other}` must be `none` or `text`")));
+                }
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// The contents that follow the listing: by default text after Markdown, nothing after JSON.
+    pub(crate) fn contents(&self) -> FollowingContents {
+        self.requested.unwrap_or(match self.format {
+            ListingFormat::Markdown => FollowingContents::Text,
+            ListingFormat::Json => FollowingContents::Nothing,
+        })
+    }
+
+    /// The URI of the page that begins after the child with this name, with the same other parameters; `None` if it is
+    /// too long.
+    pub(crate) fn next(&self, folder: &Uri, name: &[u8]) -> Option<Uri> {
+        let mut uri = format!("{}?after={}", folder.without_query(), encoded_value(name));
+        if self.format == ListingFormat::Json {
+            uri.push_str("&format=json");
+        }
+        match self.requested {
+            None => {}
+            Some(FollowingContents::Nothing) => uri.push_str("&contents=none"),
+            Some(FollowingContents::Text) => uri.push_str("&contents=text"),
+        }
+        Uri::parse(&uri).ok()
+    }
+}
+
+/// A name as the value of a parameter.
+fn encoded_value(name: &[u8]) -> String {
+    Uri::encode_segment(name).replace('&', "%26").replace('+', "%2B")
+}
+
+/// One page of the listing of a folder.
+#[derive(Clone, Debug)]
+pub(crate) struct FolderListing<'a> {
+    /// The URI of the folder.
+    pub(crate) folder: &'a Uri,
+    /// The heading: the title or the name of the folder.
+    pub(crate) title: &'a str,
+    pub(crate) children: &'a [ListedChild],
+    /// The URI of the next page.
+    pub(crate) next: Option<&'a Uri>,
+    /// The number of children after this page, if known.
+    pub(crate) more: Option<usize>,
+}
+
+impl FolderListing<'_> {
+    /// The listing as the contents at a URI, with the next page in `_meta`.
+    pub(crate) fn content(&self, uri: Uri, format: ListingFormat) -> Content {
+        let mut content = match format {
+            ListingFormat::Markdown => Content::text(uri, MARKDOWN, self.markdown()),
+            ListingFormat::Json => Content::text(uri, JSON, format!("{}\n", self.json())),
+        };
+        if let Some(next) = self.next {
+            let mut meta = meta::with(meta::NEXT, next.as_str());
+            if let Some(more) = self.more {
+                meta.insert(meta::MORE.to_owned(), more.into());
+            }
+            content.meta = Some(meta);
+        }
+        content
+    }
+
+    /// A heading, a table with a row for each child, and a link to the next page. Columns without a value are omitted.
+    pub(crate) fn markdown(&self) -> String {
+        let mut page = format!("# {}\n\n", cell(self.title));
+        if self.children.is_empty() {
+            page.push_str("No entries.\n");
+        } else {
+            self.write_table(&mut page);
+        }
+        if let Some(next) = self.next {
+            let count = match self.more {
+                Some(1) => "1 more entry".to_owned(),
+                Some(more) => format!("{} more entries", grouped(more as u64)),
+                None => "More entries follow".to_owned(),
+            };
+            let _ = write!(page, "\n{count}: read {next}\n");
+        }
+        page
+    }
+
+    fn write_table(&self, page: &mut String) {
+        let has = |value: fn(&ListedChild) -> bool| self.children.iter().any(value);
+        let columns = [
+            Some(Column::Name),
+            Some(Column::Kind),
+            has(|child| child.size.is_some()).then_some(Column::Size),
+            has(|child| child.modified.is_some()).then_some(Column::Modified),
+            has(|child| child.title.is_some()).then_some(Column::Title),
+        ];
+        let columns: Vec<Column> = columns.into_iter().flatten().collect();
+        for column in &columns {
+            let _ = write!(page, "| {} ", column.heading());
+        }
+        page.push_str("|\n");
+        page.push_str(&"|---".repeat(columns.len()));
+        page.push_str("|\n");
+        for child in self.children {
+            for column in &columns {
+                let value = column.value(child);
+                let _ = if value.is_empty() { write!(page, "| ") } else { write!(page, "| {value} ") };
+            }
+            page.push_str("|\n");
+        }
+    }
+
+    /// The listing for programs, with the names of the fields of MCP resources.
+    pub(crate) fn json(&self) -> Value {
+        let child = |child: &ListedChild| {
+            let mut fields = Map::new();
+            fields.insert("name".into(), child.name.as_str().into());
+            fields.insert("uri".into(), child.uri.as_str().into());
+            fields.insert("mimeType".into(), child.kind.as_ref().into());
+            fields.extend(child.size.map(|size| ("size".into(), size.into())));
+            fields
+                .extend(child.modified.map(|modified| ("lastModified".into(), modified.to_string().into())));
+            fields.extend(child.title.as_ref().map(|title| ("title".into(), title.as_str().into())));
+            Value::Object(fields)
+        };
+        let children: Vec<Value> = self.children.iter().map(child).collect();
+        let mut page = json!({ "uri": self.folder.as_str(), "title": self.title, "children": children });
+        if let Some(next) = self.next {
+            page["next"] = next.as_str().into();
+        }
+        page
+    }
+}
+
+/// A column of the Markdown table.
+#[derive(Clone, Copy)]
+enum Column {
+    Name,
+    Kind,
+    Size,
+    Modified,
+    Title,
+}
+
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Kind => "type",
+            Self::Size => "bytes",
+            Self::Modified => "modified",
+            Self::Title => "title",
+        }
+    }
+
+    fn value(self, child: &ListedChild) -> String {
+        match self {
+            Self::Name => {
+                let slash = if child.is_folder() { "/" } else { "" };
+                format!("[{}{slash}]({})", cell(&child.name), link_target(&child.uri))
+            }
+            Self::Kind => child.kind_label().to_owned(),
+            Self::Size => child.size.map(grouped).unwrap_or_default(),
+            Self::Modified => {
+                child.modified.map(|modified| modified.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
+            }
+            Self::Title => child.title.as_deref().map(cell).unwrap_or_default(),
+        }
+    }
+}
+
+impl ListedChild {
+    fn is_folder(&self) -> bool {
+        self.kind == DIRECTORY
+    }
+
+    fn kind_label(&self) -> &str {
+        if self.is_folder() { "folder" } else { &self.kind }
+    }
+
+    /// A summary without the name, such as `image/png, 275,000 bytes`. Never empty.
+    pub(crate) fn summary(&self) -> String {
+        let mut summary = self.kind_label().to_owned();
+        if let Some(size) = self.size {
+            let unit = if size == 1 { "byte" } else { "bytes" };
+            let _ = write!(summary, ", {} {unit}", grouped(size));
+        }
+        summary
+    }
+
+    /// The bytes of its row in a table, for the limit of a page.
+    pub(crate) fn row_bytes(&self) -> usize {
+        [Column::Name, Column::Kind, Column::Size, Column::Modified, Column::Title]
+            .into_iter()
+            .map(|column| column.value(self).len() + 3)
+            .sum()
+    }
+}
+
+/// Text as a table cell or as the text of a link: on one line, with the characters escaped that would end it.
+fn cell(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' | '|' | '[' | ']' | '<' => escaped.extend(['\\', letter]),
+            letter if letter.is_control() => escaped.push(' '),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+/// A URI as the target of a link. An unbalanced parenthesis would end a target that is not in angle brackets.
+fn link_target(uri: &Uri) -> Cow<'_, str> {
+    match uri.as_str() {
+        text if text.contains(['(', ')']) => format!("<{text}>").into(),
+        text => text.into(),
+    }
+}
+
+/// A number with commas between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        DIRECTORY, FolderListing, FolderQuery, FollowingContents, ListedChild, ListingFormat, grouped,
+    };
+    use libris_core::Uri;
+
+    fn uri(text: &str) -> Uri {
+        Uri::parse(text).unwrap()
+    }
+
+    fn child(name: &str, path: &str, kind: &'static str) -> ListedChild {
+        ListedChild {
+            name: name.into(),
+            uri: uri(&format!("file:///root/{path}")),
+            kind: kind.into(),
+            size: None,
+            modified: None,
+            title: None,
+        }
+    }
+
+    fn children() -> Vec<ListedChild> {
+        let modified = "2026-11-17T11:36:40Z".parse().ok();
+        vec![
+            ListedChild { modified, ..child("guide", "guide/", DIRECTORY) },
+            ListedChild {
+                size: Some(1_234_567),
+                title: Some("Plans | [draft]".into()),
+                ..child("a (1|2).md", "a%20(1%7C2).md", "text/markdown")
+            },
+        ]
+    }
+
+    #[test]
+    fn markdown_for_models() {
+        let (folder, next) = (uri("file:///root/"), uri("file:///root/?after=a"));
+        let children = children();
+        let page = FolderListing {
+            folder: &folder,
+            title: "Our root",
+            children: &children,
+            next: Some(&next),
+            more: Some(3024),
+        };
+        insta::assert_snapshot!(page.markdown(), @"
+        # Our root
+
+        | name | type | bytes | modified | title |
+        |---|---|---|---|---|
+        | [guide/](file:///root/guide/) | folder | | 2026-11-17 | |
+        | [a (1\\|2).md](<file:///root/a%20(1%7C2).md>) | text/markdown | 1,234,567 | | Plans \\| \\[draft\\] |
+
+        3,024 more entries: read file:///root/?after=a
+        ");
+        let plain = [child("guide", "guide/", DIRECTORY)];
+        let page = FolderListing { children: &plain, next: None, ..page };
+        insta::assert_snapshot!(page.markdown(), @"
+        # Our root
+
+        | name | type |
+        |---|---|
+        | [guide/](file:///root/guide/) | folder |
+        ");
+        insta::assert_snapshot!(FolderListing { children: &[], ..page }.markdown(), @"
+        # Our root
+
+        No entries.
+        ");
+    }
+
+    #[test]
+    fn json_for_programs() {
+        let (folder, next) = (uri("file:///root/"), uri("file:///root/?after=a&format=json"));
+        let children = children();
+        let page = FolderListing {
+            folder: &folder,
+            title: "root",
+            children: &children,
+            next: Some(&next),
+            more: Some(1),
+        };
+        insta::assert_json_snapshot!(page.json(), @r#"
+        {
+          "children": [
+            {
+              "lastModified": "2026-11-17T11:36:40Z",
+              "mimeType": "inode/directory",
+              "name": "guide",
+              "uri": "file:///root/guide/"
+            },
+            {
+              "mimeType": "text/markdown",
+              "name": "a (1|2).md",
+              "size": 1234567,
+              "title": "Plans | [draft]",
+              "uri": "file:///root/a%20(1%7C2).md"
+            }
+          ],
+          "next": "file:///root/?after=a&format=json",
+          "title": "root",
+          "uri": "file:///root/"
+        }
+        "#);
+    }
+
+    #[test]
+    fn a_query_selects_a_page() {
+        let parse = |query| FolderQuery::parse(query).unwrap();
+        assert_eq!(parse("after=&format=&contents="), FolderQuery::default());
+        assert_eq!(parse("").contents(), FollowingContents::Text);
+        assert_eq!(parse("format=json").contents(), FollowingContents::Nothing);
+        assert_eq!(parse("format=json&contents=text").contents(), FollowingContents::Text);
+        let query = parse("after=a%26b%2F&format=json&contents=none");
+        assert_eq!(query.after.as_deref(), Some(b"a&b/".as_slice()));
+        assert_eq!(query.format, ListingFormat::Json);
+        let next = query.next(&uri("file:///root/?after=a"), b"c+d&e\xff").unwrap();
+        assert_eq!(next.as_str(), "file:///root/?after=c%2Bd%26e%FF&format=json&contents=none");
+        assert_eq!(parse(next.query().unwrap()).after.unwrap(), b"c+d&e\xff");
+    }
+
+    #[test]
+    fn mistakes_in_a_query_are_explained() {
+        let said = |query| FolderQuery::parse(query).unwrap_err().to_string();
+        insta::assert_snapshot!(said("format=xml"), @"`format=xml` must be `markdown` or `json`");
+        insta::assert_snapshot!(said("contents=all"), @"`contents=all` must be `none` or `text`");
+        insta::assert_snapshot!(said("after=a&after=b"), @"`after` is given twice: give it once");
+    }
+
+    #[test]
+    fn a_summary_is_never_empty() {
+        let file = ListedChild { size: Some(1), ..child("x", "x", "image/png") };
+        assert_eq!(file.summary(), "image/png, 1 byte");
+        assert_eq!(child("x", "x/", DIRECTORY).summary(), "folder");
+        assert_eq!([0, 999, 1000, 12_345_678].map(grouped), ["0", "999", "1,000", "12,345,678"]);
+    }
+}

@@ -1,0 +1,346 @@
+//! The response cache, by the rules of HTTP (RFC 9111).
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use http::header::{AGE, CACHE_CONTROL, DATE, ETAG, EXPIRES, HeaderMap, HeaderName, LAST_MODIFIED, PRAGMA};
+use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
+use libris_core::{CacheScope, Flights, Freshness};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use url::Url;
+
+use super::client::{ApiClient, RawResponse};
+use super::config::Caching;
+use super::endpoint::ApiEndpoint;
+use super::fault::HttpFault;
+use super::memory::UNRESERVED_BYTES;
+use super::parsing;
+use super::response::ApiResponse;
+
+/// The initial capacity, in responses.
+const INITIAL_CAPACITY: usize = 64;
+
+/// The memory of a cached response besides its data, in bytes.
+const RESPONSE_OVERHEAD: usize = 2048;
+
+/// The total size of the caches of all sources in the process, unless one is configured larger.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
+
+/// The endpoint and the URL of a request.
+type StoredResponseKey = (usize, Arc<str>);
+
+type StoredResponses = Cache<StoredResponseKey, Arc<StoredResponse>, StoredResponseWeight>;
+
+/// The caches of all sources in the process, with their configured sizes.
+static CACHES: Mutex<Vec<(u64, Weak<StoredResponses>)>> = Mutex::new(Vec::new());
+
+/// Divides the total size among the existing caches.
+fn share(new: &Arc<StoredResponses>, bytes: u64) {
+    let mut caches = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+    caches.retain(|(_, cache)| cache.strong_count() > 0);
+    caches.push((bytes, Arc::downgrade(new)));
+    caches.sort_by_key(|(bytes, _)| *bytes);
+    let wanted: Vec<u64> = caches.iter().map(|(bytes, _)| *bytes).collect();
+    for ((_, cache), bytes) in caches.iter().zip(shares(&wanted)) {
+        if let Some(cache) = cache.upgrade() {
+            cache.set_capacity(bytes);
+        }
+    }
+}
+
+/// Fair shares of the total size, given the configured sizes in ascending order: space that one cache does not need
+/// is divided among the others.
+fn shares(wanted: &[u64]) -> Vec<u64> {
+    let count = wanted.len();
+    let mut remaining = wanted.last().copied().unwrap_or_default().max(MAX_TOTAL_BYTES);
+    let share = |(at, wanted): (usize, &u64)| {
+        let share = (*wanted).min(remaining / (count - at) as u64);
+        remaining -= share;
+        share
+    };
+    wanted.iter().enumerate().map(share).collect()
+}
+
+/// The response cache.
+pub(super) struct HttpCache {
+    client: ApiClient,
+    config: Caching,
+    stored: Arc<StoredResponses>,
+    in_flight: Flights<StoredResponseKey, Result<Arc<StoredResponse>, HttpFault>>,
+}
+
+struct StoredResponse {
+    answer: Arc<ApiResponse>,
+    /// Status and headers, updated by revalidation.
+    response: http::Response<()>,
+    policy: CachePolicy,
+    /// The time of the last validation.
+    at: SystemTime,
+    /// Whether its headers specify a lifetime.
+    says: bool,
+    scope: CacheScope,
+    /// Whether it must not be served stale.
+    strict: bool,
+}
+
+/// Weighs cached responses by their memory.
+#[derive(Clone)]
+struct StoredResponseWeight;
+
+impl Weighter<StoredResponseKey, Arc<StoredResponse>> for StoredResponseWeight {
+    fn weight(&self, key: &StoredResponseKey, stored: &Arc<StoredResponse>) -> u64 {
+        (key.1.len() + stored.answer.body.len() + RESPONSE_OVERHEAD) as u64
+    }
+}
+
+/// A response, from the cache or the API.
+pub(super) struct FetchedResponse {
+    pub(super) answer: Arc<ApiResponse>,
+    pub(super) freshness: Freshness,
+    /// The age of a stale response.
+    pub(super) stale: Option<Duration>,
+}
+
+/// The required freshness of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequiredFreshness {
+    /// Fresh by the rules of HTTP.
+    Fresh,
+    /// Requested or revalidated now.
+    Now,
+}
+
+impl HttpCache {
+    pub(super) fn new(client: ApiClient, config: Caching) -> Self {
+        let options = OptionsBuilder::new()
+            // Each shard has a share of the bytes, which no response may exceed.
+            .shards(1)
+            .estimated_items_capacity(INITIAL_CAPACITY)
+            .weight_capacity(config.bytes)
+            .build()
+            .expect("both capacities are given");
+        let (hashes, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        let stored = Arc::new(Cache::with_options(options, StoredResponseWeight, hashes, life));
+        share(&stored, config.bytes);
+        Self { client, config, stored, in_flight: Flights::default() }
+    }
+
+    /// The response of an endpoint at a URL. A request counts for this client.
+    pub(super) async fn get(
+        self: &Arc<Self>,
+        endpoint: &Arc<ApiEndpoint>,
+        url: Url,
+        want: RequiredFreshness,
+        asker: libris_core::Client,
+    ) -> Result<FetchedResponse, HttpFault> {
+        let key: StoredResponseKey = (endpoint.number, url.as_str().into());
+        let found = || {
+            let fresh =
+                |stored: &Arc<StoredResponse>| !self.remaining_ttl(stored, SystemTime::now()).is_zero();
+            self.stored.get(&key).filter(|stored| want == RequiredFreshness::Fresh && fresh(stored))
+        };
+        if let Some(stored) = found() {
+            return Ok(self.fetched(&stored, None));
+        }
+        let start = || self.clone().ask(endpoint.clone(), url, key.clone(), asker);
+        let fault = match self.in_flight.join(&key, || found().map(Ok), start).await {
+            Ok(stored) => return Ok(self.fetched(&stored, None)),
+            Err(fault) => fault,
+        };
+        match self.stored.get(&key).filter(|_| fault.is_outage()) {
+            Some(stored) if self.may_be_stale(&stored) => {
+                let known = SystemTime::now().duration_since(stored.at).unwrap_or_default();
+                Ok(self.fetched(&stored, Some(known)))
+            }
+            _ => Err(fault),
+        }
+    }
+
+    /// The cached response, however old.
+    pub(super) fn stored(&self, endpoint: &ApiEndpoint, url: &Url) -> Option<Arc<ApiResponse>> {
+        self.stored.get(&(endpoint.number, url.as_str().into())).map(|stored| stored.answer.clone())
+    }
+
+    async fn ask(
+        self: Arc<Self>,
+        endpoint: Arc<ApiEndpoint>,
+        url: Url,
+        key: StoredResponseKey,
+        asker: libris_core::Client,
+    ) -> Result<Arc<StoredResponse>, HttpFault> {
+        let request = request(&endpoint, &url);
+        let before = self.stored.get(&key);
+        let now = SystemTime::now();
+        let conditions =
+            before.as_ref().map(|stored| conditions(&stored.policy, &request, now)).unwrap_or_default();
+        let asked = self.client.ask(&endpoint, &url, &conditions, asker).await;
+        let reply = match asked {
+            Err(fault) if !fault.is_outage() => {
+                // A resource that is gone must not be served stale.
+                self.stored.remove(&key);
+                return Err(fault);
+            }
+            asked => asked?,
+        };
+        let at = SystemTime::now();
+        let (answer, response) = match before.filter(|_| reply.status == StatusCode::NOT_MODIFIED) {
+            Some(stored) => (stored.answer.clone(), renewed(&stored.response, &reply.headers)),
+            None if reply.status == StatusCode::NOT_MODIFIED => return Err(HttpFault::Failed),
+            None => {
+                let (response, large) = (response(&reply), reply.data.len() > UNRESERVED_BYTES);
+                let (endpoint, url) = (Arc::clone(&endpoint), url.clone());
+                let answer = move || ApiResponse::new(&endpoint, &url, reply);
+                // Decoding and validating a large response is CPU-bound.
+                let answer = if large { parsing::blocking(answer).await? } else { answer()? };
+                (Arc::new(answer), response)
+            }
+        };
+        let options = CacheOptions { shared: false, cache_heuristic: 0.0, ..CacheOptions::default() };
+        let policy = CachePolicy::new_options(&request, &response, at, options);
+        let says = says_how_long(response.headers());
+        let has_directive = |directive| has_directive(response.headers(), directive);
+        let private = if has_directive("private") { CacheScope::Private } else { CacheScope::Public };
+        let scope = private.max(self.config.scope);
+        let strict = has_directive("must-revalidate") || has_directive("no-cache");
+        let stored = StoredResponse { answer, response, policy, at, says, scope, strict };
+        let stored = Arc::new(stored);
+        if stored.policy.is_storable() {
+            self.stored.insert(key.clone(), stored.clone());
+            // The cache refuses a response that is too large.
+            if self.stored.get(&key).is_some_and(|cached| Arc::ptr_eq(&cached.answer, &stored.answer)) {
+                stored.answer.cached();
+            }
+        } else {
+            self.stored.remove(&key);
+        }
+        Ok(stored)
+    }
+
+    /// The remaining lifetime.
+    fn remaining_ttl(&self, stored: &StoredResponse, now: SystemTime) -> Duration {
+        let age = now.duration_since(stored.at).unwrap_or_default();
+        let said = match stored.says {
+            true => stored.policy.time_to_live(now),
+            false => self.config.ttl.saturating_sub(age),
+        };
+        said.min(self.config.max_age.saturating_sub(age))
+    }
+
+    fn may_be_stale(&self, stored: &StoredResponse) -> bool {
+        let age = SystemTime::now().duration_since(stored.at).unwrap_or_default();
+        !stored.strict
+            && age < self.remaining_ttl(stored, stored.at).saturating_add(self.config.stale_if_error)
+    }
+
+    fn fetched(&self, stored: &StoredResponse, stale: Option<Duration>) -> FetchedResponse {
+        let ttl =
+            if stale.is_some() { Duration::ZERO } else { self.remaining_ttl(stored, SystemTime::now()) };
+        let freshness = Freshness::unproven().with_ttl(ttl).with_scope(stored.scope);
+        FetchedResponse { answer: stored.answer.clone(), freshness, stale }
+    }
+}
+
+fn request(endpoint: &ApiEndpoint, url: &Url) -> http::Request<()> {
+    let mut request = http::Request::new(());
+    *request.method_mut() = endpoint.method.into();
+    *request.uri_mut() = url.as_str().parse().unwrap_or_default();
+    *request.headers_mut() = endpoint.headers.clone();
+    request
+}
+
+fn response(reply: &RawResponse) -> http::Response<()> {
+    let mut response = http::Response::new(());
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers.clone();
+    response
+}
+
+/// A cached response, updated with the headers of a `304 Not Modified`.
+fn renewed(stored: &http::Response<()>, said: &HeaderMap) -> http::Response<()> {
+    let mut response = stored.clone();
+    let headers = response.headers_mut();
+    // These describe the earlier message.
+    headers.remove(AGE);
+    headers.remove(DATE);
+    // The validators of the request are those of the unchanged response.
+    for name in said.keys().filter(|name| ![ETAG, LAST_MODIFIED].contains(name)) {
+        headers.remove(name);
+        for value in said.get_all(name) {
+            headers.append(name, value.clone());
+        }
+    }
+    response
+}
+
+/// The headers of a conditional request.
+fn conditions(policy: &CachePolicy, request: &http::Request<()>, now: SystemTime) -> HeaderMap {
+    use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+    // As of a much later time, because a fresh response would need no request.
+    let later = now + Duration::from_secs(10 * 365 * 24 * 3600);
+    let mut conditions = HeaderMap::new();
+    if let BeforeRequest::Stale { request, .. } = policy.before_request(request, later) {
+        for name in [IF_NONE_MATCH, IF_MODIFIED_SINCE] {
+            if let Some(value) = request.headers.get(&name) {
+                conditions.insert(name, value.clone());
+            }
+        }
+    }
+    conditions
+}
+
+/// Whether the headers specify a lifetime.
+fn says_how_long(headers: &HeaderMap) -> bool {
+    let directives = ["max-age", "s-maxage", "no-cache", "no-store"];
+    headers.contains_key(EXPIRES)
+        || directives.iter().any(|directive| has_directive(headers, directive))
+        || has_list_directive(headers, &PRAGMA, "no-cache")
+}
+
+/// Whether `Cache-Control` has this directive.
+fn has_directive(headers: &HeaderMap, directive: &str) -> bool {
+    has_list_directive(headers, &CACHE_CONTROL, directive)
+}
+
+fn has_list_directive(headers: &HeaderMap, name: &HeaderName, directive: &str) -> bool {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        let mut names = value.split(',').filter_map(|said| said.split('=').next());
+        names.any(|name| name.trim().eq_ignore_ascii_case(directive))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, Caching, HttpCache, MAX_TOTAL_BYTES, shares};
+    use crate::http::client::ApiClient;
+    use crate::http::config::RequestLimits;
+    use crate::http::guard::AddressGuard;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn caches_share_one_total() {
+        assert_eq!(shares(&[32 * MIB]), [32 * MIB]);
+        assert_eq!(shares(&[32 * MIB; 4]), [16 * MIB; 4]);
+        assert_eq!(shares(&[0, 4 * MIB, 40 * MIB, 40 * MIB]), [0, 4 * MIB, 30 * MIB, 30 * MIB]);
+        // A cache configured larger than the total raises it.
+        assert_eq!(shares(&[32 * MIB, 1024 * MIB]), [32 * MIB, 992 * MIB]);
+    }
+
+    #[test]
+    fn a_new_source_takes_its_share_from_the_others() {
+        let limits = RequestLimits::default();
+        let cache = || {
+            let client = ApiClient::new(&limits, AddressGuard::new(&limits), false).unwrap();
+            HttpCache::new(client, Caching { bytes: 32 * MIB, ..Caching::default() })
+        };
+        let stores: Vec<_> = (0..8).map(|_| cache()).collect();
+        let total: u64 = stores.iter().map(|cache| cache.stored.capacity()).sum();
+        assert!(
+            total <= MAX_TOTAL_BYTES && stores.iter().all(|cache| cache.stored.capacity() > 0),
+            "{total}"
+        );
+        assert_eq!(Arc::strong_count(&stores[0].stored), 1, "a cache ends with its source");
+    }
+}

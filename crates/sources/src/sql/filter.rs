@@ -1,0 +1,94 @@
+//! Equality filters on pages of rows, as in `rows?Title=Homogenic`.
+//!
+//! Only columns that an index finds can be filtered, so that a filter never scans a table.
+
+use libris_core::uri_template::{VariableValue, Variables};
+use libris_core::{Error, Result};
+
+use super::catalog::TableInfo;
+use super::rows::{Filter, RowStatements};
+use crate::suggest::did_you_mean;
+
+/// The variable of the template for pages of rows that contains the filters.
+pub(super) const VARIABLE: &str = "filter";
+
+/// The options of a page of rows.
+pub(super) const PAGE_OPTIONS: [&str; 3] = ["limit", "after", "format"];
+
+/// The most filters of one page.
+const MAX_FILTERS: usize = 8;
+
+/// The names and values of the filters in a URI.
+pub(super) fn given(variables: &Variables) -> Vec<(String, String)> {
+    match variables.value(VARIABLE) {
+        None => Vec::new(),
+        Some(VariableValue::Map(pairs)) => pairs.clone(),
+        // All parameters have the name of the variable, which may be the name of a column too.
+        Some(VariableValue::List(values)) => {
+            values.iter().map(|value| (VARIABLE.to_owned(), value.clone())).collect()
+        }
+        Some(VariableValue::Text(value)) => vec![(VARIABLE.to_owned(), value.clone())],
+    }
+}
+
+/// Parses the filters in a URI. `label` is the name of the table in URIs.
+pub(super) fn parse<'a>(
+    rows: &RowStatements<'a>,
+    label: &str,
+    given: &[(String, String)],
+) -> Result<Vec<Filter<'a>>> {
+    let table = rows.table;
+    if given.len() > MAX_FILTERS {
+        return Err(Error::invalid(format!("there are {} filters, more than {MAX_FILTERS}", given.len())));
+    }
+    let mut filters = Vec::<Filter<'a>>::new();
+    for (name, text) in given {
+        let Some(column) = table.columns.iter().find(|column| column.name == *name) else {
+            return Err(unknown(table, label, name));
+        };
+        if filters.iter().any(|filter| filter.column.name == *name) {
+            return Err(Error::invalid(format!("there are two filters of the column `{name}`")));
+        }
+        filters.push(Filter { column, value: rows.value(name, column, text)? });
+    }
+    match filters.iter().find(|filter| !is_indexed(table, &filter.column.name, &filters)) {
+        Some(filter) => Err(Error::invalid(format!(
+            "`{label}` cannot be filtered by `{}`: no index begins with it; {}",
+            filter.column.name,
+            possible(table)
+        ))),
+        None => Ok(filters),
+    }
+}
+
+/// Whether an index begins with the column, or with other filtered columns followed by it.
+fn is_indexed(table: &TableInfo, column: &str, filters: &[Filter<'_>]) -> bool {
+    table.indexes.iter().filter(|index| index.equality).any(|index| {
+        let is_filtered = |name: &&String| filters.iter().any(|filter| filter.column.name == **name);
+        index.columns.iter().take_while(is_filtered).any(|name| name == column)
+    })
+}
+
+fn unknown(table: &TableInfo, label: &str, name: &str) -> Error {
+    if name == VARIABLE {
+        return Error::invalid(format!("write a filter as `COLUMN=VALUE`; {}", possible(table)));
+    }
+    let columns = table.columns.iter().map(|column| &*column.name);
+    let similar = did_you_mean(name, columns.chain(PAGE_OPTIONS));
+    let short: String = name.chars().take(40).collect();
+    let hint = if similar.is_empty() { format!("; {}", possible(table)) } else { similar };
+    Error::invalid(format!("`{label}` has no column `{}`{hint}", short.escape_debug()))
+}
+
+/// Which columns can be filtered.
+fn possible(table: &TableInfo) -> String {
+    /// The most columns that are named.
+    const MAX_NAMED: usize = 20;
+    let columns = table.filter_columns();
+    let named: Vec<_> = columns.iter().take(MAX_NAMED).map(|name| format!("`{name}`")).collect();
+    match &named[..] {
+        [] => "configure a query instead".to_owned(),
+        [one] => format!("filter by {one}, or configure a query"),
+        [others @ .., last] => format!("filter by {} or {last}, or configure a query", others.join(", ")),
+    }
+}

@@ -1,0 +1,82 @@
+//! Verifies that the database accepts the configured queries, without running them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use libris_core::{Error, Result};
+
+use super::driver::{self, DatabaseError, DriverError, QueryLimits, Statement};
+use super::{SqlInner, query};
+
+impl SqlInner {
+    /// Prepares every configured query and its completion queries; the error names the first that is wrong.
+    pub(super) async fn verify(&self) -> Result<()> {
+        self.verified.store(true, Ordering::Relaxed);
+        for query in &self.queries {
+            for (what, statement) in self.statements(query)? {
+                if let Err(problem) = driver::collect(&*self.driver, &statement).await {
+                    return Err(self.wrong_query(&what, problem));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies the queries in the background, once, and logs a wrong one. Called when the database has responded.
+    pub(super) fn verify_once(self: &Arc<Self>) {
+        if self.queries.is_empty() || self.verified.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = inner.verify().await {
+                tracing::warn!(database = inner.name, %error, "a configured query does not work");
+            }
+        });
+    }
+
+    /// The statements of a query with nulls as values, limited to no rows: the database parses them and resolves all
+    /// names, but has nothing to compute.
+    fn statements(&self, query: &query::CheckedQuery) -> Result<Vec<(String, Statement)>> {
+        let limits = QueryLimits { rows: 0, bytes: self.config.max_bytes, ordered: false };
+        let dialect = self.driver.dialect();
+        let uri = query.uri();
+        let mut all =
+            vec![(format!("the query `{uri}`"), query.statement(dialect, &Default::default(), limits)?)];
+        for variable in query.completed() {
+            let statement = query.completion(dialect, variable, "", &Default::default(), limits);
+            if let Some(statement) = statement {
+                all.push((format!("the query `{uri}` to complete `{variable}`"), statement?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The error of a wrong query, for the operator: it contains the message of the database.
+    fn wrong_query(&self, what: &str, problem: DriverError) -> Error {
+        match problem {
+            DriverError::Missing(cause) | DriverError::Failed(cause) | DriverError::Denied(cause) => {
+                Error::invalid(format!("{what} is wrong: {}", message(&cause)))
+            }
+            DriverError::WrongType => {
+                Error::invalid(format!("{what} is wrong: the database rejects the type of a value in it"))
+            }
+            other => self.error(other),
+        }
+    }
+}
+
+/// The message of the database alone, without the classification of the library.
+fn message(cause: &DatabaseError) -> String {
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    if let Some(error) = cause.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error) {
+        return error.message().to_owned();
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(rusqlite::Error::SqlInputError { msg, .. } | rusqlite::Error::SqliteFailure(_, Some(msg))) =
+        cause.downcast_ref::<rusqlite::Error>()
+    {
+        return msg.clone();
+    }
+    cause.to_string()
+}

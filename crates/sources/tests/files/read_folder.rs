@@ -1,0 +1,267 @@
+//! The contents of folders.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use libris_core::{Content, ContentBody, Context, Source, Uri, Visibility};
+use libris_sources::Files;
+use libris_sources::files::Config;
+
+use super::sandbox::{Sandbox, read, rendered, uri};
+
+/// A folder with one file of each kind, all with the same modification time.
+fn mixed() -> Sandbox {
+    let sandbox = Sandbox::with(&[
+        ("mixed/a.txt", "12345"),
+        ("mixed/b.txt", &"x".repeat(5000)),
+        ("mixed/c/d.txt", "below"),
+        ("mixed/e.md", "# Sixty-seven\n"),
+        ("mixed/empty.txt", ""),
+        ("mixed/f.png", "picture"),
+    ]);
+    std::fs::create_dir(sandbox.path("empty")).unwrap();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for name in ["a.txt", "b.txt", "e.md", "empty.txt", "f.png"] {
+        let file = std::fs::File::open(sandbox.path(format!("mixed/{name}"))).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    sandbox
+}
+
+fn text(part: &Content) -> &str {
+    match &part.body {
+        ContentBody::Text(text) => text,
+        ContentBody::Bytes(_) => panic!("{} is not text", part.uri),
+    }
+}
+
+/// The parts of a folder, each with its URI, its media type and its `_meta`, and its text below.
+async fn parts(files: &Files, path: &str) -> String {
+    let parts = read(files, path).await.unwrap();
+    let rendered = parts.iter().map(|part| {
+        let meta = part.meta.as_ref().map(|meta| format!(" {}", serde_json::to_string(meta).unwrap()));
+        format!(
+            "{} {}{}\n{}",
+            part.uri,
+            part.mime.as_deref().unwrap_or_default(),
+            meta.unwrap_or_default(),
+            text(part)
+        )
+    });
+    rendered.collect::<Vec<_>>().join("\n----\n")
+}
+
+#[tokio::test]
+async fn a_listing_is_followed_by_small_text_files() {
+    let sandbox = mixed();
+    let files = sandbox.files();
+    insta::assert_snapshot!(parts(&files, "mixed/").await);
+    insta::assert_snapshot!(parts(&files, "mixed/?contents=none").await);
+    insta::assert_snapshot!(parts(&files, "mixed/?format=json").await);
+    insta::assert_snapshot!(parts(&files, "empty/").await, @"
+    file:///root/empty/ text/markdown
+    # root/empty
+
+    No entries.
+    ");
+    assert_eq!(
+        parts(&files, "mixed/?").await,
+        parts(&files, "mixed/?after=&format=&contents=&lines=")
+            .await
+            .replace("after=&format=&contents=&lines=", "")
+    );
+    let titled = sandbox.files_with(|config| config.title = Some("The root".into()));
+    assert!(parts(&titled, "").await.contains("# The root\n"));
+}
+
+#[tokio::test]
+async fn pictures_are_never_included() {
+    let sandbox =
+        Sandbox::with(&[("a.svg", "<svg/>"), ("b.png", "text?"), ("c", "\0"), ("d.pdf", "%PDF-1.4")]);
+    assert_eq!(read(&sandbox.files(), "").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn pages_of_a_listing_lead_to_every_child() {
+    let sandbox = Sandbox::new();
+    let names = ["a b.txt", "a&b", "a+b", "é", "f", "f.txt", "g/x", "g.md", "h", "zz"];
+    names.iter().for_each(|name| sandbox.write(name, "x"));
+    for limit in 1..=names.len() {
+        let files = sandbox.files_with(|config| config.directory_entries = limit);
+        let root = uri("file:///root/");
+        let children = files.children(&root, None, 100, &Context::default()).await.unwrap().resources;
+        let mut next = Some("file:///root/?format=json".to_owned());
+        let mut found = Vec::new();
+        while let Some(page) = next.take() {
+            let parts = files.read(&uri(&page), &Context::default()).await.unwrap().parts;
+            let listing: serde_json::Value = serde_json::from_str(text(&parts[0])).unwrap();
+            let listed = listing["children"].as_array().unwrap();
+            assert!((1..=limit).contains(&listed.len()), "{page}");
+            found.extend(listed.iter().map(|child| child["uri"].as_str().unwrap().to_owned()));
+            next = listing["next"].as_str().map(str::to_owned);
+            let meta = parts[0].meta.as_ref();
+            assert_eq!(meta.map(|meta| meta["dev.libris/next"].as_str().unwrap()), next.as_deref());
+        }
+        assert_eq!(found, children.iter().map(|child| child.uri.as_str()).collect::<Vec<_>>(), "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn the_next_page_is_named_in_the_listing() {
+    let sandbox = mixed();
+    let files = sandbox.files_with(|config| config.directory_entries = 3);
+    insta::assert_snapshot!(parts(&files, "mixed/?contents=none").await);
+    insta::assert_snapshot!(parts(&files, "mixed/?after=c&contents=none").await);
+    // A name that does not exist, and the slash of a folder.
+    assert!(parts(&files, "mixed/?after=d").await.contains("(file:///root/mixed/e.md)"));
+    assert!(!parts(&files, "mixed/?after=c/").await.contains("[c/]"));
+}
+
+#[tokio::test]
+async fn a_page_is_bounded_in_bytes() {
+    let sandbox = Sandbox::new();
+    for n in 0..300 {
+        sandbox.write(format!("{n:03}{}", "n".repeat(240)), "x".repeat(200));
+    }
+    let files = sandbox.files_with(|config| config.directory_entries = 100_000);
+    let parts = read(&files, "").await.unwrap();
+    let bytes: usize = parts.iter().map(|part| part.body.len()).sum();
+    assert!((30_000..34_000).contains(&bytes), "{bytes}");
+    assert!(parts[0].meta.as_ref().unwrap().contains_key("dev.libris/next"));
+    // With room in the listing, text files fill the rest of the limit.
+    let short = Sandbox::new();
+    (0..100).for_each(|n| short.write(format!("{n:02}.txt"), "x".repeat(1000)));
+    let files = short.files_with(|config| config.directory_bytes = 20_000);
+    let parts = read(&files, "").await.unwrap();
+    let bytes: usize = parts.iter().map(|part| part.body.len()).sum();
+    assert!(parts.len() > 5 && (19_000..=20_000).contains(&bytes), "{} {bytes}", parts.len());
+}
+
+/// How VS Code builds a directory from contents. It reads without the slash at the end.
+fn directory_of_vs_code(read: &Uri, parts: &[Content]) -> Vec<(String, &'static str)> {
+    let base: Vec<_> = read.path().split('/').collect();
+    let mut entries = Vec::new();
+    for part in parts {
+        let path: Vec<_> = part.uri.path().split('/').collect();
+        if path.len() <= base.len() || path[..base.len()] != base {
+            continue;
+        }
+        let nested = path.len() > base.len() + 1 || part.body.is_empty();
+        entries.push((path[base.len()].to_owned(), if nested { "directory" } else { "file" }));
+    }
+    entries
+}
+
+#[tokio::test]
+async fn vs_code_sees_every_child() {
+    let sandbox = mixed();
+    let files = sandbox.files();
+    let read = uri("file:///root/mixed");
+    let parts = files.read(&read, &Context::default()).await.unwrap().parts;
+    let expected = [
+        ("a.txt", "file"),
+        ("b.txt", "file"),
+        ("c", "directory"),
+        ("e.md", "file"),
+        ("empty.txt", "file"),
+        ("f.png", "file"),
+    ];
+    assert_eq!(directory_of_vs_code(&read, &parts), expected.map(|(name, kind)| (name.to_owned(), kind)));
+    // The contents with the URI that was read are the document that it opens.
+    assert!(parts[0].uri == read && text(&parts[0]).starts_with("# root/mixed\n"));
+    assert!(parts.iter().all(|part| !part.body.is_empty()));
+    let others = rendered(&files, "mixed").await.lines().skip(1).collect::<Vec<_>>().join("\n");
+    insta::assert_snapshot!(others, @r##"
+    file:///root/mixed/a.txt text/plain text "12345"
+    file:///root/mixed/b.txt text/plain text "text/plain, 5,000 bytes" {"dev.libris/omitted":"text/plain, 5,000 bytes"}
+    file:///root/mixed/c/ inode/directory text "folder"
+    file:///root/mixed/e.md text/markdown text "# Sixty-seven\n"
+    file:///root/mixed/empty.txt text/plain text "text/plain, 0 bytes" {"dev.libris/omitted":"text/plain, 0 bytes"}
+    file:///root/mixed/f.png text/plain text "image/png, 7 bytes" {"dev.libris/omitted":"image/png, 7 bytes"}
+    "##);
+    let root = uri("file:///root");
+    let parts = files.read(&root, &Context::default()).await.unwrap().parts;
+    assert_eq!(directory_of_vs_code(&root, &parts).len(), 2);
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_explained() {
+    let sandbox = mixed();
+    let files = sandbox.files();
+    let mut table = Vec::new();
+    for path in [
+        "mixed/?lines=1",
+        "mixed/?fromat=json",
+        "mixed/?page=2",
+        "mixed/?format=xml",
+        "mixed/?contents=all",
+        "mixed/a.txt?after=b",
+        "mixed/a.txt?line=1",
+    ] {
+        table.push(rendered(&files, path).await);
+    }
+    insta::assert_snapshot!(table.join("\n"), @"
+    Invalid: `file:///root/mixed/` is a directory, which has no lines or bytes: read it without `?`
+    Missing: no resource at `file:///root/mixed/?fromat=json`: there is no parameter `fromat`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`; did you mean `format`?
+    Missing: no resource at `file:///root/mixed/?page=2`: there is no parameter `page`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`
+    Invalid: `format=xml` must be `markdown` or `json`
+    Invalid: `contents=all` must be `none` or `text`
+    Invalid: `file:///root/mixed/a.txt` is a file, and `after` is a parameter of folders: use `lines` or `bytes`, or read it without `?`
+    Missing: no resource at `file:///root/mixed/a.txt?line=1`: there is no parameter `line`: files have `lines` and `bytes`, folders have `after`, `format` and `contents`; did you mean `lines`?
+    ");
+}
+
+/// Hides URIs that contain `secret`.
+struct NoSecrets;
+
+impl Visibility for NoSecrets {
+    fn sees(&self, uri: &Uri) -> bool {
+        !uri.as_str().contains("secret")
+    }
+}
+
+/// Hides nothing, like rights that allow everything.
+struct Everything;
+
+impl Visibility for Everything {
+    fn sees(&self, _uri: &Uri) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn invisible_entries_are_neither_returned_nor_counted() {
+    let context = || Context::default().with_visibility(Arc::new(NoSecrets));
+    let names = ["a.txt", "b-secret.txt", "c/d.txt", "e-secret/f.txt", "g.txt", "h-secret.txt", "i.txt"];
+    let whole = Sandbox::with(&names.map(|name| (name, "12345")));
+    let reduced: Vec<_> = names.into_iter().filter(|name| !name.contains("secret")).collect();
+    let reduced = Sandbox::with(&reduced.iter().map(|name| (*name, "12345")).collect::<Vec<_>>());
+    for name in ["a.txt", "g.txt", "i.txt"] {
+        for sandbox in [&whole, &reduced] {
+            std::fs::File::open(sandbox.path(name)).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+    }
+    // Hidden entries count neither against the limit of entries nor against that of bytes.
+    for (entries, bytes) in [(1, 1000), (2, 1000), (3, 1000), (4, 1000), (100, 300), (100, 0)] {
+        let limited = |config: &mut Config| {
+            config.directory_entries = entries;
+            config.directory_bytes = bytes;
+        };
+        let (whole, reduced) = (whole.files_with(limited), reduced.files_with(limited));
+        for root in ["file:///root/", "file:///root", "file:///root/?after=c&contents=none"].map(uri) {
+            let seen = whole.read(&root, &context()).await.unwrap().parts;
+            let all = |context| reduced.read(&root, context);
+            let everything = Context::default().with_visibility(Arc::new(Everything));
+            assert_eq!(seen, all(&everything).await.unwrap().parts, "{root} {entries} {bytes}");
+            assert_ne!(
+                seen,
+                whole.read(&root, &Context::default()).await.unwrap().parts,
+                "{root} {entries} {bytes}"
+            );
+        }
+    }
+    // A directory with hidden entries only reads as an empty one.
+    let only = Sandbox::with(&[("x/secret.txt", "12345")]);
+    let seen = only.files().read(&uri("file:///root/x/"), &context()).await.unwrap().parts;
+    assert_eq!(seen, [Content::text(uri("file:///root/x/"), "text/markdown", "# root/x\n\nNo entries.\n")]);
+}

@@ -1,0 +1,404 @@
+//! The I/O object of an HTTP/1 connection: [`parse`](super::parse) sees the input first, hyper gets the rest.
+
+use std::future::{Future as _, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::AsyncWrite as _;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::io::poll_read_buf;
+
+use super::detached_stream::DetachedStream;
+use super::direct_response::DirectResponse;
+use super::parse::{Origin, Parsed};
+use crate::content_budget::ContentLease;
+use crate::http::Endpoint;
+use crate::http::input_budget::InputReservation;
+use crate::http::liveness::Liveness;
+use crate::http::sessions::Peer;
+
+/// The size of one read, and the limit of pipelined input that is buffered while a response is outstanding.
+const READ_SIZE: usize = 8 << 10;
+
+/// The unused capacity that the buffer of an unfinished request may have.
+const MAX_SLACK: usize = 512;
+
+/// The most memory that hyper takes for an unfinished request head, in bytes.
+const HYPER_HEAD_MEMORY: usize = 24 << 10;
+
+/// The time limit of the last response after the client has closed its sending side. Such a client either waits for
+/// the response or has disconnected, and a half-closed connection does not show which.
+const HALF_CLOSED_TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// One HTTP/1 connection: hyper's I/O object, and the express lane.
+pub(in crate::http) struct Lane {
+    stream: TcpStream,
+    endpoint: Arc<Endpoint>,
+    liveness: Arc<Liveness>,
+    origin: Origin,
+    /// Input that was neither answered nor passed to hyper.
+    input: BytesMut,
+    /// How many bytes of `input` belong to the request that is being passed to hyper.
+    request_left: usize,
+    /// Response bytes not yet written to the socket.
+    unsent: Bytes,
+    /// The memory reservation of `unsent`, taken once a write would block.
+    lease: Option<ContentLease>,
+    /// The response that the express lane is creating or streaming.
+    response: Option<Box<DirectResponse>>,
+    hyper: Hyper,
+    /// Once the client has half-closed the connection: the deadline of its last request.
+    half_closed: Option<Pin<Box<Sleep>>>,
+    /// The memory reservation of input that waits here, or that hyper has read and cannot answer yet.
+    reservation: Option<InputReservation>,
+    /// For `Hyper::OwnsConnection`: the number of requests that hyper had parsed when it last read, until it parses
+    /// another.
+    parsing: Option<u32>,
+    /// Hyper was shut down, or read an end of file, only to free its memory; the connection continues.
+    detached: bool,
+    /// The connection closes after the current response.
+    closes: bool,
+}
+
+/// Whether hyper is idle, so that the express lane may read and write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hyper {
+    /// Hyper is idle, or does not exist.
+    Idle,
+    /// Hyper is answering a request; idle again when [`Liveness::bodies_ended`] reaches this number.
+    Answering { until_ended: u32 },
+    /// Hyper gets all input, for the rest of the connection or until it hands over an event stream.
+    OwnsConnection,
+}
+
+impl Lane {
+    pub(in crate::http) fn new(
+        stream: TcpStream,
+        endpoint: Arc<Endpoint>,
+        peer: Peer,
+        liveness: Arc<Liveness>,
+    ) -> Self {
+        Self {
+            stream,
+            endpoint,
+            liveness,
+            origin: Origin::new(peer),
+            input: BytesMut::new(),
+            request_left: 0,
+            unsent: Bytes::new(),
+            lease: None,
+            response: None,
+            hyper: Hyper::Idle,
+            half_closed: None,
+            reservation: None,
+            parsing: None,
+            detached: false,
+            closes: false,
+        }
+    }
+
+    /// Serves the connection on the express lane until there is input for hyper; `None` if the connection ends first.
+    pub(in crate::http) async fn without_hyper(mut self) -> io::Result<Option<Self>> {
+        poll_fn(|context| self.poll_next(context, None)).await?;
+        Ok((self.for_hyper() > 0).then_some(self))
+    }
+
+    /// Whether hyper ended only to free its memory, so that the connection continues. Resets the flag.
+    pub(in crate::http) fn was_detached(&mut self) -> bool {
+        std::mem::take(&mut self.detached)
+    }
+
+    /// Takes an event stream over from hyper, which was shut down. `read` is the input that hyper had read ahead.
+    pub(super) fn take_over(&mut self, read: &[u8], detached: DetachedStream) {
+        if !read.is_empty() {
+            self.input = [read, &self.input].concat().as_slice().into();
+        }
+        (self.hyper, self.request_left, self.parsing) = (Hyper::Idle, 0, None);
+        let closing = self.endpoint.closing.is_cancelled();
+        self.closes = detached.framing.last;
+        self.response =
+            Some(Box::new(DirectResponse::event_stream(detached, self.liveness.clone(), closing)));
+        self.detached = true;
+    }
+
+    /// The number of bytes to pass to hyper.
+    fn for_hyper(&self) -> usize {
+        if self.hyper == Hyper::OwnsConnection { self.input.len() } else { self.request_left }
+    }
+
+    /// Parses the input if hyper is idle, and chooses between the express lane and hyper. Returns whether this made
+    /// progress.
+    fn parse_next(&mut self) -> bool {
+        if self.hyper != Hyper::Idle || self.input.is_empty() {
+            return false;
+        }
+        let parsed = self.endpoint.parse_input(&mut self.origin, &self.input);
+        match parsed {
+            Parsed::Cached(size, response) => {
+                self.liveness.record_request();
+                self.input.advance(size);
+                self.unsent = response;
+            }
+            Parsed::Handled(size, future) => {
+                self.input.advance(size);
+                self.response = Some(Box::new(DirectResponse::new(future, self.liveness.clone())));
+            }
+            Parsed::ThroughHyper(size) => {
+                self.liveness.next_request_is_alone();
+                let until_ended = self.liveness.bodies_ended().wrapping_add(1);
+                self.hyper = Hyper::Answering { until_ended };
+                self.request_left = size;
+            }
+            Parsed::Incomplete => return false,
+            Parsed::Unframed => {
+                self.liveness.next_request_is_alone();
+                self.hyper = Hyper::OwnsConnection;
+            }
+        }
+        self.reservation = None;
+        if let Some(deadline) = &mut self.half_closed {
+            // Each request has a time limit of its own.
+            deadline.as_mut().reset(Instant::now() + HALF_CLOSED_TIME_LIMIT);
+        }
+        true
+    }
+
+    /// Copies input that is for hyper into its read buffer. Returns whether there was any.
+    fn pass_to_hyper(&mut self, buffer: &mut ReadBufCursor<'_>) -> bool {
+        let size = self.for_hyper().min(buffer.remaining());
+        if size == 0 {
+            return false;
+        }
+        if self.hyper == Hyper::OwnsConnection {
+            self.parsing = Some(self.liveness.requests());
+        }
+        buffer.put_slice(&self.input[..size]);
+        self.input.advance(size);
+        self.request_left = self.request_left.saturating_sub(size);
+        if self.input.is_empty() {
+            // An event stream may be open for hours and needs no read buffer.
+            self.input = BytesMut::new();
+        }
+        true
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(context, &self.unsent)? else {
+                self.lease_unsent()?;
+                return Poll::Pending;
+            };
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unsent.advance(sent);
+            if self.lease.is_some() {
+                self.liveness.record_sent(sent);
+            }
+        }
+        self.lease = None;
+        if let Some(response) = &mut self.response {
+            ready!(response.poll(context, &mut self.stream, &self.endpoint.closing))?;
+            self.response = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Drives the connection until there is input for hyper, and copies it to `buffer` if hyper exists.
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        mut buffer: Option<&mut ReadBufCursor<'_>>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let responding = match self.poll_send(context)? {
+                Poll::Ready(()) => false,
+                Poll::Pending if self.response.as_ref().is_some_and(|it| it.allows_reading()) => true,
+                Poll::Pending => return self.suspend(),
+            };
+            if !responding && self.closes {
+                return Poll::Ready(Ok(()));
+            }
+            if !responding {
+                let passed = match &mut buffer {
+                    Some(buffer) => self.pass_to_hyper(buffer),
+                    None => self.for_hyper() > 0,
+                };
+                if passed {
+                    return Poll::Ready(Ok(()));
+                }
+                if self.parse_next() {
+                    continue;
+                }
+            }
+            let busy = responding || matches!(self.hyper, Hyper::Answering { .. });
+            if self.input.len() >= READ_SIZE && busy {
+                // The task is woken when the response is complete or hyper has written it.
+                return self.suspend();
+            }
+            if let Some(deadline) = &mut self.half_closed {
+                // At an end of file hyper would abort the response. Pipelined requests are processed after it.
+                if busy && (!self.input.is_empty() || deadline.as_mut().poll(context).is_pending()) {
+                    return self.suspend();
+                }
+                if self.hyper == Hyper::Idle && !self.input.is_empty() {
+                    // Hyper decides how to refuse a truncated request.
+                    self.hyper = Hyper::OwnsConnection;
+                    continue;
+                }
+                self.abort();
+                return Poll::Ready(Ok(()));
+            }
+            // Checked before the buffer is allocated, since most clients send nothing while they receive an event
+            // stream.
+            if self.stream.poll_read_ready(context)?.is_pending() {
+                if !busy && self.ends_idle(buffer.is_some()) {
+                    return Poll::Ready(Ok(()));
+                }
+                return self.suspend();
+            }
+            self.input.reserve(READ_SIZE);
+            if ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut self.input))? == 0 {
+                // The client has half-closed the connection.
+                self.half_closed = Some(Box::pin(tokio::time::sleep(HALF_CLOSED_TIME_LIMIT)));
+            }
+        }
+    }
+
+    /// Whether an idle connection ends here: the server is shutting down, or hyper is to free its memory.
+    fn ends_idle(&mut self, with_hyper: bool) -> bool {
+        match with_hyper {
+            // Graceful shutdown is hyper's own task.
+            true => {
+                let detach = self.hyper == Hyper::Idle && self.endpoint.connections.is_crowded();
+                self.detached = detach;
+                detach
+            }
+            false => self.liveness.is_stopping(),
+        }
+    }
+
+    /// Returns `Pending` with the read buffer shrunk to its content, and updates the memory reservation for it.
+    fn suspend(&mut self) -> Poll<io::Result<()>> {
+        if self.input.is_empty() {
+            // An idle connection needs no buffer.
+            self.input = BytesMut::new();
+            if self.parsing.is_none() {
+                self.reservation = None;
+                return Poll::Pending;
+            }
+        } else if self.input.capacity() > self.input.len() + MAX_SLACK {
+            self.input = BytesMut::from(&self.input[..]);
+        }
+        if self.parsing.is_some_and(|asked| asked != self.liveness.requests() || !self.liveness.is_idle()) {
+            // Hyper has parsed the request.
+            self.parsing = None;
+        }
+        let in_hyper = if self.parsing.is_some() { HYPER_HEAD_MEMORY } else { 0 };
+        let size = self.input.len() + in_hyper;
+        if size == 0 {
+            self.reservation = None;
+        } else {
+            let (budget, peer) = (&self.endpoint.input_budget, self.origin.peer);
+            let reservation =
+                self.reservation.get_or_insert_with(|| budget.register(peer.client, &self.liveness));
+            reservation.resize(size);
+        }
+        Poll::Pending
+    }
+
+    /// Reserves memory for a response that the client does not read at once; an error if too much is reserved
+    /// already, in total or by its client.
+    fn lease_unsent(&mut self) -> io::Result<()> {
+        if self.lease.is_some() {
+            return Ok(());
+        }
+        let budget = &self.endpoint.content_budget;
+        let Some(lease) = budget.try_take(self.origin.peer.client, self.unsent.len()) else {
+            budget.close_slow_connections();
+            return Err(io::Error::other("too many responses wait for the client to take them"));
+        };
+        lease.sending_to(&self.liveness);
+        self.lease = Some(lease);
+        Ok(())
+    }
+
+    /// Drops unfinished responses. Otherwise hyper would wait for them before it closes the connection.
+    fn abort(&mut self) {
+        self.response = None;
+        self.unsent = Bytes::new();
+    }
+}
+
+impl Read for Lane {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let lane = self.get_mut();
+        let polled = lane.poll_next(context, Some(&mut buffer));
+        if let Poll::Ready(Err(_)) = polled {
+            lane.abort();
+        }
+        polled
+    }
+}
+
+impl Write for Lane {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.liveness.record_sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        self.liveness.record_sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// Hyper calls this when its write buffer is empty.
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Hyper::Answering { until_ended } = self.hyper
+            && self.liveness.bodies_ended() == until_ended
+        {
+            self.hyper = Hyper::Idle;
+            // Hyper may not read again without a wake-up.
+            let detaches = self.endpoint.connections.is_crowded();
+            if detaches || !self.input.is_empty() || self.half_closed.is_some() {
+                context.waker().wake_by_ref();
+            }
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.detached {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_send(context))?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! Parses buffered input and answers common requests.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use super::direct_response::ResponseFuture;
+use crate::Caller;
+use crate::envelope::{self, Framed, Incoming, Message};
+use crate::http::guard::Guard;
+use crate::http::headers::{Accepts, McpHeaders, USUAL_ACCEPT};
+use crate::http::sessions::Peer;
+use crate::http::{Endpoint, MAX_HEAD};
+use crate::protocol::Arrived;
+use crate::request::Request;
+
+/// The most header fields that a request on the express lane may have.
+const MAX_FIELDS: usize = 32;
+
+/// The largest request on the express lane, and the largest response that is copied into one buffer, in bytes: no
+/// more than the kernel's socket buffers hold for a connection anyway.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// How many bytes of a request with an unfinished body are buffered here. Larger ones go through hyper, where a
+/// budget bounds the bodies of all requests. Unfinished heads stay here, because they take far less memory than in
+/// hyper.
+const MAX_UNFINISHED_BODY: usize = 8 << 10;
+
+/// The longest `Host` value that is cached for a connection: a DNS name with a port.
+const MAX_CACHED_HOST: usize = 260;
+
+/// The peer of a connection, and the last `Host` value that passed the check.
+pub(super) struct Origin {
+    pub(super) peer: Peer,
+    host: Vec<u8>,
+}
+
+impl Origin {
+    pub(super) fn new(peer: Peer) -> Self {
+        Self { peer, host: Vec::new() }
+    }
+
+    /// Whether requests may have this `Host` value.
+    fn admits(&mut self, guard: &Guard, host: &[u8]) -> bool {
+        if self.host == host {
+            return true;
+        }
+        let right = guard.admits(host);
+        // A port may have any number of leading zeros, so the length of a valid value has no limit.
+        if right && host.len() <= MAX_CACHED_HOST {
+            self.host = host.to_vec();
+        }
+        right
+    }
+}
+
+/// The result of parsing buffered input.
+pub(super) enum Parsed {
+    /// A request of this many bytes, and its response from the cache.
+    Cached(usize, Bytes),
+    /// A request of this many bytes, and the future that creates its response.
+    Handled(usize, ResponseFuture),
+    /// A request of this many bytes that goes through hyper.
+    ThroughHyper(usize),
+    /// An incomplete request.
+    Incomplete,
+    /// Input whose end only hyper can determine.
+    Unframed,
+}
+
+/// The header fields that the express lane interprets.
+#[derive(Default)]
+struct Head<'a> {
+    host: Option<&'a [u8]>,
+    kind: Option<&'a [u8]>,
+    accept: Option<&'a [u8]>,
+    length: Option<&'a [u8]>,
+    authorization: Option<&'a [u8]>,
+    mcp: McpHeaders<'a>,
+    /// A field is repeated, invalid or unknown: the request goes through hyper.
+    needs_validation: bool,
+    /// The body is not framed by `Content-Length` alone, or the request asks for more than a response (`Expect`,
+    /// `Upgrade`, a `Connection` value other than `keep-alive`): hyper gets the whole connection.
+    needs_hyper: bool,
+}
+
+impl<'a> Head<'a> {
+    fn add(&mut self, name: &str, value: &'a [u8]) {
+        // Returns whether hyper must validate the field: it is repeated or has invalid characters.
+        let put = |place: &mut Option<&'a str>| {
+            let visible = |byte: &u8| *byte == b'\t' || matches!(byte, b' '..=b'~');
+            let text = std::str::from_utf8(value).ok().filter(|_| value.iter().all(visible));
+            text.is_none_or(|text| place.replace(text).is_some())
+        };
+        let taken = match name.len() {
+            4 if name.eq_ignore_ascii_case("host") => self.host.replace(value).is_some(),
+            6 if name.eq_ignore_ascii_case("accept") => self.accept.replace(value).is_some(),
+            6 if name.eq_ignore_ascii_case("origin") => true,
+            6 if name.eq_ignore_ascii_case("expect") => return self.needs_hyper = true,
+            7 if name.eq_ignore_ascii_case("upgrade") => return self.needs_hyper = true,
+            8 if name.eq_ignore_ascii_case("mcp-name") => put(&mut self.mcp.name),
+            10 if name.eq_ignore_ascii_case("mcp-method") => put(&mut self.mcp.method),
+            10 if name.eq_ignore_ascii_case("connection") => {
+                return self.needs_hyper |= !value.eq_ignore_ascii_case(b"keep-alive");
+            }
+            12 if name.eq_ignore_ascii_case("content-type") => self.kind.replace(value).is_some(),
+            14 if name.eq_ignore_ascii_case("content-length") => {
+                return self.needs_hyper |= self.length.replace(value).is_some();
+            }
+            14 if name.eq_ignore_ascii_case("mcp-session-id") => put(&mut self.mcp.session),
+            17 if name.eq_ignore_ascii_case("transfer-encoding") => return self.needs_hyper = true,
+            13 if name.eq_ignore_ascii_case("authorization") => self.authorization.replace(value).is_some(),
+            20 if name.eq_ignore_ascii_case("mcp-protocol-version") => put(&mut self.mcp.version),
+            _ => !is_ignorable(name),
+        };
+        self.needs_validation |= taken;
+    }
+
+    /// The length of the body; `None` if `Content-Length` is not a plain number of at most eight digits.
+    fn length(&self) -> Option<usize> {
+        match self.length {
+            None => Some(0),
+            Some(digits) if (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) => {
+                Some(digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Parses the input that follows the last request of a connection, and answers it if it is a common request.
+    pub(super) fn parse_input(self: &Arc<Self>, origin: &mut Origin, bytes: &[u8]) -> Parsed {
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut request = httparse::Request::new(&mut fields);
+        let start = match request.parse(bytes) {
+            Ok(httparse::Status::Complete(start)) => start,
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Incomplete,
+            Err(httparse::Error::TooManyHeaders) if bytes.len() < MAX_HEAD && !has_head(bytes) => {
+                return Parsed::Incomplete;
+            }
+            _ => return Parsed::Unframed,
+        };
+        let mut head = Head::default();
+        for field in &*request.headers {
+            head.add(field.name, field.value);
+        }
+        let end = match head.length() {
+            Some(length)
+                if !head.needs_hyper && request.version == Some(1) && start + length <= MAX_MESSAGE =>
+            {
+                start + length
+            }
+            _ => return Parsed::Unframed,
+        };
+        if bytes.len() < end {
+            return if bytes.len() < MAX_UNFINISHED_BODY { Parsed::Incomplete } else { Parsed::Unframed };
+        }
+        let ours = self.config.express
+            && request.method == Some("POST")
+            && request.path == Some("/mcp")
+            && !head.needs_validation;
+        ours.then(|| self.dispatch(origin, &head, &bytes[start..end], end))
+            .flatten()
+            .unwrap_or(Parsed::ThroughHyper(end))
+    }
+
+    fn dispatch(
+        self: &Arc<Self>,
+        origin: &mut Origin,
+        head: &Head<'_>,
+        body: &[u8],
+        end: usize,
+    ) -> Option<Parsed> {
+        let usual = head.accept == Some(USUAL_ACCEPT)
+            && head.kind == Some(b"application/json")
+            && origin.admits(&self.guard, head.host?);
+        if !usual {
+            return None;
+        }
+        let Ok(Incoming::One(Message::Request { id, method, params })) = envelope::parse(body, 0) else {
+            return None;
+        };
+        let now = Instant::now();
+        let caller =
+            Caller { client: origin.peer.client, authorization: head.authorization, extensions: None };
+        let view = self.protocol.cached_view(&caller)?;
+        let meta = params.meta().ok()?;
+        let modern = meta.version().ok()?.is_some();
+        let (revision, session) = if modern {
+            (head.mcp.modern(&method, &params).ok()?, None)
+        } else {
+            let session = self.find_session(&*view, &head.mcp)?;
+            (session.revision, Some(session))
+        };
+        let view = session.as_ref().map_or(view, |session| session.view.clone());
+        let listener = session.as_ref().map(|session| &*session.notifications.listener);
+        let cached = self.protocol.cached(
+            &*view,
+            revision,
+            listener,
+            Arrived { since: now, id: &id, method: &method, params: &params },
+        );
+        if let Some(answer) = cached.as_ref().and_then(response) {
+            return Some(Parsed::Cached(end, answer));
+        }
+        let request = match cached {
+            Some(_) => None,
+            None => Some(Request::parse(revision, &*view, &method, &params).ok()?),
+        };
+        let (endpoint, call) = (self.clone(), self.call(origin.peer, view, revision));
+        if let Some(framed) = cached {
+            let future = async move { endpoint.framed(Accepts::BOTH, &call, Some(&id), framed).await };
+            return Some(Parsed::Handled(end, Box::pin(future)));
+        }
+        let request = request?;
+        // These need header fields that only hyper has parsed, or are answered by an event stream.
+        let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
+        if more || meta.progress_token().is_some() {
+            return None;
+        }
+        let future = async move {
+            let accepts = Accepts::BOTH;
+            match session {
+                None => endpoint.answer(accepts, call, None, &id, request).await,
+                Some(session) => endpoint.in_session(&session, accepts, call, None, &id, request).await,
+            }
+        };
+        Some(Parsed::Handled(end, Box::pin(future)))
+    }
+}
+
+/// Whether the input contains a whole request head.
+fn has_head(bytes: &[u8]) -> bool {
+    let ends = |end: &[u8]| memchr::memmem::find(bytes, end).is_some();
+    ends(b"\r\n\r\n") || ends(b"\n\n")
+}
+
+/// Whether a header field is known to have no meaning for this endpoint. A request with an unknown field goes through
+/// hyper.
+fn is_ignorable(name: &str) -> bool {
+    const IGNORABLE: [&str; 20] = [
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "baggage",
+        "cache-control",
+        "dnt",
+        "forwarded",
+        "keep-alive",
+        "pragma",
+        "priority",
+        "sec-fetch-dest",
+        "sec-fetch-mode",
+        "sec-fetch-site",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-proto",
+        "x-request-id",
+    ];
+    IGNORABLE.iter().any(|ignorable| name.eq_ignore_ascii_case(ignorable))
+}
+
+/// The whole HTTP response for an encoded message; `None` if it is too large for one buffer.
+fn response(framed: &Framed) -> Option<Bytes> {
+    let parts = framed.encoded()?;
+    let size: usize = parts.iter().map(|part| part.len()).sum();
+    if size > MAX_MESSAGE {
+        return None;
+    }
+    let mut out = Vec::with_capacity(size + 160);
+    out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ");
+    // Writing to memory does not fail.
+    let _ = write!(out, "{size}\r\ndate: ");
+    out.extend_from_slice(&date());
+    out.extend_from_slice(b"\r\n\r\n");
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+    Some(out.into())
+}
+
+/// The value of the `Date` header.
+pub(super) fn date() -> [u8; 29] {
+    date_at(SystemTime::now())
+}
+
+/// The value of the `Date` header at this time, formatted at most once a second in each thread.
+fn date_at(now: SystemTime) -> [u8; 29] {
+    thread_local! {
+        static LAST: std::cell::Cell<(u64, [u8; 29])> = const { std::cell::Cell::new((0, [b' '; 29])) };
+    }
+    let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (last, text) = LAST.get();
+    if second == last {
+        return text;
+    }
+    let mut text = [b' '; 29];
+    let written = httpdate::fmt_http_date(now);
+    let length = written.len().min(text.len());
+    text[..length].copy_from_slice(&written.as_bytes()[..length]);
+    LAST.set((second, text));
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! Tests of which requests the express lane answers.
+
+use super::{Endpoint, Origin, Parsed, Peer};
+use crate::empty::Empty;
+use crate::envelope::Framed;
+use crate::http::Config;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Whether the express lane answers a request with this `Host` value.
+fn is_answered(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str) -> bool {
+    is_answered_with(endpoint, origin, host, "")
+}
+
+/// The same with another header field, as a whole line.
+fn is_answered_with(endpoint: &Arc<Endpoint>, origin: &mut Origin, host: &str, field: &str) -> bool {
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: resources/list\r\n{field}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    match endpoint.parse_input(origin, request.as_bytes()) {
+        Parsed::Cached(size, _) => size == request.len(),
+        Parsed::ThroughHyper(_) => false,
+        _ => panic!("{host}: the end of the request is told"),
+    }
+}
+
+#[test]
+fn each_connection_may_name_each_host_that_is_served() {
+    let config = Config { hosts: vec!["library.example".into()], ..Config::default() };
+    let endpoint = Endpoint::new(Arc::new(Empty), config);
+    let mut connections = [(); 3].map(|()| Origin::new(Peer::default()));
+    let served = ["127.0.0.1:8080", "localhost", "library.example", "[::1]:80"];
+    for round in 0..8 {
+        for (number, origin) in connections.iter_mut().enumerate() {
+            // Each connection starts with a different host, and each changes it.
+            let host = served[(round + number) % served.len()];
+            assert!(is_answered(&endpoint, origin, host), "connection {number}, round {round}: {host}");
+            assert!(is_answered(&endpoint, origin, host), "connection {number}, again: {host}");
+            for host in ["evil.example", "evil.example", "library.example.evil.example", ""] {
+                assert!(!is_answered(&endpoint, origin, host), "connection {number}: {host}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_host_is_not_remembered() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let mut origin = Origin::new(Peer::default());
+    for host in ["localhost:80", &format!("localhost:{}80", "0".repeat(8_000))] {
+        assert!(is_answered(&endpoint, &mut origin, host));
+        assert!(origin.host.capacity() <= super::MAX_CACHED_HOST, "{}", origin.host.capacity());
+    }
+}
+
+#[test]
+fn an_unfinished_head_does_not_go_to_hyper() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let mut origin = Origin::new(Peer::default());
+    let fields = "a: b\r\n".repeat(90);
+    for (fields, incomplete) in [
+        (format!("a: {}", "b".repeat(15_000)), true),
+        (format!("a: {}", "b".repeat(17_000)), false),
+        (fields.clone(), true),
+        (fields + "\r\n", false),
+    ] {
+        let head = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{fields}");
+        let parsed = endpoint.parse_input(&mut origin, head.as_bytes());
+        assert_eq!(matches!(parsed, Parsed::Incomplete), incomplete, "{} bytes", head.len());
+    }
+}
+
+#[test]
+fn a_header_field_that_could_mean_something_is_not_ignored() {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    let with = |field: &str| {
+        is_answered_with(&endpoint, &mut Origin::new(Peer::default()), "localhost", &format!("{field}\r\n"))
+    };
+    assert!(with("User-Agent: test"));
+    assert!(with("accept-language: *"));
+    for field in ["Authorization: Bearer x", "Cookie: a=b", "X-Api-Key: x", "X-Anything: x", "Origin: null"] {
+        assert!(!with(field), "{field}");
+    }
+}
+
+/// A whole request.
+struct Asking<'a> {
+    line: &'a str,
+    /// Header fields as whole lines, between the mandatory ones and the length.
+    fields: &'a str,
+    length: Option<String>,
+    body: String,
+}
+
+const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// The fields that each request needs, except the length.
+const FIELDS: &str = "host: localhost\r\ncontent-type: application/json\r\n\
+    accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+    mcp-method: resources/list\r\n";
+
+impl Asking<'_> {
+    /// A request that is answered at once.
+    fn usual() -> Self {
+        let length = Some(BODY.len().to_string());
+        Asking { line: "POST /mcp HTTP/1.1", fields: FIELDS, length, body: BODY.to_owned() }
+    }
+
+    /// With a body of another length and the same meaning.
+    fn padded(self, size: usize) -> Self {
+        let body = format!("{BODY}{}", " ".repeat(size - BODY.len()));
+        Self { length: Some(size.to_string()), body, ..self }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let length = self.length.as_ref().map(|length| format!("content-length: {length}\r\n"));
+        let Self { line, fields, body, .. } = self;
+        format!("{line}\r\n{fields}{}\r\n{body}", length.unwrap_or_default()).into_bytes()
+    }
+}
+
+/// The result of parsing these bytes on a new connection, and the size of the request in them.
+fn parsed(bytes: &[u8]) -> (&'static str, Option<usize>) {
+    let endpoint = Endpoint::new(Arc::new(Empty), Config::default());
+    match endpoint.parse_input(&mut Origin::new(Peer::default()), bytes) {
+        Parsed::Cached(size, _) => ("cached", Some(size)),
+        Parsed::Handled(size, _) => ("handled", Some(size)),
+        Parsed::ThroughHyper(size) => ("through hyper", Some(size)),
+        Parsed::Incomplete => ("incomplete", None),
+        Parsed::Unframed => ("unframed", None),
+    }
+}
+
+#[test]
+fn every_request_goes_through_hyper_if_the_lane_is_switched_off() {
+    let config = Config { express: false, ..Config::default() };
+    let endpoint = Endpoint::new(Arc::new(Empty), config);
+    let bytes = Asking::usual().bytes();
+    let input = [&bytes[..], b"POST"].concat();
+    let mut origin = Origin::new(Peer::default());
+    let whole = endpoint.parse_input(&mut origin, &input);
+    assert!(matches!(whole, Parsed::ThroughHyper(size) if size == bytes.len()));
+    let part = endpoint.parse_input(&mut origin, &bytes[..bytes.len() - 1]);
+    assert!(matches!(part, Parsed::Incomplete));
+}
+
+#[test]
+fn a_field_that_is_there_twice_or_says_something_unusual_is_looked_at_by_hyper() {
+    for (field, expected) in [
+        ("connection: Keep-Alive", "cached"),
+        ("mcp-name: a:1", "cached"),
+        ("host: localhost", "through hyper"),
+        ("Host: localhost", "through hyper"),
+        ("content-type: application/json", "through hyper"),
+        ("accept: application/json, text/event-stream", "through hyper"),
+        ("mcp-method: resources/list", "through hyper"),
+        ("mcp-protocol-version: 2026-07-28", "through hyper"),
+        ("mcp-name: a:1\r\nMcp-Name: a:1", "through hyper"),
+        ("mcp-session-id: 1\r\nMcp-Session-Id: 1", "through hyper"),
+        ("mcp-name: a:\u{e4}", "through hyper"),
+        ("origin: http://localhost", "through hyper"),
+        ("authorization: Bearer x", "through hyper"),
+        ("cookie: a=b", "through hyper"),
+        ("x-unknown: 1", "through hyper"),
+        ("last-event-id: 1", "through hyper"),
+        ("expect: 100-continue", "unframed"),
+        ("upgrade: h2c", "unframed"),
+        ("connection: close", "unframed"),
+        ("connection: keep-alive, upgrade", "unframed"),
+        ("transfer-encoding: chunked", "unframed"),
+        ("transfer-encoding: identity", "unframed"),
+        ("content-length: 5", "unframed"),
+    ] {
+        let fields = format!("{FIELDS}{field}\r\n");
+        let asking = Asking { fields: &fields, ..Asking::usual() };
+        assert_eq!(parsed(&asking.bytes()).0, expected, "{field}");
+    }
+}
+
+#[test]
+fn a_field_that_is_missing_or_has_another_value_is_looked_at_by_hyper() {
+    for (field, other) in [
+        ("host: localhost\r\n", ""),
+        ("host: localhost\r\n", "host: evil.example\r\n"),
+        ("content-type: application/json\r\n", ""),
+        ("application/json\r\n", "application/json; charset=utf-8\r\n"),
+        ("application/json, text/event-stream", "application/json"),
+        ("application/json, text/event-stream", "*/*"),
+        ("2026-07-28", "2025-06-18"),
+        ("mcp-protocol-version: 2026-07-28\r\n", ""),
+        ("resources/list", "resources/read"),
+        ("mcp-method: resources/list\r\n", ""),
+    ] {
+        let fields = FIELDS.replace(field, other);
+        assert_ne!(fields, FIELDS);
+        let bytes = Asking { fields: &fields, ..Asking::usual() }.bytes();
+        assert_eq!(parsed(&bytes), ("through hyper", Some(bytes.len())), "{field:?} to {other:?}");
+    }
+    for (line, expected) in [
+        ("POST /mcp HTTP/1.1", "cached"),
+        ("PUT /mcp HTTP/1.1", "through hyper"),
+        ("POST /mcp/ HTTP/1.1", "through hyper"),
+        ("POST /mcp?x HTTP/1.1", "through hyper"),
+        ("POST http://localhost/mcp HTTP/1.1", "through hyper"),
+        ("POST /mcp HTTP/1.0", "unframed"),
+        ("PRI * HTTP/2.0", "unframed"),
+    ] {
+        assert_eq!(parsed(&Asking { line, ..Asking::usual() }.bytes()).0, expected, "{line}");
+    }
+    for (of, other) in [
+        (r#""id":1,"#, ""),
+        (r#""id":1"#, r#""id":null"#),
+        ("}}}", "}}}}"),
+        ("resources/list", "resources/nothing"),
+    ] {
+        let body = BODY.replacen(of, other, 1);
+        let length = Some(body.len().to_string());
+        let bytes = Asking { length, body, ..Asking::usual() }.bytes();
+        assert_eq!(parsed(&bytes), ("through hyper", Some(bytes.len())), "{other:?}");
+    }
+}
+
+#[test]
+fn the_end_of_a_request_is_told_by_a_plain_length() {
+    let size = BODY.len();
+    for (length, expected) in [
+        (format!("{size}"), "cached"),
+        (format!("{size:08}"), "cached"),
+        (format!("{size:09}"), "unframed"),
+        (format!("+{size}"), "unframed"),
+        (format!("-{size}"), "unframed"),
+        (format!("{size}, {size}"), "unframed"),
+        (format!("0x{size:x}"), "unframed"),
+        (format!("{}", size + 1), "incomplete"),
+        (format!("{}", size - 1), "through hyper"),
+        ("0".to_owned(), "through hyper"),
+        (String::new(), "unframed"),
+    ] {
+        let bytes = Asking { length: Some(length.clone()), ..Asking::usual() }.bytes();
+        assert_eq!(parsed(&bytes).0, expected, "{length}");
+    }
+    // Without a length there is no body.
+    let head = Asking { length: None, body: String::new(), ..Asking::usual() }.bytes();
+    let all = Asking { length: None, ..Asking::usual() }.bytes();
+    assert_eq!(parsed(&all), ("through hyper", Some(head.len())));
+}
+
+#[test]
+fn what_follows_a_request_is_not_a_part_of_it() {
+    let (usual, other) =
+        (Asking::usual().bytes(), Asking { line: "PUT /mcp HTTP/1.1", ..Asking::usual() }.bytes());
+    for following in [&b"P"[..], b"\r\n", &usual, &other] {
+        assert_eq!(parsed(&[&usual[..], following].concat()), ("cached", Some(usual.len())));
+        assert_eq!(parsed(&[&other[..], following].concat()), ("through hyper", Some(other.len())));
+    }
+    assert_eq!(parsed(&usual[..usual.len() - 1]), ("incomplete", None));
+}
+
+#[test]
+fn large_requests_go_to_hyper() {
+    let head = Asking::usual().padded(10_000).bytes().len() - 10_000;
+    for (size, expected) in [(super::MAX_MESSAGE, "cached"), (super::MAX_MESSAGE + 1, "unframed")] {
+        let bytes = Asking::usual().padded(size - head).bytes();
+        assert_eq!((bytes.len(), parsed(&bytes).0), (size, expected));
+        assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed", "{size}, unfinished");
+    }
+    let bytes = Asking::usual().padded(10_000).bytes();
+    assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY - 1]).0, "incomplete");
+    assert_eq!(parsed(&bytes[..super::MAX_UNFINISHED_BODY]).0, "unframed");
+}
+
+#[test]
+fn too_many_fields_go_to_hyper_once_the_head_is_whole() {
+    let many = "dnt: 1\r\n".repeat(super::MAX_FIELDS);
+    for end in ["\r\n\r\n", "\n\n"] {
+        let head = format!("POST /mcp HTTP/1.1\r\n{many}host: localhost{end}");
+        assert_eq!(parsed(head.as_bytes()).0, "unframed", "{end:?}");
+        assert_eq!(parsed(&head.as_bytes()[..head.len() - 1]).0, "incomplete", "{end:?}");
+    }
+    let endless = format!("POST /mcp HTTP/1.1\r\n{}", "dnt: 1\r\n".repeat(super::MAX_HEAD / 8));
+    assert!(endless.len() >= super::MAX_HEAD);
+    assert_eq!(parsed(endless.as_bytes()).0, "unframed");
+    assert_eq!(parsed(&endless.as_bytes()[..super::MAX_HEAD - 1]).0, "incomplete");
+}
+
+#[test]
+fn a_response_in_one_buffer_is_bounded() {
+    for (size, is_copied) in [(super::MAX_MESSAGE, true), (super::MAX_MESSAGE + 1, false)] {
+        let framed = Framed::whole("x".repeat(size));
+        let response = super::response(&framed);
+        assert_eq!(response.is_some(), is_copied, "{size}");
+    }
+}
+
+#[test]
+fn the_date_is_that_of_the_second() {
+    let start = UNIX_EPOCH + Duration::from_secs(1_784_548_800);
+    for (milliseconds, expected) in [
+        (0, "Mon, 20 Jul 2026 12:00:00 GMT"),
+        (999, "Mon, 20 Jul 2026 12:00:00 GMT"),
+        (1_000, "Mon, 20 Jul 2026 12:00:01 GMT"),
+        (86_401_000, "Tue, 21 Jul 2026 12:00:01 GMT"),
+        (0, "Mon, 20 Jul 2026 12:00:00 GMT"),
+    ] {
+        let date = super::date_at(start + Duration::from_millis(milliseconds));
+        assert_eq!(String::from_utf8_lossy(&date), expected);
+    }
+}

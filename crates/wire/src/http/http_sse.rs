@@ -1,0 +1,148 @@
+//! The HTTP+SSE transport of 2024-11-05, for clients that support nothing newer.
+//!
+//! A client opens an event stream with GET `/sse`, whose first event names the path to POST messages to, and gets
+//! every response on the stream. While a client does not read its stream, its POST requests wait (backpressure).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures_util::{StreamExt as _, stream};
+use http::{Request as HttpRequest, Response, StatusCode};
+use http_body::Body as HttpBody;
+use tokio::sync::mpsc;
+
+use super::body::{Body, Event};
+use super::sessions::unguessable;
+use super::streamable::TOO_MANY;
+use super::{Endpoint, response};
+use crate::content_budget::Outgoing;
+use crate::envelope::{self, Framed, Incoming, Malformed, Message};
+use crate::failure::{ErrorObject, INTERNAL_ERROR};
+use crate::lock::lock;
+use crate::protocol::{self, CONTENT_BUDGET_FULL};
+use crate::request::Request;
+use crate::time_limit::within;
+use crate::{Listener, Revision, View};
+
+/// The most queued responses of a client that does not read its stream.
+const MAX_QUEUED: usize = 8;
+
+/// The clients of this transport by session id.
+#[derive(Default)]
+pub(super) struct HttpSse {
+    open: Arc<Mutex<HashMap<String, SseClient>>>,
+}
+
+#[derive(Clone)]
+struct SseClient {
+    view: Arc<dyn View>,
+    revision: Option<Revision>,
+    answers: mpsc::Sender<Event>,
+    listener: Arc<dyn Listener>,
+}
+
+/// Removes a client when its event stream is dropped.
+struct Leave {
+    id: String,
+    open: Arc<Mutex<HashMap<String, SseClient>>>,
+}
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        lock(&self.open).remove(&self.id);
+    }
+}
+
+impl Endpoint {
+    pub(super) fn sse_stream<B>(&self, view: Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+        let (Some(sse), Some(id)) = (&self.http_sse, unguessable()) else {
+            return response::bare(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let client = self.peer(request).client;
+        let full = || self.busy(None, "there are too many streams open; try again later");
+        let Some(lease) = self.event_streams.try_take(client, 1) else { return full() };
+        let Ok(listener) = view.listener(client) else { return full() };
+        let (answers, receiver) = mpsc::channel(MAX_QUEUED);
+        lock(&sse.open)
+            .insert(id.clone(), SseClient { view, revision: None, answers, listener: listener.clone() });
+        let endpoint = Event::Endpoint(format!("/message?sessionId={id}"));
+        let leave = Leave { id, open: sse.open.clone() };
+        let answers = stream::unfold((receiver, leave), async |(mut receiver, leave)| {
+            receiver.recv().await.map(|event| (event, (receiver, leave)))
+        });
+        let notifications = stream::unfold(listener, async |listener| {
+            Some((Event::from(protocol::notification(&listener.next().await, "")), listener))
+        });
+        let closing = self.closing.clone();
+        let events = stream::iter([endpoint])
+            .chain(stream::select(answers, notifications))
+            .take_until(async move { closing.cancelled().await });
+        response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
+    }
+
+    pub(super) async fn sse_message<B>(&self, view: Arc<dyn View>, request: HttpRequest<B>) -> Response<Body>
+    where
+        B: HttpBody + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(sse) = &self.http_sse else { return response::bare(StatusCode::NOT_FOUND) };
+        let query = request.uri().query().unwrap_or_default();
+        let id = query.strip_prefix("sessionId=").unwrap_or_default().to_owned();
+        let known = lock(&sse.open).get(&id).filter(|client| client.view.caller() == view.caller()).cloned();
+        let Some(SseClient { view, revision, answers, listener }) = known else {
+            return response::refusal(StatusCode::NOT_FOUND, "this session has ended or never was");
+        };
+        let peer = self.peer(&request);
+        // The limit applies before it waits, since its head, and over HTTP/2 a part of its body, is in memory.
+        let Some(_entered) = self.requests.try_take(peer.client, 1) else { return self.busy(None, TOO_MANY) };
+        // The queue slot is reserved first, so that no response is computed that cannot be sent.
+        let place = match within(self.protocol.limits.time, answers.reserve()).await {
+            Some(Ok(place)) => place,
+            Some(Err(_)) => return response::refusal(StatusCode::NOT_FOUND, "this session has ended"),
+            None => return self.busy(None, "the stream is not being read, and has too much waiting on it"),
+        };
+        let (head, incoming) = request.into_parts();
+        let received = match self.receive_json(peer.client, &head.headers, incoming).await {
+            Ok(received) => received,
+            Err(refusal) => return refusal,
+        };
+        let (id_of_request, method, params) =
+            match envelope::parse(&received.bytes, self.protocol.limits.batch) {
+                Ok(Incoming::One(Message::Request { id, method, params })) => (id, method, params),
+                Ok(Incoming::One(Message::Notification { method, .. })) => {
+                    if method == "notifications/initialized" {
+                        protocol::follow(&*listener).await;
+                    }
+                    return response::bare(StatusCode::ACCEPTED);
+                }
+                Ok(Incoming::One(Message::Response)) => return response::bare(StatusCode::ACCEPTED),
+                Ok(Incoming::Batch(_)) => {
+                    return response::refusal(StatusCode::BAD_REQUEST, "this transport has no batches");
+                }
+                Err(Malformed { id, error }) => return response::rejected(id.as_ref(), &error),
+            };
+        let read = protocol::read(&*view, &method, &params, revision);
+        let event = match read {
+            Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
+            Ok((revision, request)) => {
+                if let Request::Initialize { asked, .. } = &request
+                    && let Some(client) = lock(&sse.open).get_mut(&id)
+                {
+                    client.revision = Some(Revision::negotiate(asked));
+                }
+                let call = self.call(peer, view, revision).of(Some(listener));
+                let framed = self.protocol.answer(&call, &id_of_request, &request).await;
+                match self.content_lease(&call, &framed).await {
+                    Some(lease) => Event::from(Outgoing { framed, lease: Some(lease) }),
+                    None => {
+                        let error = ErrorObject::new(INTERNAL_ERROR, CONTENT_BUDGET_FULL);
+                        Event::from(Framed::error(Some(&id_of_request), &error))
+                    }
+                }
+            }
+        };
+        place.send(event);
+        response::bare(StatusCode::ACCEPTED)
+    }
+}

@@ -1,0 +1,251 @@
+//! Liveness of a connection: detects clients that send no requests or read no responses.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::express::DetachedStream;
+use super::stream::Stream;
+use crate::content_budget::Recipient;
+use crate::lock::lock;
+
+/// The interval of liveness checks. No clock is read in between: activity is recorded as the number of the check.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+
+/// After how many checks a client must have sent its first request.
+const CHECKS_TO_FIRST_REQUEST: u32 = 2;
+
+/// For how many checks a client may read nothing of a response body, or send no request. The keep-alive comments of
+/// an event stream are far more frequent.
+pub(super) const CHECKS_WITHOUT_ACTIVITY: u32 = 4;
+
+/// The activity of one connection, and the signals that close it.
+#[derive(Default)]
+pub(super) struct Liveness {
+    /// Whether a request has arrived.
+    any_request: AtomicBool,
+    /// How many requests there were, without those that the express lane answered from the cache; how many of them
+    /// have a response body, and how many of these bodies were written whole or dropped.
+    requests: AtomicU32,
+    bodies_begun: AtomicU32,
+    bodies_ended: AtomicU32,
+    checks: AtomicU32,
+    /// The number of the check before the last activity.
+    last_active: AtomicU32,
+    /// Response bytes written to the socket.
+    bytes_sent: AtomicU64,
+    /// Notified when the connection is evicted, or when the server shuts down.
+    closing: Notify,
+    /// Whether the server is shutting down.
+    stopping: AtomicBool,
+    /// The streams of an HTTP/2 connection.
+    streams: Mutex<Vec<Watched>>,
+    /// The number of the last request that hyper got while it was idle, so that it has nothing to write before the
+    /// response.
+    alone_request: AtomicU32,
+    /// An event stream to send without hyper.
+    detached: Mutex<Option<Box<DetachedStream>>>,
+}
+
+/// An HTTP/2 stream whose client may stop reading the response.
+struct Watched {
+    stream: Weak<Stream>,
+    bytes_sent: u64,
+    /// The number of the last check at which the client had read something, or had nothing to read.
+    last_active: u32,
+}
+
+impl Watched {
+    /// The stream, if its client has read nothing for too long.
+    fn stalled(&mut self, checks: u32) -> Option<Arc<Stream>> {
+        let stream = self.stream.upgrade()?;
+        let bytes_sent = stream.bytes_sent();
+        if bytes_sent != self.bytes_sent || !stream.is_unsent() {
+            // The activity was some time after the last check.
+            (self.bytes_sent, self.last_active) = (bytes_sent, checks.saturating_sub(1));
+        }
+        (checks.saturating_sub(self.last_active) > CHECKS_WITHOUT_ACTIVITY).then_some(stream)
+    }
+}
+
+impl Liveness {
+    /// Records a request whose response is created, and returns its number.
+    pub(super) fn begin_request(&self) -> u32 {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        self.record_request();
+        number
+    }
+
+    /// Records that hyper gets the next request while it is idle.
+    pub(super) fn next_request_is_alone(&self) {
+        self.alone_request.store(self.requests().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether hyper was idle when it got this request, so that it has nothing to write before the response.
+    pub(super) fn is_alone(&self, number: u32) -> bool {
+        self.alone_request.load(Ordering::Relaxed) == number
+    }
+
+    /// Hands an event stream over, to be sent without hyper.
+    pub(super) fn detach_stream(&self, detached: DetachedStream) {
+        *lock(&self.detached) = Some(Box::new(detached));
+    }
+
+    /// Takes the event stream that is to be sent without hyper.
+    pub(super) fn take_detached(&self) -> Option<Box<DetachedStream>> {
+        lock(&self.detached).take()
+    }
+
+    /// Records a request.
+    pub(super) fn record_request(&self) {
+        self.any_request.store(true, Ordering::Relaxed);
+        self.record_activity();
+    }
+
+    /// Records the start of a response body.
+    pub(super) fn begin_body(&self) {
+        self.record_activity();
+        self.bodies_begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records activity.
+    pub(super) fn record_activity(&self) {
+        self.last_active.store(self.checks.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Records that a response body was written whole or dropped.
+    pub(super) fn end_body(&self) {
+        self.record_activity();
+        self.bodies_ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Records bytes written to the socket.
+    pub(super) fn record_sent(&self, bytes: usize) {
+        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.record_activity();
+    }
+
+    /// Whether no request has arrived yet.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.any_request.load(Ordering::Relaxed)
+    }
+
+    /// Whether no response is outstanding.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == self.bodies_ended.load(Ordering::Relaxed)
+    }
+
+    /// Closes this HTTP/2 stream if it stalls.
+    pub(super) fn watch(&self, stream: &Arc<Stream>) {
+        let mut streams = lock(&self.streams);
+        // The list holds at most twice as many entries as there are streams, so the cost of pruning is constant per
+        // stream.
+        if streams.len() == streams.capacity() {
+            streams.retain(|watched| watched.stream.strong_count() > 0);
+        }
+        let last_active = self.checks.load(Ordering::Relaxed);
+        streams.push(Watched { stream: Arc::downgrade(stream), bytes_sent: 0, last_active });
+    }
+
+    /// The number of HTTP/2 streams with response bytes that the client has not read.
+    pub(super) fn unsent_streams(&self) -> usize {
+        let streams = lock(&self.streams);
+        streams.iter().filter(|watched| watched.stream.upgrade().is_some_and(|it| it.is_unsent())).count()
+    }
+
+    /// The number of requests that [`begin_request`](Self::begin_request) has recorded.
+    pub(super) fn requests(&self) -> u32 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Starts the graceful shutdown of the connection.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.closing.notify_one();
+    }
+
+    /// Whether the server is shutting down.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Completes when the connection is evicted, or when the server shuts down.
+    pub(super) async fn closed(&self) {
+        self.closing.notified().await;
+    }
+
+    /// The number of response bodies that were written whole or dropped.
+    pub(super) fn bodies_ended(&self) -> u32 {
+        self.bodies_ended.load(Ordering::Relaxed)
+    }
+
+    /// One liveness check: closes stalled HTTP/2 streams, and returns the reason to close the connection, if any.
+    pub(super) fn check(&self) -> Option<&'static str> {
+        let checks = self.checks.fetch_add(1, Ordering::Relaxed) + 1;
+        let stalled: Vec<_> = {
+            let mut streams = lock(&self.streams);
+            streams.retain(|watched| watched.stream.strong_count() > 0);
+            streams.iter_mut().filter_map(|watched| watched.stalled(checks)).collect()
+        };
+        // Not under the lock: dropping a stream may drop a part of this connection.
+        stalled.iter().for_each(|stream| stream.close());
+        if !self.any_request.load(Ordering::Relaxed) {
+            return (checks > CHECKS_TO_FIRST_REQUEST).then_some("the client sent no request");
+        }
+        if checks.saturating_sub(self.last_active.load(Ordering::Relaxed)) <= CHECKS_WITHOUT_ACTIVITY {
+            return None;
+        }
+        let [requests, begun, ended] = [&self.requests, &self.bodies_begun, &self.bodies_ended]
+            .map(|count| count.load(Ordering::Relaxed));
+        match (requests == begun, begun == ended) {
+            (_, false) => Some("the client takes nothing"),
+            // The client waits for a response.
+            (false, true) => None,
+            (true, true) => Some("the client asks nothing"),
+        }
+    }
+}
+
+impl Recipient for Liveness {
+    fn bytes_sent(&self) -> u64 {
+        self.bytes_sent.load(Ordering::Relaxed)
+    }
+
+    fn close(&self) {
+        self.closing.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECKS_TO_FIRST_REQUEST, CHECKS_WITHOUT_ACTIVITY, Liveness};
+
+    /// The number of checks after which the connection is closed.
+    fn checks(liveness: &Liveness) -> u32 {
+        (1..100).find(|_| liveness.check().is_some()).unwrap_or(100)
+    }
+
+    #[test]
+    fn who_asks_nothing_is_let_go() {
+        assert_eq!(checks(&Liveness::default()), CHECKS_TO_FIRST_REQUEST + 1);
+        let liveness = Liveness::default();
+        liveness.record_request();
+        assert_eq!(checks(&liveness), CHECKS_WITHOUT_ACTIVITY + 1);
+    }
+
+    #[test]
+    fn who_waits_is_kept_and_who_takes_nothing_is_let_go() {
+        let liveness = Liveness::default();
+        liveness.begin_request();
+        assert_eq!(checks(&liveness), 100);
+        liveness.begin_body();
+        assert_eq!(checks(&liveness), CHECKS_WITHOUT_ACTIVITY + 1);
+        liveness.record_activity();
+        assert_eq!(checks(&liveness), CHECKS_WITHOUT_ACTIVITY + 1);
+        liveness.end_body();
+        assert_eq!(liveness.bodies_ended(), 1);
+        assert_eq!(checks(&liveness), CHECKS_WITHOUT_ACTIVITY + 1);
+    }
+}

@@ -1,0 +1,267 @@
+//! The notifications of a session: sent on its newest event stream, and again if they may have been lost.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use futures_core::Stream;
+use futures_util::stream;
+use tokio::sync::watch;
+
+use super::body::Event;
+use crate::lock::lock;
+use crate::protocol;
+use crate::{Failure, Listener, Notification};
+
+/// The most open event streams of a session. One more ends the oldest, whose client has most likely disconnected
+/// silently.
+const MAX_STREAMS: usize = 4;
+
+/// If a client opens a stream without a valid `Last-Event-ID`, notifications sent within this period are sent again.
+const RESEND_PERIOD: Duration = Duration::from_secs(60);
+
+/// The most recorded notifications of a session, in case its listener yields more than was subscribed to.
+const MAX_RECORDED: usize = 10_000;
+
+/// The notifications of a session.
+pub(super) struct NotificationLog {
+    pub(super) listener: Arc<dyn Listener>,
+    sent: Arc<Mutex<Sent>>,
+    /// The numbers of the open event streams, the newest last.
+    open: watch::Sender<Vec<u64>>,
+}
+
+/// Notifications that were sent and may not have arrived: the last one of each subscribed resource, so the
+/// subscriptions of the session bound them.
+#[derive(Default)]
+struct Sent {
+    last: u64,
+    streams: u64,
+    /// By event id.
+    events: BTreeMap<u64, Delivery>,
+    ids: HashMap<Notification, u64>,
+}
+
+/// A sent notification.
+struct Delivery {
+    notification: Notification,
+    when: Instant,
+    stream: u64,
+}
+
+impl Sent {
+    /// Records a notification, replacing an earlier equal one. Returns its event id.
+    fn record(&mut self, stream: u64, notification: Notification) -> u64 {
+        self.last += 1;
+        if let Some(before) = self.ids.insert(notification.clone(), self.last) {
+            self.events.remove(&before);
+        }
+        self.events.insert(self.last, Delivery { notification, when: Instant::now(), stream });
+        if self.events.len() > MAX_RECORDED
+            && let Some((_, oldest)) = self.events.pop_first()
+        {
+            self.ids.remove(&oldest.notification);
+        }
+        self.last
+    }
+
+    fn forget(&mut self, notification: &Notification) {
+        if let Some(id) = self.ids.remove(notification) {
+            self.events.remove(&id);
+        }
+        if self.ids.capacity() > 32 && self.ids.len() < self.ids.capacity() / 8 {
+            self.ids.shrink_to(self.ids.len() * 2);
+        }
+    }
+}
+
+/// A listener that discards the recorded notification of a resource when the client unsubscribes from it.
+struct Recorded {
+    listener: Arc<dyn Listener>,
+    sent: Arc<Mutex<Sent>>,
+}
+
+#[async_trait]
+impl Listener for Recorded {
+    async fn follow_list(&self) -> Result<(), Failure> {
+        self.listener.follow_list().await
+    }
+
+    fn listed(&self) {
+        self.listener.listed();
+    }
+
+    async fn subscribe(&self, uri: &str) -> Result<(), Failure> {
+        self.listener.subscribe(uri).await
+    }
+
+    fn unsubscribe(&self, uri: &str) {
+        self.listener.unsubscribe(uri);
+        lock(&self.sent).forget(&Notification::Updated(uri.into()));
+    }
+
+    async fn next(&self) -> Notification {
+        self.listener.next().await
+    }
+
+    fn requeue(&self, notification: Notification) {
+        self.listener.requeue(notification);
+    }
+}
+
+impl NotificationLog {
+    pub(super) fn new(listener: Arc<dyn Listener>) -> Self {
+        let sent = Arc::<Mutex<Sent>>::default();
+        let listener = Arc::new(Recorded { listener, sent: sent.clone() });
+        Self { listener, sent, open: watch::Sender::new(Vec::new()) }
+    }
+
+    /// The number of open event streams.
+    pub(super) fn streams(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// Opens an event stream. Notifications go to the stream that was opened last; `seen` is the `Last-Event-ID` of
+    /// the client, and notifications sent after it become pending again.
+    pub(super) fn open(self: &Arc<Self>, seen: Option<u64>) -> impl Stream<Item = Event> + Send + 'static {
+        let number = {
+            let mut sent = lock(&self.sent);
+            let seen = seen.filter(|seen| *seen <= sent.last);
+            sent.ids = HashMap::new();
+            for (id, delivery) in std::mem::take(&mut sent.events) {
+                if seen.map_or(delivery.when.elapsed() < RESEND_PERIOD, |seen| id > seen) {
+                    self.listener.requeue(delivery.notification);
+                }
+            }
+            sent.streams += 1;
+            sent.streams
+        };
+        self.open.send_modify(|open| {
+            open.push(number);
+            if open.len() > MAX_STREAMS {
+                open.remove(0);
+            }
+        });
+        let open = Open { log: self.clone(), number, open: self.open.subscribe() };
+        stream::unfold(open, async |mut open| {
+            let event = open.next().await?;
+            Some((event, open))
+        })
+    }
+
+    /// Waits for a notification, and records that `stream` sends it.
+    async fn next(&self, stream: u64) -> Event {
+        let mut next = pin!(self.listener.next());
+        poll_fn(|context| {
+            // Locked before the listener yields it, so that a concurrent `unsubscribe` finds it recorded.
+            let mut sent = lock(&self.sent);
+            next.as_mut().poll(context).map(|notification| {
+                let framed = protocol::notification(&notification, "");
+                Event::Message { framed, id: Some(sent.record(stream, notification)), lease: None }
+            })
+        })
+        .await
+    }
+}
+
+/// An open event stream.
+struct Open {
+    log: Arc<NotificationLog>,
+    number: u64,
+    open: watch::Receiver<Vec<u64>>,
+}
+
+impl Open {
+    /// The next event; `None` once newer streams have replaced this one.
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            let number = self.number;
+            // The log holds the sender, so waiting cannot fail.
+            let mine =
+                self.open.wait_for(|open| open.last() == Some(&number) || !open.contains(&number)).await;
+            if !mine.ok()?.contains(&number) {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                _ = self.open.wait_for(|open| open.last() != Some(&number)) => {}
+                event = self.log.next(number) => return Some(event),
+            }
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.log.open.send_modify(|open| open.retain(|&number| number != self.number));
+        if self.log.streams() == 0 {
+            return;
+        }
+        // While another stream is open the client will not resume this one, so the other stream sends them again.
+        let mut sent = lock(&self.log.sent);
+        let Sent { events, ids, .. } = &mut *sent;
+        events.retain(|_, delivery| {
+            let lost = delivery.stream == self.number;
+            if lost {
+                ids.remove(&delivery.notification);
+                self.log.listener.requeue(delivery.notification.clone());
+            }
+            !lost
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_RECORDED, NotificationLog};
+    use crate::http::scripted::Scripted;
+    use crate::{Listener as _, Notification};
+    use futures_util::StreamExt as _;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    fn updated(number: usize) -> Notification {
+        Notification::Updated(format!("a:{number}").into())
+    }
+
+    #[tokio::test]
+    async fn what_was_unsubscribed_from_is_not_recorded() {
+        let script = Arc::new(Scripted::default());
+        let log = Arc::new(NotificationLog::new(script.clone()));
+        let mut stream = pin!(log.open(None));
+        for number in 0..100 {
+            script.requeue(updated(number));
+            stream.next().await.unwrap();
+        }
+        let name: Arc<str> = "a:text".into();
+        script.requeue(Notification::Updated(name.clone()));
+        stream.next().await.unwrap();
+        assert!(Arc::strong_count(&name) > 1);
+        log.listener.unsubscribe(&name);
+        assert_eq!(Arc::strong_count(&name), 1, "the text is still held");
+        for number in 0..99 {
+            log.listener.unsubscribe(&format!("a:{number}"));
+        }
+        let _next = log.open(None);
+        assert_eq!(script.pending(), [updated(99)]);
+    }
+
+    #[tokio::test]
+    async fn the_newest_are_recorded_and_owed_again_in_order() {
+        let script = Arc::new(Scripted::default());
+        let log = Arc::new(NotificationLog::new(script.clone()));
+        let mut stream = pin!(log.open(None));
+        for number in (0..MAX_RECORDED + 5).chain([7]) {
+            script.requeue(updated(number));
+            stream.next().await.unwrap();
+        }
+        let _next = log.open(None);
+        let pending = script.pending();
+        let expected: Vec<_> = (5..MAX_RECORDED + 5).filter(|n| *n != 7).chain([7]).map(updated).collect();
+        assert_eq!(pending.len(), expected.len());
+        assert!(pending == expected, "{:?} … {:?}", pending.first(), pending.last());
+    }
+}

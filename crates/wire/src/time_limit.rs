@@ -1,0 +1,33 @@
+//! Time limits of futures.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// The output of `work`; `None` if it takes longer than `time`. Work that is ready at once starts no timer.
+pub(crate) async fn within<F: Future>(time: Duration, work: F) -> Option<F::Output> {
+    let mut work = pin!(work);
+    match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => tokio::time::timeout(time, work).await.ok(),
+    }
+}
+
+/// Like [`within`], for work whose time limit starts at `start()`, which may move forward meanwhile.
+pub(crate) async fn within_from<F: Future>(
+    start: impl Fn() -> Instant,
+    time: Duration,
+    work: F,
+) -> Option<F::Output> {
+    let mut work = pin!(work);
+    if let Poll::Ready(done) = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        return Some(done);
+    }
+    loop {
+        let left = time.checked_sub(start().elapsed())?;
+        if let Ok(done) = tokio::time::timeout(left, &mut work).await {
+            return Some(done);
+        }
+    }
+}
