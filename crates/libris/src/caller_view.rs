@@ -90,7 +90,7 @@ impl CallerView {
 }
 
 #[async_trait]
-impl libris_wire::View for CallerView {
+impl libris_wire::ServiceView for CallerView {
     fn caller(&self) -> Option<&str> {
         self.view.identity().map(Identity::name)
     }

@@ -133,7 +133,7 @@ impl Server {
         view
     }
 
-    fn view(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::View>, Refusal> {
+    fn view(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::ServiceView>, Refusal> {
         Ok(match self.inner.access.identify(caller)? {
             None => self.anonymous(),
             identity => Arc::new(CallerView::new(self.inner.clone(), identity)),
@@ -148,11 +148,11 @@ impl Service for Server {
         ServerInfo { name, title, version, description, instructions }
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::ServiceView>> {
         self.view(caller).ok()
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::View>, Refusal> {
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::ServiceView>, Refusal> {
         self.view(caller)
     }
 

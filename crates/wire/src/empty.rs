@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{
     Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
-    Members, Refusal, Reply, Revision, ServerInfo, Service, View,
+    Members, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 
 /// Answers every request at once with an empty result, and refuses credentials.
@@ -20,20 +20,20 @@ impl Service for Empty {
         ServerInfo::default()
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         match caller.authorization {
             None => Some(Arc::new(Self)),
             Some(_) => None,
         }
     }
 
-    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, _: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         Err(Refusal::Forbidden { challenge: None, message: "nobody is known here".into() })
     }
 }
 
 #[async_trait]
-impl View for Empty {
+impl ServiceView for Empty {
     fn caller(&self) -> Option<&str> {
         None
     }

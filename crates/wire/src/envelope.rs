@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::failure::{ErrorObject, INVALID_REQUEST, PARSE_ERROR};
 use crate::json::{self, Broken, Reader, Shape, Text};
-use crate::members::{Members, Pieces};
+use crate::members::{Members, ResponsePieces};
 use crate::request::Params;
 
 /// The longest request id that is accepted.
@@ -228,8 +228,8 @@ impl Framed {
     }
 
     /// An iterator that encodes the message piece by piece.
-    pub(crate) fn pieces(self) -> Pieces {
-        Pieces::new(self.head, self.members, self.tail)
+    pub(crate) fn pieces(self) -> ResponsePieces {
+        ResponsePieces::new(self.head, self.members, self.tail)
     }
 
     /// The size in memory, in bytes.

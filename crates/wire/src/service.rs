@@ -14,7 +14,7 @@ use crate::{Call, Client, Failure, Members, Revision};
 /// The result of a request.
 pub type Answer = Result<Reply, Failure>;
 
-/// Describes itself and admits callers. Only the [`View`] of an admitted caller answers requests, so nothing can be
+/// Describes itself and admits callers. Only the [`ServiceView`] of an admitted caller answers requests, so nothing can be
 /// answered without admission.
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
@@ -23,10 +23,10 @@ pub trait Service: Send + Sync + 'static {
 
     /// The view of a caller, if it is known without waiting; `None` defers to [`admit`](Self::admit). Called for
     /// every request.
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>>;
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>>;
 
     /// Admits a caller to its view, or refuses it.
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal>;
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal>;
 
     /// Gauges and counters for the metrics, by name. Names of counters end in `_total`.
     fn counts(&self) -> Vec<(&'static str, usize)> {
@@ -75,7 +75,7 @@ impl Refusal {
 
 /// The service as one caller may see it.
 #[async_trait]
-pub trait View: Send + Sync + 'static {
+pub trait ServiceView: Send + Sync + 'static {
     /// The name of the caller; `None` if it is anonymous. A session belongs to the caller that opened it.
     fn caller(&self) -> Option<&str>;
 
@@ -115,7 +115,7 @@ pub trait View: Send + Sync + 'static {
     fn listener(&self, client: Client) -> Result<Arc<dyn Listener>, Failure>;
 }
 
-/// The capabilities of a [`View`], as declared to clients.
+/// The capabilities of a [`ServiceView`], as declared to clients.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capabilities {
     /// Whether clients can subscribe to resources and to changes of the list.

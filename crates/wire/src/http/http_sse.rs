@@ -20,9 +20,9 @@ use crate::envelope::{self, Framed, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::lock::lock;
 use crate::protocol::{self, CONTENT_BUDGET_FULL};
-use crate::request::Request;
+use crate::request::McpRequest;
 use crate::time_limit::within;
-use crate::{Listener, Revision, View};
+use crate::{Listener, Revision, ServiceView};
 
 /// The most queued responses of a client that does not read its stream.
 const MAX_QUEUED: usize = 8;
@@ -35,7 +35,7 @@ pub(super) struct HttpSse {
 
 #[derive(Clone)]
 struct SseClient {
-    view: Arc<dyn View>,
+    view: Arc<dyn ServiceView>,
     revision: Option<Revision>,
     answers: mpsc::Sender<Event>,
     listener: Arc<dyn Listener>,
@@ -54,7 +54,11 @@ impl Drop for Leave {
 }
 
 impl Endpoint {
-    pub(super) fn sse_stream<B>(&self, view: Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn sse_stream<B>(
+        &self,
+        view: Arc<dyn ServiceView>,
+        request: &HttpRequest<B>,
+    ) -> Response<Body> {
         let (Some(sse), Some(id)) = (&self.http_sse, unguessable()) else {
             return response::bare(StatusCode::SERVICE_UNAVAILABLE);
         };
@@ -80,7 +84,11 @@ impl Endpoint {
         response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease))
     }
 
-    pub(super) async fn sse_message<B>(&self, view: Arc<dyn View>, request: HttpRequest<B>) -> Response<Body>
+    pub(super) async fn sse_message<B>(
+        &self,
+        view: Arc<dyn ServiceView>,
+        request: HttpRequest<B>,
+    ) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -126,7 +134,7 @@ impl Endpoint {
         let event = match read {
             Err(error) => Event::from(Framed::error(Some(&id_of_request), &error)),
             Ok((revision, request)) => {
-                if let Request::Initialize { asked, .. } = &request
+                if let McpRequest::Initialize { asked, .. } = &request
                     && let Some(client) = lock(&sse.open).get_mut(&id)
                 {
                     client.revision = Some(Revision::negotiate(asked));

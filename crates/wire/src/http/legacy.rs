@@ -8,33 +8,33 @@ use http::{Request as HttpRequest, Response, StatusCode};
 
 use super::body::Body;
 use super::headers::{Accepts, LAST_EVENT, McpHeaders, SESSION, VERSION, text};
-use super::session::Session;
+use super::session::HttpSession;
 use super::sessions::Peer;
 use super::streamable::TOO_MANY;
 use super::{Endpoint, response};
 use crate::envelope::Id;
 use crate::failure::ErrorObject;
 use crate::protocol;
-use crate::request::{Params, Request};
+use crate::request::{McpRequest, Params};
 use crate::time_limit::within;
-use crate::{Era, Revision, View};
+use crate::{Era, Revision, ServiceView};
 
 impl Endpoint {
     /// Opens a session.
     pub(super) async fn initialize(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         id: &Id,
         params: &Params<'_>,
     ) -> Result<Response<Body>, ErrorObject> {
-        let request = Request::parse(Revision::negotiate(""), &*view, "initialize", params)?;
-        let Request::Initialize { asked, .. } = &request else {
+        let request = McpRequest::parse(Revision::negotiate(""), &*view, "initialize", params)?;
+        let McpRequest::Initialize { asked, .. } = &request else {
             return Err(ErrorObject::method_not_found("initialize"));
         };
         let revision = Revision::negotiate(asked);
         let listener = view.listener(peer.client).map_err(|failure| failure.object(revision))?;
-        let session = Session::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
+        let session = HttpSession::new(view.clone(), revision, self.protocol.limits.in_flight, listener);
         let Some(session) = self.sessions.open(session, peer) else {
             return Ok(self.busy(Some(id), "there are too many sessions in use; try again later"));
         };
@@ -49,7 +49,7 @@ impl Endpoint {
     /// Handles a notification, which has no response message.
     pub(super) fn notification(
         &self,
-        view: &dyn View,
+        view: &dyn ServiceView,
         headers: &HeaderMap,
         method: &str,
         params: &Params<'_>,
@@ -73,7 +73,7 @@ impl Endpoint {
     pub(super) async fn batch(
         self: Arc<Self>,
         peer: Peer,
-        view: &dyn View,
+        view: &dyn ServiceView,
         headers: &HeaderMap,
         batch: &[&str],
     ) -> Response<Body> {
@@ -111,7 +111,7 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(&self, view: &dyn ServiceView, request: &HttpRequest<B>) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
@@ -148,7 +148,7 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    pub(super) fn delete<B>(&self, view: &dyn View, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn delete<B>(&self, view: &dyn ServiceView, request: &HttpRequest<B>) -> Response<Body> {
         let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
         match self.session(view, request.headers()) {
             Ok(_) => {
@@ -161,7 +161,11 @@ impl Endpoint {
 
     /// The session that the headers name, if it belongs to this view's caller and the version header is absent or
     /// names a legacy revision.
-    pub(super) fn find_session(&self, view: &dyn View, mcp: &McpHeaders<'_>) -> Option<Arc<Session>> {
+    pub(super) fn find_session(
+        &self,
+        view: &dyn ServiceView,
+        mcp: &McpHeaders<'_>,
+    ) -> Option<Arc<HttpSession>> {
         if mcp
             .version
             .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
@@ -175,9 +179,9 @@ impl Endpoint {
     /// unknown.
     pub(super) fn session(
         &self,
-        view: &dyn View,
+        view: &dyn ServiceView,
         headers: &HeaderMap,
-    ) -> Result<Arc<Session>, Response<Body>> {
+    ) -> Result<Arc<HttpSession>, Response<Body>> {
         let Some(id) = headers.get(SESSION) else {
             let why = "the `Mcp-Session-Id` header is missing; send `initialize` first, \
                        or name a protocol version in `_meta`";

@@ -10,16 +10,16 @@ use tokio_util::sync::CancellationToken;
 use super::notification_log::NotificationLog;
 use crate::envelope::Id;
 use crate::lock::lock;
-use crate::{Listener, Revision, View};
+use crate::{Listener, Revision, ServiceView};
 
 /// How many requests of a session may be queued for each one that may be in flight.
 const QUEUED_PER_IN_FLIGHT: usize = 8;
 
 /// The session of a client that has completed the handshake.
-pub(super) struct Session {
+pub(super) struct HttpSession {
     pub(super) revision: Revision,
     /// The view that answers its requests.
-    pub(super) view: Arc<dyn View>,
+    pub(super) view: Arc<dyn ServiceView>,
     /// Bounds the requests in flight.
     pub(super) in_flight: Arc<Semaphore>,
     /// Bounds the queued requests.
@@ -34,9 +34,9 @@ pub(super) struct Session {
     batches: AtomicUsize,
 }
 
-impl Session {
+impl HttpSession {
     pub(super) fn new(
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         revision: Revision,
         in_flight: usize,
         listener: Arc<dyn Listener>,
@@ -55,7 +55,7 @@ impl Session {
     }
 
     /// Whether the caller of this view opened the session.
-    pub(super) fn belongs_to(&self, view: &dyn View) -> bool {
+    pub(super) fn belongs_to(&self, view: &dyn ServiceView) -> bool {
         self.view.caller() == view.caller()
     }
 
@@ -93,7 +93,7 @@ impl Session {
 
 /// A request in progress.
 pub(super) struct Running {
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
     id: Id,
     number: u64,
     pub(super) token: CancellationToken,
@@ -110,7 +110,7 @@ impl Drop for Running {
 
 /// A batch in progress.
 pub(super) struct RunningBatch {
-    session: Arc<Session>,
+    session: Arc<HttpSession>,
 }
 
 impl Drop for RunningBatch {

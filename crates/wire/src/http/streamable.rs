@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::body::{Body, Event};
 use super::headers::{Accepts, METHOD, McpHeaders, NAME, Refused, VERSION, text};
-use super::session::{Running, Session};
+use super::session::{HttpSession, Running};
 use super::sessions::Peer;
 use super::{Endpoint, response};
 use crate::call::{Call, Reporter};
@@ -23,9 +23,9 @@ use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
 use crate::failure::{ErrorObject, INTERNAL_ERROR};
 use crate::offload::off_worker;
 use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
-use crate::request::{Filter, Request};
+use crate::request::{ListenFilter, McpRequest};
 use crate::time_limit::within;
-use crate::{Caller, Era, Failure, Revision, View};
+use crate::{Caller, Era, Failure, Revision, ServiceView};
 
 /// The error message if the limit of requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
@@ -42,7 +42,7 @@ impl Endpoint {
     pub(super) async fn post<B>(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         request: HttpRequest<B>,
     ) -> Response<Body>
     where
@@ -84,7 +84,7 @@ impl Endpoint {
     async fn request(
         self: Arc<Self>,
         peer: Peer,
-        view: Arc<dyn View>,
+        view: Arc<dyn ServiceView>,
         headers: &HeaderMap,
         accepts: Accepts,
         arrived: Arrived<'_>,
@@ -110,9 +110,9 @@ impl Endpoint {
             if let Some(framed) = self.protocol.cached(&*view, revision, None, arrived) {
                 return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
             }
-            let request = off_worker(params.size(), || Request::parse(revision, &*view, method, params))?;
+            let request = off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))?;
             let call = self.call(peer, view, revision);
-            if let Request::Listen(filter) = &request {
+            if let McpRequest::Listen(filter) = &request {
                 return self.listen(accepts, &call, id, filter).await;
             }
             return Ok(self.answer(accepts, call, token, id, request).await);
@@ -130,7 +130,8 @@ impl Endpoint {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
         }
         // In a session, an invalid request gets status 200 like any other.
-        let request = match off_worker(params.size(), || Request::parse(revision, &*view, method, params)) {
+        let request = match off_worker(params.size(), || McpRequest::parse(revision, &*view, method, params))
+        {
             Ok(request) => request,
             Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
         };
@@ -144,7 +145,7 @@ impl Endpoint {
         peer: Peer,
         headers: &HeaderMap,
         extensions: &http::Extensions,
-    ) -> Result<Arc<dyn View>, Response<Body>> {
+    ) -> Result<Arc<dyn ServiceView>, Response<Body>> {
         let mut credentials = headers.get_all(AUTHORIZATION).iter();
         let caller = Caller {
             client: peer.client,
@@ -162,19 +163,19 @@ impl Endpoint {
     }
 
     /// A call of this peer.
-    pub(super) fn call(&self, peer: Peer, view: Arc<dyn View>, revision: Revision) -> Call {
+    pub(super) fn call(&self, peer: Peer, view: Arc<dyn ServiceView>, revision: Revision) -> Call {
         Call::new(view, revision).by(peer.client, &self.content_budget)
     }
 
     /// Answers a request of a session, unless the client cancels it or the session ends.
     pub(super) async fn in_session(
         self: Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<HttpSession>,
         accepts: Accepts,
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         // The limit applies before the request is queued, since its head and body are in memory.
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
@@ -213,7 +214,7 @@ impl Endpoint {
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         let Ok(lease) = self.enter(&call, &request) else { return self.busy(Some(id), TOO_MANY) };
         let progress = InProgress { _lease: lease, session: None };
@@ -228,7 +229,7 @@ impl Endpoint {
         call: Call,
         token: Option<&str>,
         id: &Id,
-        request: Request,
+        request: McpRequest,
     ) -> Response<Body> {
         let Some(token) = token.filter(|_| accepts.events) else {
             let framed = self.protocol.answer(&call, id, &request).await;
@@ -299,7 +300,7 @@ impl Endpoint {
     }
 
     /// Takes a unit of the request budget, unless the request is free; an error if the budget is used up.
-    pub(super) fn enter(&self, call: &Call, request: &Request) -> Result<Option<Lease>, ()> {
+    pub(super) fn enter(&self, call: &Call, request: &McpRequest) -> Result<Option<Lease>, ()> {
         if request.is_free() {
             return Ok(None);
         }
@@ -312,7 +313,7 @@ impl Endpoint {
         accepts: Accepts,
         call: &Call,
         id: &Id,
-        filter: &Filter,
+        filter: &ListenFilter,
     ) -> Result<Response<Body>, ErrorObject> {
         if !accepts.events {
             let why = "the `Accept` header must list `text/event-stream`";

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use libris_wire::http::Config;
 use libris_wire::{
     Answer, CacheableRequest, Call, Caller, Capabilities, CompletionParams, Failure, Listener, Members,
-    Notification, Refusal, Reply, Revision, ServerInfo, Service, View, Writer,
+    Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -143,7 +143,7 @@ impl Service for Toy {
         }
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn ServiceView>> {
         let toy = self.me.upgrade()?;
         match caller.authorization.map(|token| String::from_utf8_lossy(token).into_owned()) {
             None => Some(toy),
@@ -154,7 +154,7 @@ impl Service for Toy {
         }
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn View>, Refusal> {
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn ServiceView>, Refusal> {
         let message = "not a name".to_owned();
         self.cached_view(caller).ok_or(Refusal::Unauthenticated { challenge: "Toy".into(), message })
     }
@@ -167,7 +167,7 @@ struct ToyAs {
 }
 
 #[async_trait]
-impl View for ToyAs {
+impl ServiceView for ToyAs {
     fn caller(&self) -> Option<&str> {
         Some(&self.name)
     }
@@ -220,7 +220,7 @@ impl View for ToyAs {
 }
 
 #[async_trait]
-impl View for Toy {
+impl ServiceView for Toy {
     fn caller(&self) -> Option<&str> {
         None
     }

@@ -14,7 +14,7 @@ use crate::http::headers::{Accepts, McpHeaders, USUAL_ACCEPT};
 use crate::http::sessions::Peer;
 use crate::http::{Endpoint, MAX_HEAD};
 use crate::protocol::Arrived;
-use crate::request::Request;
+use crate::request::McpRequest;
 
 /// The most header fields that a request on the express lane may have.
 const MAX_FIELDS: usize = 32;
@@ -208,7 +208,7 @@ impl Endpoint {
         }
         let request = match cached {
             Some(_) => None,
-            None => Some(Request::parse(revision, &*view, &method, &params).ok()?),
+            None => Some(McpRequest::parse(revision, &*view, &method, &params).ok()?),
         };
         let (endpoint, call) = (self.clone(), self.call(origin.peer, view, revision));
         if let Some(framed) = cached {
@@ -217,7 +217,7 @@ impl Endpoint {
         }
         let request = request?;
         // These need header fields that only hyper has parsed, or are answered by an event stream.
-        let more = matches!(request, Request::Initialize { .. } | Request::Listen(_));
+        let more = matches!(request, McpRequest::Initialize { .. } | McpRequest::Listen(_));
         if more || meta.progress_token().is_some() {
             return None;
         }
