@@ -31,7 +31,7 @@ use crate::lock::lock;
 use crate::output::Output;
 use crate::protocol::{self, Arrived, Protocol};
 use crate::request::{Filter, Params, Request};
-use crate::{Caller, Limits, Listener, Revision, Service, View};
+use crate::{Caller, Channel, Limits, Listener, Revision, Service, View};
 
 pub use crate::output::Outlet;
 pub use crate::pipes::standard;
@@ -66,7 +66,7 @@ where
     W: Outlet,
 {
     let protocol = Protocol::new(service, limits);
-    let view = protocol.admit(&Caller::default()).await;
+    let view = protocol.admit(&Caller { channel: Channel::Stdio, ..Caller::default() }).await;
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
     // There is only one client, so its unread responses delay nobody else.

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use libris_wire::http::{Body, Config, Endpoint, Route, serve};
-use libris_wire::{Limits, View};
+use libris_wire::{Identity, Limits, View};
 use serde_json::{Value, json};
 use support::{Toy, configured, initialize, modern, request};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl Route for Page {
     }
 
     async fn answer(&self, view: Arc<dyn View>, request: Request<Bytes>) -> Response<Body> {
-        let caller = view.caller().unwrap_or("nobody");
+        let caller = view.caller().map_or("nobody", Identity::name);
         let text =
             format!("{caller}: {} {} {}", request.method(), request.uri().path(), request.body().len());
         Response::new(Body::from(text))
