@@ -59,12 +59,13 @@ pub use functions::{
     IntoInstances, Json, Notifier, Request, ResourceSpec,
 };
 pub use libris_core::{
-    Annotations, Audience, CacheScope, Change, Completion, CompletionRequest, Content, ContentBody,
-    ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page, Progress, Proof,
-    Resource, Result, Source, Template, Templates, Theme, UnavailableSource, Uri, UriTemplate, uri_template,
+    Annotations, Audience, Authentication, CacheScope, Change, Completion, CompletionRequest, Content,
+    ContentBody, ContentMemory, Contents, Context, Error, Freshness, Icon, Identity, Meta, Package, Page,
+    Progress, Proof, Resource, Result, Source, Template, Templates, Theme, UnavailableSource, Uri,
+    UriTemplate, uri_template,
 };
 pub use libris_wire as wire;
-pub use rights::{Operation, Policy, Rights, Rules};
+pub use rights::{Authenticate, Identified, Operation, Policy, Rights, Rules};
 pub use serve::{Serve, interrupted, serve};
 pub use server::{Config, Server};
 pub use subscriptions::SubscriptionConfig;

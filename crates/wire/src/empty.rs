@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::{
-    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
-    Members, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
+    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
+    Listener, Members, Refusal, Reply, Revision, ServerInfo, Service, View,
 };
 
 /// Answers every request at once with an empty result, and refuses credentials.
@@ -33,8 +33,8 @@ impl Service for Empty {
 }
 
 #[async_trait]
-impl ServiceView for Empty {
-    fn caller(&self) -> Option<&str> {
+impl View for Empty {
+    fn caller(&self) -> Option<&Identity> {
         None
     }
 

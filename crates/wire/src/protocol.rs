@@ -85,6 +85,11 @@ impl Protocol {
         }
     }
 
+    /// The challenge to a caller whose token lacks these scopes.
+    pub(crate) fn scope_challenge(&self, scopes: &[Box<str>]) -> Option<String> {
+        self.service.scope_challenge(scopes)
+    }
+
     /// The metrics of the service.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize)> {
         self.service.counts()
@@ -301,7 +306,13 @@ impl Protocol {
                 Some((Outgoing::from(notification(&next, &subscription)), listener))
             }
         });
-        let notifications = notifications.take_until(async move { closing.cancelled().await });
+        let authentication_ended = authentication_ended(&*call.view);
+        let notifications = notifications.take_until(async move {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = authentication_ended => {}
+            }
+        });
         Ok(stream::iter([acknowledged])
             .chain(notifications)
             .chain(stream::iter([Outgoing::from(ended)]))
@@ -383,6 +394,17 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
     let comma: &[u8] = if meta.is_empty() { b"" } else { b"," };
     let head = format!(",\"resultType\":\"complete\"{},\"_meta\":{{{signature}", hints.unwrap_or_default());
     [head.as_bytes(), comma, meta, b"}}}"].concat().into()
+}
+
+/// Completes when the credentials of the view's caller expire or are revoked.
+pub(crate) fn authentication_ended(view: &dyn View) -> impl Future<Output = ()> + Send + 'static {
+    let ended = view.authentication_ended();
+    async move {
+        match ended {
+            Some(ended) => ended.await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Encodes a notification; `meta` is a JSON member of its parameters, or empty.

@@ -30,8 +30,8 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::output::Output;
 use crate::protocol::{self, Arrived, Protocol};
-use crate::request::{ListenFilter, McpRequest, Params};
-use crate::{Caller, Limits, Listener, Revision, Service, ServiceView};
+use crate::request::{Filter, Params, Request};
+use crate::{Caller, Channel, Limits, Listener, Revision, Service, View};
 
 pub use crate::output::OutputStream;
 pub use crate::pipes::standard;
@@ -66,7 +66,7 @@ where
     W: OutputStream,
 {
     let protocol = Protocol::new(service, limits);
-    let view = protocol.admit(&Caller::default()).await;
+    let view = protocol.admit(&Caller { channel: Channel::Stdio, ..Caller::default() }).await;
     let view = view.map_err(|refusal| io::Error::new(io::ErrorKind::PermissionDenied, refusal.message()))?;
     let (queue, queued) = mpsc::channel::<Outgoing>(4);
     // There is only one client, so its unread responses delay nobody else.

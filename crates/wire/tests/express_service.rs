@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use libris_wire::http::{Config, Endpoint, serve};
 use libris_wire::{
-    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Listener,
-    Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
+    Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
+    Listener, Notification, Refusal, Reply, Revision, ServerInfo, Service, View,
 };
 use serde_json::{Value, json};
 use support::{Toy, initialize, modern, request};
@@ -75,8 +75,8 @@ fn reply(value: &Value) -> Reply {
 }
 
 #[async_trait]
-impl ServiceView for Numbered {
-    fn caller(&self) -> Option<&str> {
+impl View for Numbered {
+    fn caller(&self) -> Option<&Identity> {
         None
     }
 

@@ -18,8 +18,8 @@ const QUEUED_PER_IN_FLIGHT: usize = 8;
 /// The session of a client that has completed the handshake.
 pub(super) struct HttpSession {
     pub(super) revision: Revision,
-    /// The view that answers its requests.
-    pub(super) view: Arc<dyn ServiceView>,
+    /// The view of the identity that was last used in the session.
+    view: Mutex<Arc<dyn View>>,
     /// Bounds the requests in flight.
     pub(super) in_flight: Arc<Semaphore>,
     /// Bounds the queued requests.
@@ -43,7 +43,7 @@ impl HttpSession {
     ) -> Self {
         Self {
             revision,
-            view,
+            view: Mutex::new(view),
             notifications: Arc::new(NotificationLog::new(listener)),
             in_flight: Arc::new(Semaphore::new(in_flight)),
             waiting: Semaphore::new(QUEUED_PER_IN_FLIGHT * in_flight),
@@ -54,9 +54,20 @@ impl HttpSession {
         }
     }
 
-    /// Whether the caller of this view opened the session.
-    pub(super) fn belongs_to(&self, view: &dyn ServiceView) -> bool {
-        self.view.caller() == view.caller()
+    /// The view that answers requests of this caller in the session; `None` if another principal opened the session.
+    /// With a renewed token, which may have other scopes, the session takes on the new identity.
+    pub(super) fn view_of(&self, caller: &Arc<dyn View>) -> Option<Arc<dyn View>> {
+        let mut current = lock(&self.view);
+        match (current.caller(), caller.caller()) {
+            (None, None) => Some(current.clone()),
+            (Some(last), Some(now)) if last == now => Some(current.clone()),
+            (Some(last), Some(now)) if last.is_same_principal(now) => {
+                self.notifications.listener.renew(Some(now));
+                *current = caller.clone();
+                Some(caller.clone())
+            }
+            _ => None,
+        }
     }
 
     /// Registers a request as in progress until the guard is dropped.

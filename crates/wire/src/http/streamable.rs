@@ -16,7 +16,7 @@ use super::body::{Body, Event};
 use super::headers::{Accepts, METHOD, McpHeaders, NAME, Refused, VERSION, text};
 use super::session::{HttpSession, Running};
 use super::sessions::Peer;
-use super::{Endpoint, response};
+use super::{ClientCertificate, Endpoint, response};
 use crate::call::{Call, Reporter};
 use crate::content_budget::{ContentLease, Outgoing};
 use crate::envelope::{self, Framed, Id, Incoming, Malformed, Message};
@@ -25,7 +25,7 @@ use crate::offload::off_worker;
 use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
 use crate::request::{ListenFilter, McpRequest};
 use crate::time_limit::within;
-use crate::{Caller, Era, Failure, Revision, ServiceView};
+use crate::{Caller, Channel, Era, Failure, Revision, View};
 
 /// The error message if the limit of requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";
@@ -64,7 +64,7 @@ impl Endpoint {
         let bytes = &received.bytes;
         match off_worker(bytes.len(), || envelope::parse(bytes, self.protocol.limits.batch)) {
             Err(Malformed { id, error }) => response::rejected(id.as_ref(), &error),
-            Ok(Incoming::Batch(batch)) => self.batch(peer, &*view, headers, &batch).await,
+            Ok(Incoming::Batch(batch)) => self.batch(peer, &view, headers, &batch).await,
             Ok(Incoming::One(Message::Request { id, method, params })) => {
                 let since = Instant::now();
                 let arrived = Arrived { since, id: &id, method: &method, params: &params };
@@ -72,9 +72,9 @@ impl Endpoint {
                 answered.unwrap_or_else(|error| response::rejected(Some(&id), &error))
             }
             Ok(Incoming::One(Message::Notification { method, params })) => {
-                self.notification(&*view, headers, &method, &params)
+                self.notification(&view, headers, &method, &params)
             }
-            Ok(Incoming::One(Message::Response)) => match self.session(&*view, headers) {
+            Ok(Incoming::One(Message::Response)) => match self.session(&view, headers) {
                 Ok(_) => response::bare(StatusCode::ACCEPTED),
                 Err(refusal) => refusal,
             },
@@ -120,11 +120,11 @@ impl Endpoint {
         if method == "initialize" {
             return self.initialize(peer, view, id, params).await;
         }
-        let session = match self.session(&*view, headers) {
-            Ok(session) => session,
+        let (session, view) = match self.session(&view, headers) {
+            Ok(found) => found,
             Err(refusal) => return Ok(refusal),
         };
-        let (view, revision) = (session.view.clone(), session.revision);
+        let revision = session.revision;
         let listener = Some(&*session.notifications.listener);
         if let Some(framed) = self.protocol.cached(&*view, revision, listener, arrived) {
             return Ok(self.framed(accepts, &self.call(peer, view, revision), Some(id), framed).await);
@@ -150,7 +150,9 @@ impl Endpoint {
         let caller = Caller {
             client: peer.client,
             authorization: credentials.next().map(HeaderValue::as_bytes),
+            certificate: extensions.get::<ClientCertificate>().map(ClientCertificate::der),
             extensions: Some(extensions),
+            channel: Channel::Network,
         };
         if credentials.next().is_some() {
             let why = "the `Authorization` header is there more than once";
@@ -330,7 +332,12 @@ impl Endpoint {
         };
         let stream = match opened {
             Ok(stream) => stream,
-            Err(error) => return Ok(response::error(StatusCode::OK, Some(id), &error)),
+            Err(error) => {
+                return Ok(self.failed(
+                    response::error(StatusCode::OK, Some(id), &error),
+                    error.required_scopes.as_deref(),
+                ));
+            }
         };
         let events = stream.map(Event::from);
         Ok(response::events(Body::events(events.boxed(), self.config.keep_alive).listening(lease)))
@@ -351,11 +358,21 @@ impl Endpoint {
     }
 
     fn response(&self, accepts: Accepts, framed: Framed, lease: ContentLease) -> Response<Body> {
-        if accepts.json {
-            return response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
+        let required_scopes = framed.required_scopes.clone();
+        if accepts.json || required_scopes.is_some() {
+            let response = response::json(StatusCode::OK, framed).map(|body| body.holding(Some(lease)));
+            return self.failed(response, required_scopes.as_deref());
         }
         let events = stream::iter([Event::from(Outgoing { framed, lease: Some(lease) })]);
         response::events(Body::events(events.boxed(), self.config.keep_alive))
+    }
+
+    /// Turns the response to a request whose caller lacks scopes into a challenge.
+    fn failed(&self, mut response: Response<Body>, scopes: Option<&[Box<str>]>) -> Response<Body> {
+        if let Some(challenge) = scopes.and_then(|scopes| self.protocol.scope_challenge(scopes)) {
+            response::challenge(&mut response, StatusCode::FORBIDDEN, &challenge);
+        }
+        response
     }
 
     /// The memory reservation of a response until it is sent, part of which its call may have made already.
