@@ -91,7 +91,7 @@ impl CallerView {
 }
 
 #[async_trait]
-impl libris_wire::View for CallerView {
+impl libris_wire::ServiceView for CallerView {
     fn caller(&self) -> Option<&Identity> {
         self.view.identity()
     }

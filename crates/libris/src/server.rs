@@ -140,7 +140,7 @@ impl Server {
         view
     }
 
-    fn view(&self, identity: Option<Identity>) -> Arc<dyn libris_wire::View> {
+    fn view(&self, identity: Option<Identity>) -> Arc<dyn libris_wire::ServiceView> {
         match identity {
             None => self.anonymous(),
             identity => Arc::new(CallerView::new(self.inner.clone(), identity)),
@@ -155,14 +155,14 @@ impl Service for Server {
         ServerInfo { name, title, version, description, instructions }
     }
 
-    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::View>> {
+    fn cached_view(&self, caller: &Caller<'_>) -> Option<Arc<dyn libris_wire::ServiceView>> {
         match self.inner.access.identify(caller) {
             Identified::Caller(identity) => Some(self.view(identity)),
             Identified::Refused(_) | Identified::Deferred => None,
         }
     }
 
-    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::View>, Refusal> {
+    async fn admit(&self, caller: &Caller<'_>) -> Result<Arc<dyn libris_wire::ServiceView>, Refusal> {
         let identity = match self.inner.access.identify(caller) {
             Identified::Caller(identity) => identity,
             Identified::Refused(refusal) => return Err(refusal),

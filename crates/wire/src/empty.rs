@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::{
     Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
-    Listener, Members, Refusal, Reply, Revision, ServerInfo, Service, View,
+    Listener, Members, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 
 /// Answers every request at once with an empty result, and refuses credentials.
@@ -33,7 +33,7 @@ impl Service for Empty {
 }
 
 #[async_trait]
-impl View for Empty {
+impl ServiceView for Empty {
     fn caller(&self) -> Option<&Identity> {
         None
     }

@@ -35,7 +35,7 @@ pub use members::{Members, Writer, escape};
 pub use revision::{Era, Facts, Revision};
 pub use service::{
     Answer, CacheableRequest, Caller, Capabilities, Channel, CompletionParams, Listener, Notification,
-    Reference, Refusal, Reply, ServerInfo, Service, View,
+    Reference, Refusal, Reply, ServerInfo, Service, ServiceView,
 };
 
 /// Limits that apply to every transport.

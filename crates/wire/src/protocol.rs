@@ -397,7 +397,7 @@ fn end(signature: &str, freshness: Option<&Freshness>, meta: &[u8]) -> Bytes {
 }
 
 /// Completes when the credentials of the view's caller expire or are revoked.
-pub(crate) fn authentication_ended(view: &dyn View) -> impl Future<Output = ()> + Send + 'static {
+pub(crate) fn authentication_ended(view: &dyn ServiceView) -> impl Future<Output = ()> + Send + 'static {
     let ended = view.authentication_ended();
     async move {
         match ended {

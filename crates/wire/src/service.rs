@@ -96,7 +96,7 @@ impl Refusal {
 
 /// The service as one caller may see it.
 #[async_trait]
-pub trait View: Send + Sync + 'static {
+pub trait ServiceView: Send + Sync + 'static {
     /// The identity of the caller; `None` if it is anonymous. A session belongs to the principal that opened it.
     fn caller(&self) -> Option<&Identity>;
 

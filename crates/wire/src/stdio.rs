@@ -30,8 +30,8 @@ use crate::lines::{Line, Lines};
 use crate::lock::lock;
 use crate::output::Output;
 use crate::protocol::{self, Arrived, Protocol};
-use crate::request::{Filter, Params, Request};
-use crate::{Caller, Channel, Limits, Listener, Revision, Service, View};
+use crate::request::{ListenFilter, McpRequest, Params};
+use crate::{Caller, Channel, Limits, Listener, Revision, Service, ServiceView};
 
 pub use crate::output::OutputStream;
 pub use crate::pipes::standard;

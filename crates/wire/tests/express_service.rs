@@ -13,7 +13,7 @@ use bytes::Bytes;
 use libris_wire::http::{Config, Endpoint, serve};
 use libris_wire::{
     Answer, CacheableRequest, Call, Caller, Capabilities, Client, CompletionParams, Failure, Identity,
-    Listener, Notification, Refusal, Reply, Revision, ServerInfo, Service, View,
+    Listener, Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView,
 };
 use serde_json::{Value, json};
 use support::{Toy, initialize, modern, request};
@@ -75,7 +75,7 @@ fn reply(value: &Value) -> Reply {
 }
 
 #[async_trait]
-impl View for Numbered {
+impl ServiceView for Numbered {
     fn caller(&self) -> Option<&Identity> {
         None
     }

@@ -43,7 +43,7 @@ struct SseClient {
 
 impl SseClient {
     /// Whether the caller of this view opened the session, which takes on a renewed identity.
-    fn admits(&mut self, view: &Arc<dyn View>) -> bool {
+    fn admits(&mut self, view: &Arc<dyn ServiceView>) -> bool {
         let same = match (self.view.caller(), view.caller()) {
             (None, None) => return true,
             (Some(last), Some(now)) if last == now => return true,

@@ -49,7 +49,7 @@ impl Endpoint {
     /// Handles a notification, which has no response message.
     pub(super) fn notification(
         &self,
-        view: &Arc<dyn View>,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
         method: &str,
         params: &Params<'_>,
@@ -73,7 +73,7 @@ impl Endpoint {
     pub(super) async fn batch(
         self: Arc<Self>,
         peer: Peer,
-        view: &Arc<dyn View>,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
         batch: &[&str],
     ) -> Response<Body> {
@@ -111,7 +111,7 @@ impl Endpoint {
     }
 
     /// Opens the event stream for the notifications of a session.
-    pub(super) fn get<B>(&self, view: &Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn get<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
         let headers = request.headers();
         if !headers.contains_key(SESSION) {
             return response::not_allowed("POST");
@@ -150,7 +150,7 @@ impl Endpoint {
     }
 
     /// Ends a session.
-    pub(super) fn delete<B>(&self, view: &Arc<dyn View>, request: &HttpRequest<B>) -> Response<Body> {
+    pub(super) fn delete<B>(&self, view: &Arc<dyn ServiceView>, request: &HttpRequest<B>) -> Response<Body> {
         let Some(id) = request.headers().get(SESSION) else { return response::not_allowed("POST") };
         match self.session(view, request.headers()) {
             Ok(_) => {
@@ -163,7 +163,11 @@ impl Endpoint {
 
     /// The session that the headers name and the view for this caller in it, if it belongs to the caller and the version
     /// header is absent or names a legacy revision.
-    pub(super) fn find_session(&self, view: &Arc<dyn View>, mcp: &McpHeaders<'_>) -> Option<SessionView> {
+    pub(super) fn find_session(
+        &self,
+        view: &Arc<dyn ServiceView>,
+        mcp: &McpHeaders<'_>,
+    ) -> Option<SessionView> {
         if mcp
             .version
             .is_some_and(|date| Revision::named(date).is_none_or(|it| it.facts().era == Era::Modern))
@@ -177,7 +181,7 @@ impl Endpoint {
     /// unknown.
     pub(super) fn session(
         &self,
-        view: &Arc<dyn View>,
+        view: &Arc<dyn ServiceView>,
         headers: &HeaderMap,
     ) -> Result<SessionView, Response<Body>> {
         let Some(id) = headers.get(SESSION) else {
@@ -198,9 +202,9 @@ impl Endpoint {
 }
 
 /// A session, and the view that answers a request in it.
-pub(super) type SessionView = (Arc<Session>, Arc<dyn View>);
+pub(super) type SessionView = (Arc<HttpSession>, Arc<dyn ServiceView>);
 
-fn with_view(session: Arc<Session>, caller: &Arc<dyn View>) -> Option<SessionView> {
+fn with_view(session: Arc<HttpSession>, caller: &Arc<dyn ServiceView>) -> Option<SessionView> {
     let view = session.view_of(caller)?;
     Some((session, view))
 }

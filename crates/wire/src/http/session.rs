@@ -19,7 +19,7 @@ const QUEUED_PER_IN_FLIGHT: usize = 8;
 pub(super) struct HttpSession {
     pub(super) revision: Revision,
     /// The view of the identity that was last used in the session.
-    view: Mutex<Arc<dyn View>>,
+    view: Mutex<Arc<dyn ServiceView>>,
     /// Bounds the requests in flight.
     pub(super) in_flight: Arc<Semaphore>,
     /// Bounds the queued requests.
@@ -56,7 +56,7 @@ impl HttpSession {
 
     /// The view that answers requests of this caller in the session; `None` if another principal opened the session.
     /// With a renewed token, which may have other scopes, the session takes on the new identity.
-    pub(super) fn view_of(&self, caller: &Arc<dyn View>) -> Option<Arc<dyn View>> {
+    pub(super) fn view_of(&self, caller: &Arc<dyn ServiceView>) -> Option<Arc<dyn ServiceView>> {
         let mut current = lock(&self.view);
         match (current.caller(), caller.caller()) {
             (None, None) => Some(current.clone()),

@@ -25,7 +25,7 @@ use crate::offload::off_worker;
 use crate::protocol::{Arrived, CONTENT_BUDGET_FULL};
 use crate::request::{ListenFilter, McpRequest};
 use crate::time_limit::within;
-use crate::{Caller, Channel, Era, Failure, Revision, View};
+use crate::{Caller, Channel, Era, Failure, Revision, ServiceView};
 
 /// The error message if the limit of requests in progress is reached.
 pub(super) const TOO_MANY: &str = "too many requests are in progress; try again later";

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use libris_wire::http::Config;
 use libris_wire::{
     Answer, CacheableRequest, Call, Caller, Capabilities, CompletionParams, Failure, Identity, Listener,
-    Members, Notification, Refusal, Reply, Revision, ServerInfo, Service, View, Writer,
+    Members, Notification, Refusal, Reply, Revision, ServerInfo, Service, ServiceView, Writer,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -167,7 +167,7 @@ struct ToyAs {
 }
 
 #[async_trait]
-impl View for ToyAs {
+impl ServiceView for ToyAs {
     fn caller(&self) -> Option<&Identity> {
         Some(&self.identity)
     }
@@ -220,7 +220,7 @@ impl View for ToyAs {
 }
 
 #[async_trait]
-impl View for Toy {
+impl ServiceView for Toy {
     fn caller(&self) -> Option<&Identity> {
         None
     }
